@@ -1,0 +1,40 @@
+# make run    set up and run the reference scenario
+# make test   set up and run every check
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: run test check bench docs clean
+run: $(VENV)/installed
+	$(BIN)/planner run scenarios/mixed-fleet.yaml
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto
+
+docs: $(VENV)/installed-dev
+	$(BIN)/python -m planner.reporting.reference docs/reference
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'planner needs Python 3.11 or newer: make PYTHON=/path/to/python3.11'; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "the venv module is missing; on Debian it is a package of its own, installing it"; \
+	  $$(command -v sudo) apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/installed

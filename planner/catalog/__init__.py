@@ -1,0 +1,1 @@
+"""Hardware, models, software, tariffs and priors: data with sources, and the code that reads them."""

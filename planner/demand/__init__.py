@@ -1,0 +1,1 @@
+"""Pure arrays: growth, season, daily and weekly shape, noise, token mixes."""

@@ -1,0 +1,58 @@
+"""The exceptions the planner raises on purpose.
+
+::
+
+    PlannerError
+    ├── ScenarioError       the user can fix it: a bad file, key, number or option (exit code 2)
+    ├── CapacityError       the plan cannot be met by the hardware it names (exit code 1)
+    └── ConservationError   tokens, dollars or machines do not add up: our bug (exit code 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class PlannerError(Exception):
+    """Root of everything the planner raises on purpose."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with what the user wrote, and where."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    path: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        """Return ``file:line: dotted.path: message (hint)``, leaving out what is not known."""
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        parts = [part for part in (place, self.path, self.message) if part]
+        text = ": ".join(parts)
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class ScenarioError(PlannerError):
+    """What the user wrote cannot be used; carries every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Problem | str | list[Problem]) -> None:
+        """Take one problem or many."""
+        if isinstance(problems, str):
+            problems = Problem(message=problems)
+        self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class CapacityError(PlannerError):
+    """The plan cannot be met by the hardware it names."""
+
+
+class ConservationError(PlannerError):
+    """Tokens, dollars, kilowatt-hours or machines do not add up: a bug in the planner, never the user's."""

@@ -1,0 +1,1 @@
+"""Pure arrays: depreciation, tariffs and the one ledger in which each dollar is written once."""

@@ -1,0 +1,1 @@
+"""Pure arrays: routing, utilisation, backlog, power cap over a window of hours."""

@@ -1,0 +1,1 @@
+"""Pure arrays: memory fit, throughput, latency and power of one replica."""

@@ -1,0 +1,1 @@
+"""Tables, CSV and reference pages; functions of a finished run, nothing else."""

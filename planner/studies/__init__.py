@@ -1,0 +1,1 @@
+"""Repeated runs: sampling, the runner, the result store, sensitivity."""
