@@ -204,17 +204,16 @@ class _Builder:
 
     def _mapping(self, path: KeyPath) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        event: Any
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._fail("a key must be a plain word", event)
+            place = Location(self.name, event.start_mark.line + 1)  # type: ignore[union-attr]  # the parser always marks
             if event.value == "<<" and event.implicit[0]:
                 raise self._fail("merge keys (<<) are not understood; use extends", event)
             if event.value in items:
-                first = self.locations[(*path, event.value)].line
+                first = self.locations[(*path, str(event.value))].line
                 raise self._fail(f"duplicate key {dotted((*path, event.value))}, first on line {first}", event)
             self._count(event, 1)
-            place = Location(self.name, event.start_mark.line + 1)
             value = self._value(next(self.events), (*path, event.value))
             items[event.value] = value
             self.locations[(*path, event.value)] = place

@@ -144,8 +144,8 @@ class Model(Entry):
 
     architecture_class: Sourced[ArchitectureClass]
     """How far it departs from a plain dense transformer, which decides how mature its kernels are."""
-    attention: Sourced[Literal["grouped-query", "latent"]]
-    """Grouped-query (incl. multi-head) or latent attention."""
+    attention: Sourced[Literal["grouped-query", "multi-query", "latent"]]
+    """Grouped-query (incl. multi-head), one shared key-value head, or latent attention."""
     layers: Sourced[PositiveInt]
     """Transformer layers."""
     hidden_size: Sourced[PositiveInt]
