@@ -50,7 +50,7 @@ _UNIT_BY_SUFFIX = {
     "_requests_per_s": "requests/s",
     "requests_per_s": "requests/s",
     "_tokens": "tokens",
-    "_per_1000_node_days": "1/(1000 node·days)",
+    "per_1000_node_days": "1/(1000 node·days)",
     "_per_accelerator_year": "1/(accelerator·year)",
     "_per_year": "1/year",
     "_per_month": "1/month",
