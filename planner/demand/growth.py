@@ -59,8 +59,14 @@ class StepGrowth:
 
     def __post_init__(self) -> None:
         hours_h = [hour for hour, _ in self.steps]
-        problems = [f"step at hour {h}: factor must be at least 0, not {f}" for h, f in self.steps if not 0 <= f < np.inf]
-        problems += [f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})]
+        problems = [
+            f"step at hour {h}: factor must be at least 0, not {f}"
+            for h, f in self.steps
+            if not 0 <= f < np.inf
+        ]
+        problems += [
+            f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})
+        ]
         problems += ["a step's hour is not a number"] if not np.all(np.isfinite(hours_h)) else []
         _raise_all("step growth", problems)
 
@@ -77,7 +83,9 @@ class TableGrowth:
     def __post_init__(self) -> None:
         problems = []
         if len(self.hours_h) != len(self.factors) or not self.hours_h:
-            problems.append(f"needs as many factors as hours, at least one: {len(self.factors)} and {len(self.hours_h)}")
+            problems.append(
+                f"needs as many factors as hours, at least one: {len(self.factors)} and {len(self.hours_h)}"
+            )
         rows = enumerate(zip(self.hours_h, self.hours_h[1:], strict=False), start=2)
         problems += [f"row {i}: hour {b} does not come after {a}" for i, (a, b) in rows if not b > a]
         rows_f = enumerate(self.factors, start=1)
