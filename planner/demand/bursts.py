@@ -65,9 +65,7 @@ class BurstConditions:
     def __post_init__(self) -> None:
         problems = []
         if not 0.0 < self.requests_per_s < np.inf:
-            problems.append(
-                Problem(path="requests_per_s", message=f"must be above 0, not {self.requests_per_s}")
-            )
+            problems.append(Problem(path="requests_per_s", message=f"must be above 0, not {self.requests_per_s}"))
         if not 0.0 <= self.slack_s < np.inf:
             problems.append(Problem(path="slack_s", message=f"must be at least 0, not {self.slack_s}"))
         if not 1.0 <= self.index_of_dispersion < np.inf:
@@ -162,9 +160,7 @@ def _bursty_share(
     y = threshold_s[expand]
     spread = np.sqrt(local_variance_s[expand] * moment_s)
     forward = ndtr((start_s - y + drift * moment_s) / spread)
-    exponent = 2.0 * drift * y / local_variance_s[expand] + log_ndtr(
-        (-start_s - y - drift * moment_s) / spread
-    )
+    exponent = 2.0 * drift * y / local_variance_s[expand] + log_ndtr((-start_s - y - drift * moment_s) / spread)
     reflected = np.exp(np.minimum(exponent, 0.0))
     share = np.minimum(forward + reflected, 1.0)
     return np.asarray(

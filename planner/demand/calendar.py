@@ -97,9 +97,7 @@ def local_hour_index(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     what is read, so zones a half or a quarter hour off the grid fall in the wall-clock hour they overlap most.
     """
     start_s = int((horizon.start_utc - _EPOCH).total_seconds())
-    middle_s = (
-        start_s + 3600 * np.arange(horizon.hours, dtype=np.int64) + 1800 + utc_offset_s(horizon, timezone)
-    )
+    middle_s = start_s + 3600 * np.arange(horizon.hours, dtype=np.int64) + 1800 + utc_offset_s(horizon, timezone)
     return middle_s // 3600 + 24 * _EPOCH_WEEKDAY
 
 

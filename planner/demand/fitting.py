@@ -237,9 +237,7 @@ def _mean_by(numbers: NDArray[np.float64], group: NDArray[np.int64], groups: int
     return np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
 
 
-def _residual_noise(
-    rates: NDArray[np.float64], expected: NDArray[np.float64]
-) -> tuple[float | None, float | None]:
+def _residual_noise(rates: NDArray[np.float64], expected: NDArray[np.float64]) -> tuple[float | None, float | None]:
     """Return σ and correlation hours of ln(rate ÷ profile), or None for less than two weeks.
 
     The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.

@@ -60,13 +60,9 @@ class StepGrowth:
     def __post_init__(self) -> None:
         hours_h = [hour for hour, _ in self.steps]
         problems = [
-            f"step at hour {h}: factor must be at least 0, not {f}"
-            for h, f in self.steps
-            if not 0 <= f < np.inf
+            f"step at hour {h}: factor must be at least 0, not {f}" for h, f in self.steps if not 0 <= f < np.inf
         ]
-        problems += [
-            f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})
-        ]
+        problems += [f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})]
         problems += ["a step's hour is not a number"] if not np.all(np.isfinite(hours_h)) else []
         _raise_all("step growth", problems)
 

@@ -56,13 +56,9 @@ class LaunchSpike:
     def __post_init__(self) -> None:
         problems = []
         if not 0.0 <= self.multiple < np.inf:
-            problems.append(
-                Problem(path="event.multiple", message=f"must be at least 0, not {self.multiple}")
-            )
+            problems.append(Problem(path="event.multiple", message=f"must be at least 0, not {self.multiple}"))
         if not 0.0 < self.decay_days < np.inf:
-            problems.append(
-                Problem(path="event.decay_days", message=f"must be above 0, not {self.decay_days}")
-            )
+            problems.append(Problem(path="event.decay_days", message=f"must be above 0, not {self.decay_days}"))
         if problems:
             raise ScenarioError(problems)
 
@@ -88,13 +84,9 @@ class Tenant:
                 Problem(path=f"{path}.share_fraction", message=f"must lie in 0..1, not {self.share_fraction}")
             )
         if not 0.0 < self.mean_on_h < np.inf:
-            problems.append(
-                Problem(path=f"{path}.mean_on_h", message=f"must be above 0, not {self.mean_on_h}")
-            )
+            problems.append(Problem(path=f"{path}.mean_on_h", message=f"must be above 0, not {self.mean_on_h}"))
         if not 0.0 <= self.mean_off_h < np.inf:
-            problems.append(
-                Problem(path=f"{path}.mean_off_h", message=f"must be at least 0, not {self.mean_off_h}")
-            )
+            problems.append(Problem(path=f"{path}.mean_off_h", message=f"must be at least 0, not {self.mean_off_h}"))
         if problems:
             raise ScenarioError(problems)
 
@@ -111,9 +103,7 @@ def lognormal_noise(noise: LognormalNoise, hours: int, generator: np.random.Gene
     return np.exp(factors, out=factors)
 
 
-def centred_log_noise(
-    noise: LognormalNoise, hours: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
+def centred_log_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Return X(t), the stationary Gaussian AR(1) with standard deviation σ, shape (hours,).
 
     One block of standard normals ε is drawn, one an hour; X(0) = σ ε(0), X(t) = φ X(t−1) + σ √(1−φ²) ε(t).
@@ -158,9 +148,7 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> NDArray[np.floa
     for spike in spikes:
         decay_h = spike.decay_days * 24.0
         since_h = np.maximum(np.arange(hours + 1) - spike.hour_h, 0.0)
-        excess_h = -decay_h * np.expm1(
-            -since_h / decay_h
-        )  # the integral of the decaying excess from the strike on
+        excess_h = -decay_h * np.expm1(-since_h / decay_h)  # the integral of the decaying excess from the strike on
         factor *= 1.0 + (spike.multiple - 1.0) * np.diff(excess_h)
     return factor
 
@@ -185,13 +173,9 @@ def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generato
     return np.clip(change, 0.0, 1.0, out=change)[:hours]  # clipped for the last bit that rounding leaves
 
 
-def _switch_times_h(
-    tenant: Tenant, hours: int, starts_on: bool, generator: np.random.Generator
-) -> NDArray[np.float64]:
+def _switch_times_h(tenant: Tenant, hours: int, starts_on: bool, generator: np.random.Generator) -> NDArray[np.float64]:
     """Return when a tenant switches within the horizon, in blocks of an even number of exponentials."""
-    means_h = np.array(
-        [tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h]
-    )
+    means_h = np.array([tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h])
     expected = hours / means_h.sum()
     block = int(expected + 6.0 * np.sqrt(expected) + 8.0)
     times_h: list[NDArray[np.float64]] = []

@@ -84,9 +84,7 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
     names = tuple(workload.name for workload in workloads)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ScenarioError(
-            [Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice]
-        )
+        raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
     expected = np.empty((len(names), horizon.hours))
     for row, workload in zip(expected, workloads, strict=True):
         row[:] = shape_factor(workload.shape, horizon)
@@ -125,9 +123,7 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.floa
     return requests_per_s.T
 
 
-def _tenant_factor(
-    tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams
-) -> NDArray[np.float64]:
+def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams) -> NDArray[np.float64]:
     """Return 1 − Σ share + Σ share · on(t) / P(on), mean 1, shape (hours,)."""
     factor = np.full(hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
     for tenant in tenants:

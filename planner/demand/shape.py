@@ -21,9 +21,7 @@ from planner.demand.calendar import HOURS_PER_WEEK, Horizon, local_day_index, lo
 from planner.errors import Problem, ScenarioError
 from planner.units import DAYS_PER_YEAR
 
-DEFAULT_PEAK_HOUR = (
-    14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time
-)
+DEFAULT_PEAK_HOUR = 14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time
 _DAY = np.arange(24)
 
 
@@ -64,9 +62,7 @@ def normalised_profile(factors: NDArray[np.float64] | tuple[float, ...] | list[f
         )
     bad = np.flatnonzero(~(np.isfinite(profile) & (profile >= 0.0)))
     problems = [
-        Problem(
-            path="weekly_profile", line=int(i) + 1, message=f"factor must be at least 0, not {profile[i]}"
-        )
+        Problem(path="weekly_profile", line=int(i) + 1, message=f"factor must be at least 0, not {profile[i]}")
         for i in bad
     ]
     if not problems and profile.sum() == 0.0:
@@ -160,9 +156,7 @@ def _von_mises_day(angle: NDArray[np.float64], high: float) -> NDArray[np.float6
 def _peak_and_trough_day(angle: NDArray[np.float64], high: float, low: float) -> NDArray[np.float64]:
     """Return 24 factors of mean 1, maximum ``high`` at the peak hour and minimum ``low`` twelve hours later."""
     if low > 1.0 + 1e-12:
-        raise ScenarioError(
-            f"the trough asked for lies above the mean of the quietest day ({low:.4g} times it)"
-        )
+        raise ScenarioError(f"the trough asked for lies above the mean of the quietest day ({low:.4g} times it)")
     if high <= 1.0 or low >= 1.0:
         if high - low > 1e-9:
             raise ScenarioError(f"a day cannot have peak {high:.4g} and trough {low:.4g} and mean 1")

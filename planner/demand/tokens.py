@@ -55,9 +55,7 @@ class LengthDistribution:
         """Return the lognormal with this mean and median: σ = √(2 ln(mean / median))."""
         _check_positive(mean=mean_tokens, p50=p50_tokens)
         if mean_tokens < p50_tokens:
-            raise ScenarioError(
-                f"a lognormal's mean ({mean_tokens:g}) cannot lie below its median ({p50_tokens:g})"
-            )
+            raise ScenarioError(f"a lognormal's mean ({mean_tokens:g}) cannot lie below its median ({p50_tokens:g})")
         return cls(mu=log(p50_tokens), sigma=sqrt(2.0 * log(mean_tokens / p50_tokens)))
 
     @property
@@ -116,13 +114,9 @@ class TokenMix:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.prefix_cache_hit_fraction <= 1.0:
-            raise ScenarioError(
-                f"prefix_cache_hit_fraction must lie in 0..1, not {self.prefix_cache_hit_fraction}"
-            )
+            raise ScenarioError(f"prefix_cache_hit_fraction must lie in 0..1, not {self.prefix_cache_hit_fraction}")
         if not -1.0 < self.growth_per_year < np.inf:
-            raise ScenarioError(
-                f"growth in tokens per request must be above -1 a year, not {self.growth_per_year}"
-            )
+            raise ScenarioError(f"growth in tokens per request must be above -1 a year, not {self.growth_per_year}")
 
     @property
     def mean_prefill_tokens(self) -> float:
@@ -146,8 +140,6 @@ class TokenMix:
 
 def _check_positive(**named: float) -> None:
     """Raise for any number that is not above zero and finite."""
-    bad = [
-        f"{name} must be above 0, not {number}" for name, number in named.items() if not 0.0 < number < np.inf
-    ]
+    bad = [f"{name} must be above 0, not {number}" for name, number in named.items() if not 0.0 < number < np.inf]
     if bad:
         raise ScenarioError("tokens: " + "; ".join(bad))
