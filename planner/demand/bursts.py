@@ -7,7 +7,7 @@ Requests arrive as a Poisson stream whose rate is redrawn every minute. If count
 
 because Var[count] = 60 λ + (60 λ c)². A pool that can serve μ requests/s at utilisation ρ = λ/μ then faces two queues.
 
-Work waiting in front of the pool, counted in seconds the pool needs for it, is then a Brownian motion reflected at zero:
+Work waiting, in seconds the pool needs for it, is then a Brownian motion reflected at zero:
 within a minute whose rate is G times the mean, its drift is ρG − 1 and its variance (1 + c_s²) / μ a second, c_s being
 the coefficient of variation of service times. Given the wait x at the minute's start, the wait at u seconds into it
 exceeds y with probability
@@ -15,7 +15,7 @@ exceeds y with probability
     Φ((x − y + m u) / (σ √u)) + exp(2 m y / σ²) Φ((−x − y − m u) / (σ √u))       (Harrison 1985, §1.8).
 
 The share that misses is its mean over u (uniform), G (gamma with mean 1, weighted by G because requests see their own
-crowd) and x, where x is max(0, E − κ): E exponential with the stationary decay rate θ = 2 (1 − ρ) / (variance a second of
+crowd) and x, where x is max(0, E − κ): E exponential with the stationary decay rate θ = 2 (1 − ρ) / (variance a second,
 both kinds) and κ Siegmund's mean overshoot of a walk in minutes. A pool of few slots keeps requests waiting less often:
 y is the slack plus −ln C / θ', C the probability of waiting by Erlang, so that with Poisson arrivals (I = 1) the result
 is C exp(−θ' t): exact for M/M/c, with the exact Pollaczek–Khinchine mean for M/G/1.
@@ -142,7 +142,7 @@ def _bursty_share(
     local_variance_s: NDArray[np.float64],
     threshold_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the mean of the reflected Brownian motion's tail over a minute's rate, start and moment; see the module's head."""
+    """Return the reflected motion's tail, averaged over a minute's rate, start and moment: see the module's head."""
     from scipy.special import log_ndtr, ndtr  # noqa: PLC0415 - not needed where there are no bursts
 
     expand = (..., np.newaxis, np.newaxis, np.newaxis)

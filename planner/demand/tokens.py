@@ -81,7 +81,7 @@ class LengthDistribution:
         return self._upper_tail(tokens, order=0.0)
 
     def token_fraction_longer(self, tokens: float) -> float:
-        """Return the fraction of all tokens that belong to requests longer than this (the Lorenz curve's complement)."""
+        """Return the fraction of all tokens in requests longer than this (the Lorenz curve's complement)."""
         return self._upper_tail(tokens, order=1.0)
 
     def scaled(self, factor: float) -> LengthDistribution:
