@@ -3,12 +3,14 @@
 Costs are positive, income is negative. Three views read the one ledger:
 
 * **cash**: money that changes hands, when it does.
-* **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is charged.
-* **economic**: cash, plus the value of what is still owned on the last day, as if sold then. Net present value, TCO and
-  levelised cost read this view; without that value a purchase late in the horizon would look like pure loss.
+* **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is
+  charged.
+* **economic**: cash, plus the value of what is still owned on the last day, as if sold then. Net present
+  value, TCO and levelised cost read this view; without that value a purchase late in the horizon would look
+  like pure loss.
 
-An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for every
-cohort, capex − depreciation − book value disposed of = book value left.
+An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
+every cohort, capex − depreciation − book value disposed of = book value left.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_NETWORK,
     Account.CAPEX_STORAGE,
 )
-"""The accounts a cohort's cost is made of, in the order of :func:`planner.finance.purchase.cluster_capex_cents`."""
+"""The accounts a cohort's cost is made of, in the order ``cluster_capex_cents`` returns them."""
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
 """Left out of cost per token: income, and tax on it."""
 
