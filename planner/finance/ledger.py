@@ -94,6 +94,8 @@ class Ledger:
         axes = [self._axis(dimension) for dimension in dimensions]
         totals = np.zeros(tuple(size for _, size in axes), dtype=np.int64)
         rows = self.rows_in(view)
+        if not axes:
+            return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
         np.add.at(totals, tuple(places[rows] for places, _ in axes), self.amount_cents[rows])
         return totals
 

@@ -28,6 +28,8 @@ HIGHEST_LOG_GROWTH = np.log(1e6)
 """And ends at 100 million per cent a year."""
 SEARCH_POINTS = 4001
 """Rates tried between the two: about 0.7% apart in (1 + r)."""
+SAME_ROOT = 1e-6
+"""Rates closer than this in ln(1 + r) are one: rounding splits a double root by about its square root."""
 
 
 def monthly_rate(annual_rate: float) -> float:
@@ -128,10 +130,11 @@ def _all_rates(flows: NDArray[np.float64]) -> tuple[float, ...]:
     months = np.arange(flows.shape[0])
 
     def balance(log_growth: NDArray[np.float64]) -> NDArray[np.float64]:
-        # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates.
+        # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
+        # not a matrix product: a product of one row may round otherwise than the same row among many.
         exponent = -np.multiply.outer(log_growth / MONTHS_PER_YEAR, months)
         scale = exponent.max(axis=-1, keepdims=True)
-        return np.asarray(np.exp(exponent - scale) @ flows, dtype=np.float64)
+        return np.asarray((np.exp(exponent - scale) * flows).sum(axis=-1), dtype=np.float64)
 
     grid = np.linspace(LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH, SEARCH_POINTS)
     value = balance(grid)
@@ -143,7 +146,9 @@ def _all_rates(flows: NDArray[np.float64]) -> tuple[float, ...]:
     same = (value[:-2] * value[1:-1] > 0) & (value[1:-1] * value[2:] > 0)
     for k in np.flatnonzero(inner & same) + 1:
         roots += _touching(balance, grid[k - 1], grid[k + 1])
-    return tuple(sorted(float(np.expm1(root)) for root in roots))
+    roots.sort()
+    apart = [root for k, root in enumerate(roots) if k == 0 or root - roots[k - 1] > SAME_ROOT]
+    return tuple(float(np.expm1(root)) for root in apart)
 
 
 def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
