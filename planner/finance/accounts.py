@@ -82,9 +82,7 @@ def _describe(description: str, views: View) -> AccountDescription:
 ACCOUNTS = MappingProxyType(
     {
         Account.CAPEX_ACCELERATORS: _describe("Accelerators bought, at the discounted price.", _PAID),
-        Account.CAPEX_HOSTS: _describe(
-            "Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID
-        ),
+        Account.CAPEX_HOSTS: _describe("Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID),
         Account.CAPEX_NETWORK: _describe("Switches, cables and adapters of the cluster.", _PAID),
         Account.CAPEX_STORAGE: _describe("Storage bought with the cluster.", _PAID),
         Account.DEPRECIATION: _describe("Book depreciation of the month.", View.ACCRUAL),

@@ -184,10 +184,7 @@ class Ledger:
         """Return the cohorts whose book value falls below zero."""
         book = self.book_value_cents(opening_book_cents)
         below = np.flatnonzero((book < 0).any(axis=1))
-        return [
-            f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)"
-            for k in below
-        ]
+        return [f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)" for k in below]
 
 
 class LedgerBuilder:
@@ -209,9 +206,7 @@ class LedgerBuilder:
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
         code = ACCOUNT_CODES[account]
-        broadcast = np.broadcast_arrays(
-            np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents
-        )
+        broadcast = np.broadcast_arrays(np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents)
         keys = np.stack([np.ravel(column).astype(np.int64) for column in broadcast[:4]])
         amounts = np.ravel(broadcast[4]).astype(np.int64)
         self._posted[code] += sum(amounts.tolist())
@@ -234,9 +229,7 @@ class LedgerBuilder:
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""
-        keys = np.concatenate(
-            [np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1
-        )
+        keys = np.concatenate([np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1)
         amounts = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[1] for chunk in self._chunks)])
         unique, place = np.unique(keys, axis=1, return_inverse=True)
         sums = np.zeros(unique.shape[1], dtype=np.int64)

@@ -140,9 +140,7 @@ def format_cells(column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT)
             return _text_cells(listed, form.separator)
 
 
-def write_csv(
-    table: TableDescription, columns: Mapping[str, Cells], form: CsvFormat = DEFAULT_FORMAT
-) -> bytes:
+def write_csv(table: TableDescription, columns: Mapping[str, Cells], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
     """Return the file of a table: the columns named in its description, in that order, all of one length."""
     wanted, given = [column.name for column in table.columns], list(columns)
     if set(wanted) != set(given):

@@ -72,9 +72,7 @@ def test_in_service_after_the_horizon_leaves_no_trace() -> None:
     assert not schedule.closing_book_cents.any()
 
 
-@pytest.mark.parametrize(
-    ("proceeds", "loss_cents"), [(0.0, 2_000_000), (15_000.0, 500_000), (26_000.0, -600_000)]
-)
+@pytest.mark.parametrize(("proceeds", "loss_cents"), [(0.0, 2_000_000), (15_000.0, 500_000), (26_000.0, -600_000)])
 def test_retired_early_writes_off_what_the_sale_does_not_recover(proceeds: float, loss_cents: int) -> None:
     schedule = schedule_of(make_cohorts([30_000.0], [0.0], disposal=(12.0, proceeds)))
     assert int(schedule.depreciation_cents.sum()) == 1_000_000
@@ -98,9 +96,7 @@ def test_retired_after_its_life_leaves_the_residual_to_write_off() -> None:
 
 def test_double_declining_balance_by_hand() -> None:
     # 12,000 over 4 months at 2/4: 6,000, 3,000, then straight line of what is left: 1,500 and 1,500.
-    schedule = schedule_of(
-        make_cohorts([12_000.0], [0.0], life_months=4, declining_factor=DOUBLE_DECLINING), 5
-    )
+    schedule = schedule_of(make_cohorts([12_000.0], [0.0], life_months=4, declining_factor=DOUBLE_DECLINING), 5)
     assert schedule.depreciation_cents[0].tolist() == [600_000, 300_000, 150_000, 150_000, 0]
 
 
@@ -142,32 +138,24 @@ def test_every_cohort_keeps_its_books(
 
 
 @given(cost=COSTS, start=st.floats(0, 30), held=st.floats(0, 50), proceeds=st.floats(0, 1e6))
-def test_retirement_accounts_for_the_whole_cost(
-    cost: float, start: float, held: float, proceeds: float
-) -> None:
+def test_retirement_accounts_for_the_whole_cost(cost: float, start: float, held: float, proceeds: float) -> None:
     cohorts = make_cohorts([cost], [start], life_months=36, disposal=(start + held, proceeds))
     schedule = depreciate(cohorts, np.arange(101.0))
-    spent = (
-        schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
-    )
+    spent = schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
     assert int(spent) == round(cost * 100)
     assert schedule.closing_book_cents[0, -1] == 0
 
 
 @pytest.mark.parametrize("factor", [0.0, 2.0])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.25])
-def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(
-    factor: float, rate: float
-) -> None:
+def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(factor: float, rate: float) -> None:
     # Lücke's theorem: PV(depreciation + charge on opening book) = cost − PV(residual).
     cohorts = make_cohorts([1_000_000.0], [0.0], residual_usd=100_000.0, declining_factor=factor)
     schedule = schedule_of(cohorts)
     charge = capital_charge_usd(schedule, rate, np.ones(36))
     full_cost = schedule.depreciation_cents[0] / 100 + charge[0]
     at_month_ends = discount_factors(rate, np.arange(1, 37))
-    assert float(full_cost @ at_month_ends) == pytest.approx(
-        1_000_000 - 100_000 * at_month_ends[-1], abs=0.01
-    )
+    assert float(full_cost @ at_month_ends) == pytest.approx(1_000_000 - 100_000 * at_month_ends[-1], abs=0.01)
 
 
 def test_market_value_meets_the_published_residual() -> None:

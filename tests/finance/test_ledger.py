@@ -40,9 +40,7 @@ POSTINGS = st.lists(
 
 def small_ledger() -> Ledger:
     builder = LedgerBuilder(LABELS)
-    cohorts = make_cohorts(
-        [1_200.0, 2_400.0], [0.0, 3.5], life_months=[12, 6], disposal=([6.0, np.inf], [100.0, 0])
-    )
+    cohorts = make_cohorts([1_200.0, 2_400.0], [0.0, 3.5], life_months=[12, 6], disposal=([6.0, np.inf], [100.0, 0]))
     schedule = depreciate(cohorts, np.arange(13.0))
     clusters = np.array([0, 1])
     builder.post_cohorts(Account.CAPEX_ACCELERATORS, schedule.acquired_cents, clusters)
@@ -91,9 +89,7 @@ def test_every_grouping_has_the_same_total(postings: list[tuple[Account, int, in
 
 
 @given(postings=POSTINGS, seed=st.integers(0, 100))
-def test_the_order_of_posting_does_not_matter(
-    postings: list[tuple[Account, int, int, int, int]], seed: int
-) -> None:
+def test_the_order_of_posting_does_not_matter(postings: list[tuple[Account, int, int, int, int]], seed: int) -> None:
     ledgers = []
     shuffled = [postings[k] for k in np.random.default_rng(seed).permutation(len(postings))]
     for order in (postings, shuffled):

@@ -62,9 +62,7 @@ def test_periods_cover_the_horizon_without_gap(start: date, months: int) -> None
     assert list(grid.labels) == sorted(set(grid.labels))
     assert grid.hour_periods.shape == (grid.hour_count,)
     days = (grid.end - grid.start).days
-    by_calendar = [
-        (start + timedelta(days=d)).year * 12 + (start + timedelta(days=d)).month for d in range(days)
-    ]
+    by_calendar = [(start + timedelta(days=d)).year * 12 + (start + timedelta(days=d)).month for d in range(days)]
     assert np.array_equal(np.diff(grid.hour_periods[::24]), np.diff(by_calendar))
 
 

@@ -69,9 +69,7 @@ def test_the_newest_quote_wins() -> None:
 
 
 def test_a_date_without_a_quote_says_which_dates_there_are() -> None:
-    only = Quote(
-        name="spring", list_price_usd=1.0, valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31)
-    )
+    only = Quote(name="spring", list_price_usd=1.0, valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31))
     with pytest.raises(ScenarioError, match=r"order date 2026-07-01 \(spring: 2026-03-01 to 2026-05-31\)"):
         choose_quote([only], date(2026, 7, 1))
     with pytest.raises(ScenarioError, match="there are no quotes"):

@@ -26,9 +26,7 @@ def test_two_engineers_for_three_years() -> None:
     assert cost.sum() / 800 == pytest.approx(2_100)
 
 
-@pytest.mark.parametrize(
-    ("accelerators", "people"), [(0, 0), (1, 1), (400, 1), (401, 2), (800, 2), (1_600, 4)]
-)
+@pytest.mark.parametrize(("accelerators", "people"), [(0, 0), (1, 1), (400, 1), (401, 2), (800, 2), (1_600, 4)])
 def test_engineers_come_whole(accelerators: int, people: int) -> None:
     assert extra_engineers(accelerators) == people
     assert extra_engineers(accelerators, whole=False) == pytest.approx(accelerators / 400)

@@ -88,9 +88,7 @@ def test_deductions_less_gains_are_cost_less_proceeds(
     cohorts = make_cohorts([cost], [start], disposal=disposal)
     tax = tax_depreciation(cohorts, grid, bonus)
     received = 0 if held is None else round(proceeds * 100)
-    assert int(tax.deduction_cents.sum() - tax.gain_cents.sum()) == pytest.approx(
-        round(cost * 100) - received, abs=1
-    )
+    assert int(tax.deduction_cents.sum() - tax.gain_cents.sum()) == pytest.approx(round(cost * 100) - received, abs=1)
 
 
 def test_cash_and_deferred_tax_sum_to_the_tax_of_the_books() -> None:

@@ -45,9 +45,7 @@ def test_levelised_cost_without_discount_is_the_plain_ratio(costs: list[float], 
 
 
 @given(costs=AMOUNTS, tokens=AMOUNTS, scale=st.floats(0.1, 100))
-def test_a_fleet_twice_the_size_costs_the_same_per_token(
-    costs: list[float], tokens: list[float], scale: float
-) -> None:
+def test_a_fleet_twice_the_size_costs_the_same_per_token(costs: list[float], tokens: list[float], scale: float) -> None:
     larger = levelised_cost(0.1, np.array(costs) * scale, np.array(tokens) * scale)
     assert larger == pytest.approx(levelised_cost(0.1, costs, tokens))
 

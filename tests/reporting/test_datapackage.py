@@ -25,7 +25,7 @@ TABLE = TableDescription(
     ),
     key=("month", "cluster"),
 )
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "month": ["2026-01", "2026-02"],
     "cluster": ["=amd", "nvidia"],
     "cost_usd": np.array([123456, -78]),
