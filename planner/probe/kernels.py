@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.probe.machine import Machine, sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FP4_BLOCK = 16  # elements that share one scale in NVFP4 (OCP MX uses 32; the rate is the same product)
 
@@ -75,7 +77,7 @@ def read_call(machine: Machine, tensor_bytes: int) -> tuple[Callable[[], object]
 
 
 def gemm_call(machine: Machine, precision: str, rows: int, size: int) -> Callable[[], object]:
-    """Return a product of a (rows, size) by a (size, size) matrix; random data, since zeros draw less and run faster."""
+    """Return a (rows, size) by (size, size) product of random numbers: zeros draw less and run faster."""
     if precision == "fp4":
         return _fp4_gemm_call(machine, rows, size)
     linear = Linear(machine, precision, size, size)

@@ -9,12 +9,14 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Reading = tuple[float | None, float | None]
 _TOOL_TIMEOUT_S = 10.0
@@ -32,7 +34,7 @@ class Machine:
     driver_version: str
     memory_bytes: int
     fp8_dialect: str | None
-    """``e4m3fn`` (NVIDIA from Ada, gfx950), ``e4m3fnuz`` (gfx942), or None where the part has no FP8 product."""
+    """``e4m3fn`` (NVIDIA from Ada, gfx950), ``e4m3fnuz`` (gfx942), or None where the part has no FP8."""
     has_fp4: bool
     read_power_and_clock: Callable[[], Reading]
 
@@ -43,7 +45,7 @@ class Machine:
 
     @property
     def precision(self) -> str:
-        """The precision of activations and caches: bf16, or fp32 on a host processor, many of which emulate bf16."""
+        """The precision of activations and caches: bf16, or fp32 on a host, since many emulate bf16."""
         return "bf16" if self.is_accelerator else "fp32"
 
 
@@ -88,7 +90,7 @@ def open_machine(device: str) -> Machine:
 
 
 def fp8_dialect(architecture: str, capability: tuple[int, int]) -> str | None:
-    """Return the FP8 dialect of a part: gfx942 speaks fnuz alone, gfx950 and NVIDIA from 8.9 OCP (HIP FP8 reference)."""
+    """Return a part's FP8 dialect: fnuz on gfx942, OCP on gfx950 and NVIDIA from 8.9 (HIP FP8 reference)."""
     if architecture.startswith("gfx94"):
         return "e4m3fnuz"
     if architecture.startswith("gfx"):
@@ -153,7 +155,7 @@ def _choose_reader(torch: Any, index: int) -> Callable[[], Reading]:
     """Take the first way of reading power that gives a number here."""
     readers: list[Callable[[], Reading]] = [
         lambda: _read_torch(torch, index),
-        lambda: parse_nvidia_smi(_tool_output(_NVIDIA_SMI + [f"--id={index}"])),
+        lambda: parse_nvidia_smi(_tool_output([*_NVIDIA_SMI, f"--id={index}"])),
         lambda: parse_smi_json(
             _tool_output(["amd-smi", "metric", "--gpu", str(index), "-p", "-c", "--json"])
         ),
@@ -185,7 +187,7 @@ def parse_nvidia_smi(text: str | None) -> Reading:
 
 
 def parse_smi_json(text: str | None) -> Reading:
-    """Find socket power and the compute clock in the JSON of amd-smi or rocm-smi, whose layouts change by release."""
+    """Find power and compute clock in the JSON of amd-smi or rocm-smi, whose layouts change by release."""
     try:
         tree = json.loads(text or "")
     except json.JSONDecodeError:
@@ -234,7 +236,7 @@ class Samples:
     readings: list[Reading] = field(default_factory=list)
 
     def median(self, which: int) -> float | None:
-        """Return the median of power (0) or clock (1) over the second half: boards average power over about a second."""
+        """Return the median of power (0) or clock (1) over the second half: boards average over a second."""
         if not self.times_s:
             return None
         middle_s = 0.5 * (self.times_s[0] + self.times_s[-1])

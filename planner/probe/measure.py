@@ -63,7 +63,7 @@ def measure_machine(options: ProbeOptions, progress: Progress = lambda _: None) 
 
 
 def _programme(machine: Machine, quick: bool) -> _Programme:
-    """Choose the points: those of the shipped measurement, fewer where quick, a toy on the host's processor."""
+    """Choose the points: those of the shipped measurement, fewer where quick, a toy on a host processor."""
     if not machine.is_accelerator:
         return _Programme(
             tensor_bytes=1 << 20,
@@ -96,6 +96,17 @@ def _programme(machine: Machine, quick: bool) -> _Programme:
         decode_points=decode,
         prefill_points=prefill,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MeasuredStep:
+    """A timed step of the resident layers, with what it had to do."""
+
+    timing: kernels.Timing
+    head_s: float
+    work: float
+    """Floating-point operations of the matrix products, attention left out."""
+    read_bytes: float | None = None
 
 
 class _Bench:
@@ -147,7 +158,7 @@ class _Bench:
                 yield self._row("gemm", timing=timing, precision=name, batch=size, rate_tflops=rate_tflops)
 
     def _steps(self, shape: stack.StackShape, precision: str) -> Iterator[ProbeRow]:
-        """Measure decode and prefill steps of one stack, as many layers as fit the weights and the largest cache."""
+        """Measure decode and prefill steps of one stack, of as many layers as fit with a useful cache."""
         programme = self._programme
         layers = self._layers_that_fit(
             shape, precision, _RESIDENT_TOKENS if self._machine.is_accelerator else 256
@@ -193,21 +204,15 @@ class _Bench:
             head = kernels.time_calls(self._machine, layered.head_call(batch), 0.05)
         except RuntimeError as error:
             return self._step_row("decode", layered, point, note=_skipped(error))
-        layer_bytes = _weight_bytes(layered.precision) * shape.layer_weights + shape.kv_bytes(
-            batch * context_tokens
+        layer_bytes = _weight_bytes(layered.precision) * shape.layer_weights
+        layer_bytes += shape.kv_bytes(batch * context_tokens)
+        measured = _MeasuredStep(
+            timing=timing,
+            head_s=head.call_s,
+            work=2.0 * batch * (len(layered.layers) * shape.layer_weights + shape.head_weights),
+            read_bytes=len(layered.layers) * layer_bytes + 2 * shape.head_weights,
         )
-        read_bytes = len(layered.layers) * layer_bytes + 2 * shape.head_weights
-        work = 2.0 * batch * (len(layered.layers) * shape.layer_weights + shape.head_weights)
-        bandwidth_gb_per_s = read_bytes / timing.call_s / 1e9
-        return self._step_row(
-            "decode",
-            layered,
-            point,
-            (timing, head),
-            note=note,
-            work=work,
-            bandwidth_gb_per_s=bandwidth_gb_per_s,
-        )
+        return self._step_row("decode", layered, point, measured, note=note)
 
     def _prefill(self, layered: stack.Stack, sequences: int, sequence_tokens: int) -> ProbeRow:
         """Measure one prefill point."""
@@ -219,45 +224,44 @@ class _Bench:
             head = kernels.time_calls(self._machine, layered.head_call(sequences), 0.05)
         except RuntimeError as error:
             return self._step_row("prefill", layered, point, note=_skipped(error))
-        work = 2.0 * sequences * sequence_tokens * len(layered.layers) * layered.shape.layer_weights
-        return self._step_row("prefill", layered, point, (timing, head), note="eager", work=work)
+        tokens = sequences * sequence_tokens
+        work = 2.0 * tokens * len(layered.layers) * layered.shape.layer_weights
+        measured = _MeasuredStep(timing=timing, head_s=head.call_s, work=work)
+        return self._step_row("prefill", layered, point, measured, note="eager")
 
     def _step_row(
         self,
         phase: str,
         layered: stack.Stack,
         point: dict[str, int],
-        timings: tuple[kernels.Timing, kernels.Timing] | None = None,
+        measured: _MeasuredStep | None = None,
         note: str | None = None,
-        work: float = 0.0,
-        bandwidth_gb_per_s: float | None = None,
     ) -> ProbeRow:
         """Scale a step to all layers of the model: layers alike, and the part outside them once."""
-        shape, measured = layered.shape, len(layered.layers)
-        times: dict[str, float] = {}
-        timing = None
-        if timings is not None:
-            timing, head = timings
-            layer_s = max(0.0, timing.call_s - head.call_s) / measured
-            step_s = timing.call_s if measured == shape.layers else head.call_s + shape.layers * layer_s
-            times = {
+        shape, resident = layered.shape, len(layered.layers)
+        cells: dict[str, float] = {}
+        if measured is not None:
+            call_s, head_s = measured.timing.call_s, measured.head_s
+            layer_s = max(0.0, call_s - head_s) / resident
+            step_s = call_s if resident == shape.layers else head_s + shape.layers * layer_s
+            cells = {
                 "step_ms": 1e3 * step_s,
                 "layer_ms": 1e3 * layer_s,
-                "rate_tflops": work / timing.call_s / 1e12,
+                "rate_tflops": measured.work / call_s / 1e12,
             }
-            if bandwidth_gb_per_s is not None:
-                times["bandwidth_gb_per_s"] = bandwidth_gb_per_s
+            if measured.read_bytes is not None:
+                cells["bandwidth_gb_per_s"] = measured.read_bytes / call_s / 1e9
         return self._row(
             phase,
-            timing=timing,
+            timing=None if measured is None else measured.timing,
             step=False,
             model=shape.model,
             precision=layered.precision,
             layers=shape.layers,
-            layers_measured=measured,
+            layers_measured=resident,
             note=note,
             **point,
-            **times,
+            **cells,
         )
 
     def _row(

@@ -35,11 +35,11 @@ class ProbeRow:
     model: str | None = None
     """Model whose shape the stack takes."""
     precision: str | None = None
-    """Of weights and matrix products: bf16, fp8_e4m3fn, fp8_e4m3fnuz or fp4. KV cache and attention are bf16."""
+    """Of weights and products: bf16, fp8_e4m3fn, fp8_e4m3fnuz, fp4 (host: fp32). KV and attention: bf16."""
     layers: int | None = None
     """Layers of the model; ``step_ms`` is for all of them."""
     layers_measured: int | None = None
-    """Layers that were resident and timed; where fewer than ``layers``, ``step_ms`` is scaled up from them."""
+    """Layers resident and timed; where fewer than ``layers``, ``step_ms`` is scaled up from them."""
     batch: int | None = None
     """Decode: sequences in the batch. Gemm: rows of the left matrix."""
     context_tokens: int | None = None

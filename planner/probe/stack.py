@@ -1,18 +1,21 @@
 """A Llama-shaped stack of layers with random weights: one decode step, one prefill step.
 
-What a serving engine does per layer, without its scheduler: norm, fused QKV product, attention over a bf16 KV cache, output
-product, norm, fused gate and up product, SiLU, down product; after the last layer a norm and the vocabulary product. Rotary
-embedding and sampling are left out (engines fuse the first; together they are below 1% of a step).
+What a serving engine does per layer, without its scheduler: norm, fused QKV product, attention over a bf16 KV
+cache, output product, norm, fused gate and up product, SiLU, down product; after the last layer a norm and the
+vocabulary product. Rotary embedding (which engines fuse) and sampling are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.probe.kernels import Linear, random_tensor, synchronise, time_calls
-from planner.probe.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.probe.machine import Machine
 
 _TRIAL_S = 0.05
 
@@ -134,7 +137,7 @@ class Stack:
         return self._captured(step, name)
 
     def prefill_call(self, sequences: int, sequence_tokens: int) -> Callable[[], object]:
-        """Return one eager prefill step of whole sequences; the vocabulary product sees each last token alone."""
+        """Return one eager prefill step of whole sequences; the vocabulary product sees last tokens alone."""
         shape, functional = self.shape, self.machine.torch.nn.functional
         states = random_tensor(self.machine, (sequences * sequence_tokens, shape.hidden))
         group = shape.heads // shape.kv_heads
@@ -158,7 +161,7 @@ class Stack:
         return step
 
     def _fastest_attention(self, batch: int, cache: Any) -> tuple[Callable[[Any, Any], Any], str]:
-        """Try both ways of attending on one layer: torch's kernel does not split a long context, batched products do."""
+        """Take the faster way of attending: torch's kernel does not split a long context, products do."""
         shape, torch = self.shape, self.machine.torch
         group = shape.heads // shape.kv_heads
         scale = shape.head_width**-0.5
