@@ -1,7 +1,7 @@
 """Constants and the few conversions between what people write and what the core computes in.
 
-Internal units: seconds for latencies, hours for simulated time, bytes, flop/s, watts inside physics, kilowatts
-and kilowatt-hours in the fleet, US dollars, tokens.
+Internal units: seconds for latencies, hours for simulated time, bytes, flop/s, watts inside physics, kilowatts and
+kilowatt-hours in the fleet, US dollars, tokens.
 """
 
 from __future__ import annotations
@@ -19,3 +19,59 @@ KILO = 1e3
 MILLION = 1e6
 MICROSECOND = 1e-6
 MILLISECOND = 1e-3
+
+# What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
+# all read units from here, so a name and its unit cannot disagree.
+_UNIT_BY_SUFFIX = {
+    "_usd_per_million_tokens": "USD/million tokens",
+    "_per_million_tokens_usd": "USD/million tokens",
+    "_usd_per_kwh": "USD/kWh",
+    "_usd_per_kw_month": "USD/(kW·month)",
+    "_usd_per_tonne": "USD/t",
+    "_usd_per_year": "USD/year",
+    "_usd_per_hour": "USD/h",
+    "_usd_per_accelerator": "USD/accelerator",
+    "_usd_per_accelerator_h": "USD/(accelerator·h)",
+    "_usd": "USD",
+    "_g_per_kwh": "g/kWh",
+    "_tb_per_s": "TB/s",
+    "_gb_per_s": "GB/s",
+    "_tflops": "TFLOP/s",
+    "_gb": "GB",
+    "_kwh": "kWh",
+    "_kw": "kW",
+    "_mw": "MW",
+    "_w": "W",
+    "_c": "°C",
+    "_kg": "kg",
+    "_tokens_per_s_per_accelerator": "tokens/(s·accelerator)",
+    "_tokens_per_s": "tokens/s",
+    "_requests_per_s": "requests/s",
+    "requests_per_s": "requests/s",
+    "_tokens": "tokens",
+    "_per_1000_node_days": "1/(1000 node·days)",
+    "_per_accelerator_year": "1/(accelerator·year)",
+    "_per_year": "1/year",
+    "_per_month": "1/month",
+    "per_year": "1/year",
+    "_years": "years",
+    "_months": "months",
+    "_weeks": "weeks",
+    "_days": "days",
+    "_ms": "ms",
+    "_s": "s",
+    "_h": "h",
+    "_fraction": "fraction",
+    "_multiplier": "ratio",
+    "_ratio": "ratio",
+    "_to_mean": "ratio",
+}
+_SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
+
+
+def unit_of(name: str) -> str | None:
+    """Return the unit that the suffix of ``name`` states, or None for a count, a name or a switch."""
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix):
+            return _UNIT_BY_SUFFIX[suffix]
+    return None

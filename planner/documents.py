@@ -1,0 +1,220 @@
+"""YAML text to plain Python, remembering the line of every value.
+
+The parser is deliberately smaller than YAML: one document, string keys, the scalars of the YAML 1.2 core schema plus
+dates (so ``no`` is a word and ``12:30`` is not 750), no custom tags, no duplicate keys, and limits on size, depth and
+alias expansion, so that no file can exhaust the machine that reads it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from planner.errors import Problem, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The C parser when PyYAML was built with it: same events, some eight times faster.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+MAX_BYTES = 4_000_000  # a scenario is a few kB; the limit leaves room for a 100-fold one
+MAX_DEPTH = 32
+MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
+
+_INT = re.compile(r"[-+]?[0-9][0-9_]*$")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})$")
+_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
+_SPECIAL = {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a value was written."""
+
+    file: str
+    line: int | None
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed document and the place of each of its values."""
+
+    content: Any
+    locations: dict[KeyPath, Location] = field(default_factory=dict)
+
+    def locate(self, path: KeyPath) -> Location | None:
+        """Return the place of the value at ``path``, or of its nearest parent."""
+        for end in range(len(path), -1, -1):
+            if (found := self.locations.get(path[:end])) is not None:
+                return found
+        return None
+
+
+def dotted(path: KeyPath) -> str:
+    """Write a key path the way a user types it: ``clusters.h200.nodes``, ``orders[0].date``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def parse_scalar(text: str) -> Any:
+    """Turn the text of an unquoted scalar into null, a truth value, a number, a date or itself."""
+    if (lower := text.lower()) in _WORDS:
+        return _WORDS[lower]
+    if lower in _SPECIAL:
+        return _SPECIAL[lower]
+    if len(text) < 64:
+        if _INT.match(text):
+            return int(text.replace("_", ""))
+        if _FLOAT.match(text):
+            return float(text.replace("_", ""))
+        if date := _DATE.match(text):
+            try:
+                return datetime.date(*(int(group) for group in date.groups()))
+            except ValueError:
+                return text  # 2026-02-30 stays text, and the field that wanted a date says so
+    return text
+
+
+def read_document(path: Path) -> Document:
+    """Read one YAML file; raise ScenarioError naming the file and line for anything that is not usable YAML."""
+    name = str(path)
+    try:
+        if path.is_dir():
+            raise ScenarioError(Problem(file=name, message="is a folder, not a YAML file"))
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {MAX_BYTES:,}"))
+        with path.open("rb") as stream:  # a pipe has no size: never take in more than the limit
+            raw = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        hint = _nearest_file(path)
+        raise ScenarioError(Problem(file=name, message="no such file", hint=hint)) from None
+    except OSError as error:
+        raise ScenarioError(Problem(file=name, message=f"cannot be read: {error.strerror}")) from None
+    except ValueError as error:  # a NUL in the name
+        raise ScenarioError(Problem(file=repr(name), message=f"cannot be read: {error}")) from None
+    if len(raw) > MAX_BYTES:
+        raise ScenarioError(Problem(file=name, message=f"is longer than the {MAX_BYTES:,} bytes a file may have"))
+    try:
+        return parse_document(raw.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 text (byte {error.start}), so not YAML"
+        raise ScenarioError(Problem(file=name, message=message)) from None
+
+
+def _nearest_file(path: Path) -> str | None:
+    """Suggest a file of a similar name in the same folder."""
+    import difflib  # noqa: PLC0415 - only on the error path
+
+    folder = path.parent
+    names = [entry.name for entry in folder.glob("*.y*ml")] if folder.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {folder / close[0]}?" if close else None
+
+
+def parse_document(text: str, name: str) -> Document:
+    """Parse YAML text; ``name`` is what messages call it."""
+    return _Builder(name).build(text)
+
+
+class _Builder:
+    """Turns parser events into plain values, with limits."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.locations: dict[KeyPath, Location] = {}
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.nodes = 0
+        self.events: Iterator[Any] = iter(())
+
+    def build(self, text: str) -> Document:
+        try:
+            self.events = iter(yaml.parse(text, Loader=_LOADER))
+            content = self._stream()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else None
+            detail = error.problem or error.context or "cannot be parsed"
+            raise ScenarioError(Problem(file=self.name, line=line, message=f"not valid YAML: {detail}")) from None
+        except yaml.YAMLError as error:
+            detail = str(error).splitlines()[0]
+            raise ScenarioError(Problem(file=self.name, message=f"not valid YAML: {detail}")) from None
+        return Document(content, self.locations)
+
+    def _fail(self, message: str, event: Any) -> ScenarioError:
+        return ScenarioError(Problem(file=self.name, line=event.start_mark.line + 1, message=message))
+
+    def _stream(self) -> Any:
+        content: Any = None
+        seen = False
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if seen:
+                    raise self._fail("a second document (---) in one file", event)
+                seen = True
+                content = self._value(next(self.events), ())
+        return content
+
+    def _count(self, event: Any, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self._fail(f"more than {MAX_NODES:,} values once aliases are expanded", event)
+
+    def _value(self, event: Any, path: KeyPath) -> Any:
+        if len(path) > MAX_DEPTH:
+            raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
+        self.locations[path] = Location(self.name, event.start_mark.line + 1)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise self._fail(f"*{event.anchor} refers to itself or to an anchor that does not exist", event)
+            value, nodes = self.anchors[event.anchor]
+            self._count(event, nodes)
+            return value
+        before = self.nodes
+        self._count(event, 1)
+        if event.tag is not None and event.tag != "!":
+            raise self._fail(f"the tag {event.tag} is not understood; write plain YAML", event)
+        match event:
+            case yaml.ScalarEvent():
+                value = parse_scalar(event.value) if event.implicit[0] else event.value
+            case yaml.SequenceStartEvent():
+                value = self._sequence(path)
+            case _:
+                value = self._mapping(path)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, self.nodes - before)
+        return value
+
+    def _sequence(self, path: KeyPath) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._value(event, (*path, len(items))))
+        return items
+
+    def _mapping(self, path: KeyPath) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._fail("a key must be a plain word", event)
+            place = Location(self.name, event.start_mark.line + 1)  # type: ignore[union-attr]  # the parser always marks
+            if event.value == "<<" and event.implicit[0]:
+                raise self._fail("merge keys (<<) are not understood; use extends", event)
+            if event.value in items:
+                first = self.locations[(*path, str(event.value))].line
+                raise self._fail(f"duplicate key {dotted((*path, event.value))}, first on line {first}", event)
+            self._count(event, 1)
+            value = self._value(next(self.events), (*path, event.value))
+            items[event.value] = value
+            self.locations[(*path, event.value)] = place
+        return items

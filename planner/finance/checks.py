@@ -1,0 +1,67 @@
+"""The checks on what a user may write about money, each with the sentence the user is told."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.errors import Problem, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAXIMUM_LIFE_MONTHS = 600
+"""Fifty years: longer than any building, so a longer life is a slip of the unit (days for months)."""
+
+
+def raise_problems(problems: Iterable[Problem | None]) -> None:
+    """Raise one ScenarioError that carries every problem found, or return when there is none."""
+    found = [problem for problem in problems if problem is not None]
+    if found:
+        raise ScenarioError(found)
+
+
+def finite(path: str, amount: float) -> Problem | None:
+    """Say what is wrong with a number that is not a number or is infinite."""
+    if math.isfinite(amount):
+        return None
+    return Problem(path=path, message=f"{amount} is not a finite number")
+
+
+def not_negative(path: str, amount: float) -> Problem | None:
+    """Say what is wrong with a price, share or quantity below zero."""
+    if math.isfinite(amount) and amount >= 0:
+        return None
+    return Problem(path=path, message=f"{amount:g} is not allowed; it must be zero or more")
+
+
+def fraction(path: str, share: float, *, below_one: bool = False) -> Problem | None:
+    """Say what is wrong with a share outside 0 to 1 (1 itself excluded where ``below_one``)."""
+    if math.isfinite(share) and 0 <= share <= 1 and not (below_one and share == 1):
+        return None
+    allowed = "at least 0 and below 1" if below_one else "between 0 and 1"
+    hint = f"for {share:g} percent write {share / 100:g}" if 1 < share <= 100 else None
+    return Problem(path=path, message=f"{share:g} is not allowed; it must be {allowed}", hint=hint)
+
+
+def annual_rate(path: str, rate: float) -> Problem | None:
+    """Say what is wrong with a yearly rate of change: at −100% nothing is left to discount or escalate."""
+    if math.isfinite(rate) and rate > -1:
+        return None
+    return Problem(
+        path=path,
+        message=f"a rate of {rate:.6g} a year is not allowed; it must be above -1 (-100%)",
+        hint="write 0.10 for 10% a year",
+    )
+
+
+def life_months(path: str, months: float) -> Problem | None:
+    """Say what is wrong with a depreciation life: it must be 1 to 600 whole months."""
+    if math.isfinite(months) and 1 <= months <= MAXIMUM_LIFE_MONTHS and months == int(months):
+        return None
+    return Problem(
+        path=path,
+        message=f"a depreciation life of {months:g} months is not allowed; "
+        f"it must be a whole number from 1 to {MAXIMUM_LIFE_MONTHS}",
+        hint="36 is the default; 48, 60 and 72 are common",
+    )

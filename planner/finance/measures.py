@@ -1,0 +1,207 @@
+"""The time value of money: annuities, net present value, internal rate of return, payback.
+
+Rates are yearly and effective; a month's rate is (1 + r)^(1/12) − 1, so that twelve monthly steps are the yearly rate.
+A flow of month m lies at the month's start, m months after the start of the horizon, so that what is bought on the
+first day is not discounted. Flows are gains when positive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.finance import checks
+from planner.units import MONTHS_PER_YEAR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    BalanceFunction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+LOWEST_LOG_GROWTH = np.log(1e-6)
+"""The search for an internal rate starts at −99.9999% a year."""
+HIGHEST_LOG_GROWTH = np.log(1e6)
+"""And ends at 100 million per cent a year."""
+SEARCH_POINTS = 4001
+"""Rates tried between the two: about 0.7% apart in (1 + r)."""
+
+
+def monthly_rate(annual_rate: float) -> float:
+    """Return the monthly rate of which twelve steps are the yearly rate: (1 + r)^(1/12) − 1."""
+    checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
+    return float(np.expm1(np.log1p(annual_rate) / MONTHS_PER_YEAR))
+
+
+def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np.float64]:
+    """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
+    checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
+    months = np.asarray(offset_months, dtype=np.float64)
+    return np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
+
+
+def annuity_factor(rate: float, periods: float) -> float:
+    """Return the present value of 1 at the end of each period: (1 − (1 + i)^−n) / i, or n when i = 0."""
+    checks.raise_problems([checks.annual_rate("rate", rate)])
+    if rate == 0:
+        return float(periods)
+    return float(-np.expm1(-periods * np.log1p(rate)) / rate)
+
+
+def growing_annuity_factor(rate: float, growth: float, periods: float) -> float:
+    """Return the present value of (1 + g)^(k−1) at the end of each period k.
+
+    (1 − ((1 + g)/(1 + i))^n) / (i − g), or n/(1 + i) when i = g.
+    """
+    checks.raise_problems([checks.annual_rate("rate", rate), checks.annual_rate("growth", growth)])
+    log_ratio = np.log1p(growth) - np.log1p(rate)
+    if log_ratio == 0:
+        return float(periods / (1 + rate))
+    # (i − g) written as (1 + i)·(1 − (1 + g)/(1 + i)) keeps its digits when the two are close.
+    return float(np.expm1(periods * log_ratio) / (np.expm1(log_ratio) * (1 + rate)))
+
+
+def annual_payment(present_value_usd: float, annual_rate: float, years: float) -> float:
+    """Return the payment at each year's end that repays a present value: PV / annuity factor."""
+    return present_value_usd / annuity_factor(annual_rate, years)
+
+
+def net_present_value(
+    annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None
+) -> float:
+    """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2, …"""
+    flows = np.asarray(flows_usd, dtype=np.float64)
+    months = np.arange(flows.shape[0]) if offset_months is None else offset_months
+    return float(flows @ discount_factors(annual_rate, months))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalRate:
+    """An internal rate of return, or why there is none to give."""
+
+    annual_rate: float | None
+    """The one rate at which the net present value is zero; None where there is none or more than one."""
+    all_annual_rates: tuple[float, ...]
+    """Every rate found, ascending."""
+    explanation: str
+    """One sentence for the reader of the report."""
+
+
+def internal_rate(flows_usd: ArrayLike) -> InternalRate:
+    """Return the yearly internal rate of return of monthly flows, only where it is unique.
+
+    With x = (1 + i)^−1 the value is a polynomial in x, and by Descartes' rule it has at most as many roots as the
+    flows have changes of sign. None: no rate. One: exactly one rate. More: every rate from −99.9999% to 10⁸% a year is
+    searched, including rates the value touches without crossing, and the answer is given only if a single one is found.
+    """
+    flows = np.asarray(flows_usd, dtype=np.float64)
+    signs = np.sign(flows[flows != 0])
+    changes = int(np.count_nonzero(np.diff(signs)))
+    if changes == 0:
+        return InternalRate(
+            annual_rate=None,
+            all_annual_rates=(),
+            explanation="the flows never change sign, so no rate exists",
+        )
+    rates = _all_rates(flows / np.abs(flows).max())
+    if len(rates) == 1:
+        return InternalRate(
+            annual_rate=rates[0], all_annual_rates=rates, explanation="the only rate there is"
+        )
+    if rates:
+        listed = ", ".join(f"{rate:.2%}" for rate in rates)
+        why = f"the flows change sign {changes} times and {len(rates)} rates fit ({listed}): use the NPV"
+    elif changes == 1:
+        why = "the rate lies outside -99.9999% to 100,000,000% a year"
+    else:
+        why = f"the flows change sign {changes} times, yet their value is zero at no rate: use the NPV"
+    return InternalRate(annual_rate=None, all_annual_rates=rates, explanation=why)
+
+
+def _all_rates(flows: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return every yearly rate at which the value of the flows is zero, ascending."""
+    months = np.arange(flows.shape[0])
+
+    def balance(log_growth: NDArray[np.float64]) -> NDArray[np.float64]:
+        # Scaled by the largest discounted flow: keeps the sign, and neither overflows nor vanishes at far rates.
+        exponent = -np.multiply.outer(log_growth / MONTHS_PER_YEAR, months)
+        scale = exponent.max(axis=-1, keepdims=True)
+        return np.exp(exponent - scale) @ flows
+
+    grid = np.linspace(LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH, SEARCH_POINTS)
+    value = balance(grid)
+    roots = [float(point) for point in grid[value == 0]]
+    for k in np.flatnonzero(value[:-1] * value[1:] < 0):
+        roots.append(_bisect(balance, grid[k], grid[k + 1]))
+    size = np.abs(value)
+    inner = (size[1:-1] < size[:-2]) & (size[1:-1] <= size[2:]) & (value[1:-1] != 0)
+    same = (value[:-2] * value[1:-1] > 0) & (value[1:-1] * value[2:] > 0)
+    for k in np.flatnonzero(inner & same) + 1:
+        roots += _touching(balance, grid[k - 1], grid[k + 1])
+    return tuple(sorted(float(np.expm1(root)) for root in roots))
+
+
+def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
+    """Return the point between two of opposite sign at which the balance is zero, by halving 200 times."""
+    low_sign = np.sign(balance(np.array([low]))[0])
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if np.sign(balance(np.array([middle]))[0]) == low_sign:
+            low = middle
+        else:
+            high = middle
+    return float(0.5 * (low + high))
+
+
+def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
+    """Return the roots near a point where the balance comes close to zero without a change of sign on the grid.
+
+    The closest point is found by ever finer grids; there the balance either changes sign (two near roots), is zero to
+    rounding (one double root), or stays away (none).
+    """
+    sign = float(np.sign(balance(np.array([low]))[0]))
+    left, right = low, high
+    for _ in range(12):
+        points = np.linspace(left, right, 41)
+        values = balance(points) * sign
+        if np.any(values < 0):
+            inside = float(points[np.argmin(values)])
+            return [_bisect(balance, low, inside), _bisect(balance, inside, high)]
+        k = int(np.clip(np.argmin(values), 1, 39))
+        left, right = float(points[k - 1]), float(points[k + 1])
+    return [0.5 * (left + right)] if values.min() < 1e-13 else []
+
+
+def payback_months(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
+    """Return when the running total last turns from loss to gain, in months from the start.
+
+    0 if it is never negative, None if it ends negative. Inside the period of the turn the flow is taken as even, so the
+    answer is interpolated. A total that turns, falls back and turns again pays back at the last turn: only then is the
+    money safe.
+    """
+    total = np.cumsum(np.asarray(flows_usd, dtype=np.float64))
+    months = (
+        np.arange(total.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
+    )
+    negative = np.flatnonzero(total < 0)
+    if negative.size == 0:
+        return 0.0
+    last = int(negative[-1])
+    if last == total.shape[0] - 1:
+        return None
+    share = -total[last] / (total[last + 1] - total[last])
+    return float(months[last] + share * (months[last + 1] - months[last]))
+
+
+def discounted_payback_months(
+    annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None
+) -> float | None:
+    """Return the payback time of the discounted flows, in months from the start; None if never."""
+    flows = np.asarray(flows_usd, dtype=np.float64)
+    months = (
+        np.arange(flows.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
+    )
+    return payback_months(flows * discount_factors(annual_rate, months), months)

@@ -1,0 +1,167 @@
+"""The calendar of a horizon: its months, their exact days and hours, and where a date falls among them.
+
+A *month coordinate* is a date written as a real number: whole calendar months since the first day of the month in
+which the horizon starts, plus the share of its own month that has passed, counted in exact days:
+
+    coordinate(date) = 12·(year − year₀) + (month − month₀) + (day − 1) / days in that month
+
+so 16 April, in a horizon that starts in March, is 1.5. A horizon that starts on the first of a month has one period
+per month; one that starts mid-month has a partial first and a partial last period, so that every row is still one
+calendar month and a pivot table sorts it.
+"""
+
+from __future__ import annotations
+
+import calendar
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.errors import Problem, ScenarioError
+from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+MAXIMUM_HORIZON_MONTHS = 600
+"""Fifty years: beyond any hardware plan, so a longer horizon is a slip of the unit."""
+
+
+def add_months(start: date, months: int) -> date:
+    """Return the same day of the month ``months`` later, or that month's last day where it is shorter."""
+    position = start.year * MONTHS_PER_YEAR + start.month - 1 + months
+    year, month = position // MONTHS_PER_YEAR, position % MONTHS_PER_YEAR + 1
+    return date(year, month, min(start.day, calendar.monthrange(year, month)[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthGrid:
+    """The calendar months of a horizon, each a half-open period [start, end)."""
+
+    start: date
+    """First day of the horizon."""
+    horizon_months: int
+    """Length of the horizon in months."""
+
+    def __post_init__(self) -> None:
+        """Refuse a horizon without a month in it, or one longer than fifty years."""
+        if not 1 <= self.horizon_months <= MAXIMUM_HORIZON_MONTHS:
+            raise ScenarioError(
+                Problem(
+                    path="horizon_months",
+                    message=f"{self.horizon_months} is not allowed; it must be 1 to {MAXIMUM_HORIZON_MONTHS}",
+                )
+            )
+
+    @property
+    def end(self) -> date:
+        """The first day after the horizon."""
+        return add_months(self.start, self.horizon_months)
+
+    @property
+    def edges(self) -> tuple[date, ...]:
+        """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
+        inside = [self.start]
+        first = add_months(self.start.replace(day=1), 1)
+        while first < self.end:
+            inside.append(first)
+            first = add_months(first, 1)
+        return (*inside, self.end)
+
+    @property
+    def period_count(self) -> int:
+        """Number of calendar months touched: the horizon's months, plus one when it starts mid-month."""
+        return len(self.edges) - 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The periods as ``2026-03``: text that sorts in time order."""
+        return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in self.edges[:-1])
+
+    def coordinate(self, day: date) -> float:
+        """Return a date's month coordinate; dates before and after the horizon are welcome."""
+        whole = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
+        return whole + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
+
+    def coordinates(self, days: Sequence[date]) -> NDArray[np.float64]:
+        """Return the month coordinates of several dates, shape (dates,)."""
+        return np.array([self.coordinate(day) for day in days], dtype=np.float64)
+
+    @property
+    def edge_coordinates(self) -> NDArray[np.float64]:
+        """The month coordinates of the period boundaries, shape (periods + 1,)."""
+        return self.coordinates(self.edges)
+
+    @property
+    def month_fractions(self) -> NDArray[np.float64]:
+        """The share of a full calendar month each period covers, by exact days, shape (periods,)."""
+        return np.diff(self.edge_coordinates)
+
+    @property
+    def offset_months(self) -> NDArray[np.float64]:
+        """Months from the start of the horizon to the start of each period, shape (periods,)."""
+        return self.edge_coordinates[:-1] - self.coordinate(self.start)
+
+    @property
+    def period_hours(self) -> NDArray[np.int64]:
+        """Hours in each period, shape (periods,)."""
+        return np.diff(self.edge_hours)
+
+    @property
+    def edge_hours(self) -> NDArray[np.int64]:
+        """Hours since the start at which each period begins, and the horizon's end, shape (periods + 1,)."""
+        hours = [(edge - self.start).days * int(HOURS_PER_DAY) for edge in self.edges]
+        return np.array(hours, dtype=np.int64)
+
+    @property
+    def hour_count(self) -> int:
+        """Hours in the whole horizon."""
+        return (self.end - self.start).days * int(HOURS_PER_DAY)
+
+    @property
+    def hour_periods(self) -> NDArray[np.int64]:
+        """The period each hour of the horizon belongs to, shape (hours,)."""
+        return np.repeat(np.arange(self.period_count), self.period_hours)
+
+    def period_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the period of each time given in hours since the start, shape as given.
+
+        Times before the horizon give −1 and times at or after its end give the number of periods, so that the
+        caller decides what lies outside.
+        """
+        return np.searchsorted(self.edge_hours, hours, side="right").astype(np.int64) - 1
+
+    def date_of_hour(self, hour: float) -> date:
+        """Return the calendar day in which a time, in hours since the start, falls."""
+        return self.start + timedelta(days=int(hour // HOURS_PER_DAY))
+
+    def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return month coordinates of times in hours since the start, to the fraction of a day; shape as given.
+
+        Inside one calendar month the coordinate grows evenly with time, so linear interpolation between month
+        boundaries is exact. Times may lie outside the horizon by as much as its own length.
+        """
+        first = self.start.replace(day=1)
+        firsts = [add_months(first, m) for m in range(-self.horizon_months - 1, 2 * self.horizon_months + 2)]
+        first_hours = [(day - self.start).days * HOURS_PER_DAY for day in firsts]
+        return np.interp(hours, first_hours, self.coordinates(firsts))
+
+    def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""
+        self._require_hours(hourly)
+        return np.add.reduceat(hourly, self.edge_hours[:-1], axis=0)
+
+    def maximum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the highest hour of each period of an hourly array, shape (hours, …) to (periods, …)."""
+        self._require_hours(hourly)
+        return np.maximum.reduceat(hourly, self.edge_hours[:-1], axis=0)
+
+    def _require_hours(self, hourly: NDArray[np.float64]) -> None:
+        """Refuse an array that does not cover the horizon hour by hour."""
+        if hourly.shape[0] != self.hour_count:
+            msg = f"expected {self.hour_count} hours along the first axis, got {hourly.shape[0]}"
+            raise ValueError(msg)

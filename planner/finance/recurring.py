@@ -1,0 +1,65 @@
+"""What is paid month after month: people, colocation, support, licences, spares.
+
+Every function returns dollars of shape (periods, clusters); yearly amounts are prorated by each period's share of a
+month, and rise once a year on the anniversary of the horizon's start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.finance import checks
+from planner.finance.tariffs import escalation
+from planner.units import MONTHS_PER_YEAR
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from planner.finance.months import MonthGrid
+
+ROCM_ENGINEERS_PER_ACCELERATOR = 2.0 / 800.0
+"""Two extra engineers per 800 accelerators: the prior of the source articles (grade D)."""
+ENGINEER_USD_PER_YEAR = 280_000.0
+"""Fully loaded cost of one engineer: the prior of the source articles (grade D)."""
+
+
+def yearly_cost_usd(
+    quantity: NDArray[np.float64], unit_usd_per_year: float, grid: MonthGrid, escalator_per_year: float = 0.0
+) -> NDArray[np.float64]:
+    """Return quantity × yearly unit price, by period, shape (periods, clusters) both ways.
+
+    The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars insured.
+    """
+    checks.raise_problems(
+        [
+            checks.not_negative("unit_usd_per_year", unit_usd_per_year),
+            checks.annual_rate("escalator_per_year", escalator_per_year),
+            checks.not_negative("quantity", float(np.min(quantity, initial=0.0))),
+        ]
+    )
+    per_period = (
+        unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
+    )
+    return quantity * per_period[:, None]
+
+
+def colocation_usd(
+    provisioned_kw: NDArray[np.float64],
+    rent_usd_per_kw_month: float,
+    grid: MonthGrid,
+    escalator_per_year: float,
+) -> NDArray[np.float64]:
+    """Return the rent for provisioned power, used or not, shape (periods, clusters)."""
+    return yearly_cost_usd(provisioned_kw, rent_usd_per_kw_month * MONTHS_PER_YEAR, grid, escalator_per_year)
+
+
+def extra_engineers(
+    accelerators: ArrayLike, per_accelerator: float = ROCM_ENGINEERS_PER_ACCELERATOR, *, whole: bool = True
+) -> NDArray[np.float64]:
+    """Return engineers needed for a software stack, in whole people unless told otherwise; shape as given."""
+    checks.raise_problems([checks.not_negative("engineers_per_accelerator", per_accelerator)])
+    needed = np.asarray(accelerators, dtype=np.float64) * per_accelerator
+    # A hair below a whole number is that number: 400 × 0.0025 must be one engineer, not two.
+    return np.ceil(needed - 1e-9) if whole else needed

@@ -1,0 +1,205 @@
+"""The price of energy hour by hour: flat or time-of-use, escalators, demand charges.
+
+A time-of-use tariff is a list of windows over the local calendar (months, weekdays, hours). Together they must cover
+every hour of the year exactly once: a gap or an overlap is refused, and named. Prices step up once a year, on the
+anniversary of the horizon's start, as supply contracts do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from planner.errors import Problem
+from planner.finance import checks
+from planner.finance.tariff_text import describe_cells
+from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.finance.months import MonthGrid
+
+ALL_MONTHS = frozenset(range(1, 13))
+ALL_WEEKDAYS = frozenset(range(7))
+SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TariffWindow:
+    """One price over part of the local calendar."""
+
+    name: str
+    """What the bill calls it: peak, off-peak, summer."""
+    price_usd_per_kwh: float
+    """Energy price inside the window; markets do go below zero, contracts do not, so it must not be negative."""
+    months: frozenset[int] = ALL_MONTHS
+    """Calendar months, 1 to 12."""
+    weekdays: frozenset[int] = ALL_WEEKDAYS
+    """Weekdays, 0 (Monday) to 6 (Sunday)."""
+    start_hour: int = 0
+    """First local hour, 0 to 23."""
+    end_hour: int = 24
+    """First local hour after the window, 1 to 24; below ``start_hour`` it runs past midnight into the same weekdays."""
+
+    def cells(self) -> NDArray[np.bool_]:
+        """Return where the window applies, shape (12 months, 7 weekdays, 24 hours)."""
+        hours = np.arange(24)
+        if self.start_hour < self.end_hour:
+            in_hours = (hours >= self.start_hour) & (hours < self.end_hour)
+        else:
+            in_hours = (hours >= self.start_hour) | (hours < self.end_hour)
+        in_months = np.isin(np.arange(1, 13), list(self.months))
+        in_days = np.isin(np.arange(7), list(self.weekdays))
+        return in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """An electricity tariff; construction checks it whole."""
+
+    windows: tuple[TariffWindow, ...]
+    """The energy prices; one window over everything is a flat tariff."""
+    escalator_per_year: float = 0.0
+    """Yearly rise of energy prices and demand charge."""
+    demand_charge_usd_per_kw_month: float = 0.0
+    """Charge per kW of the highest hour of each month."""
+    demand_ratchet_fraction: float = 0.0
+    """Bill at least this share of the highest peak of the eleven months before."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tariff with a gap, an overlap, a negative price or an impossible calendar."""
+        problems = [
+            checks.annual_rate("tariff.escalator_per_year", self.escalator_per_year),
+            checks.not_negative("tariff.demand_charge_usd_per_kw_month", self.demand_charge_usd_per_kw_month),
+            checks.fraction("tariff.demand_ratchet_fraction", self.demand_ratchet_fraction),
+        ]
+        for window in self.windows:
+            problems += _window_problems(window)
+        checks.raise_problems(problems)
+        checks.raise_problems(self._coverage_problems())
+
+    def _coverage_problems(self) -> list[Problem | None]:
+        """Say which hours no window covers and which two windows both cover."""
+        covered = np.zeros((12, 7, 24), dtype=int)
+        problems: list[Problem | None] = []
+        for position, window in enumerate(self.windows):
+            cells = window.cells()
+            covered += cells
+            for other in self.windows[:position]:
+                shared = cells & other.cells()
+                if shared.any():
+                    message = f"{other.name!r} and {window.name!r} both cover {describe_cells(shared)}"
+                    problems.append(Problem(path="tariff.windows", message=message))
+        if (covered == 0).any():
+            message = f"no window covers {describe_cells(covered == 0)}"
+            problems.append(
+                Problem(path="tariff.windows", message=message, hint="every hour needs one price")
+            )
+        return problems
+
+    def price_table(self) -> NDArray[np.float64]:
+        """Return the price before escalation, shape (12 months, 7 weekdays, 24 hours)."""
+        table = np.zeros((12, 7, 24))
+        for window in self.windows:
+            table[window.cells()] = window.price_usd_per_kwh
+        return table
+
+
+def flat_tariff(
+    price_usd_per_kwh: float, *, escalator_per_year: float = 0.0, demand_charge_usd_per_kw_month: float = 0.0
+) -> Tariff:
+    """Return a tariff with one energy price."""
+    return Tariff(
+        windows=(TariffWindow(name="flat", price_usd_per_kwh=price_usd_per_kwh),),
+        escalator_per_year=escalator_per_year,
+        demand_charge_usd_per_kw_month=demand_charge_usd_per_kw_month,
+    )
+
+
+def _window_problems(window: TariffWindow) -> list[Problem | None]:
+    """Return what is wrong with one window alone."""
+    path = f"tariff.windows[{window.name}]"
+    problems = [checks.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh)]
+    if not window.months or not window.months <= ALL_MONTHS:
+        problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
+    if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:
+        problems.append(
+            Problem(
+                path=f"{path}.weekdays", message="weekdays must be one or more of 0 (Monday) to 6 (Sunday)"
+            )
+        )
+    if not (0 <= window.start_hour <= 23 and 1 <= window.end_hour <= 24):
+        problems.append(Problem(path=path, message="start_hour must be 0 to 23 and end_hour 1 to 24"))
+    elif window.start_hour == window.end_hour:
+        problems.append(Problem(path=path, message="the window is empty: start_hour equals end_hour"))
+    return problems
+
+
+def local_offsets_h(grid: MonthGrid, time_zone: str) -> NDArray[np.float64]:
+    """Return the offset of local time from UTC at each hour of the horizon, shape (hours,).
+
+    The horizon starts at midnight UTC. Offsets change a few times in a year, so only days on which the offset at
+    midnight differs from the next day's are looked at hour by hour.
+    """
+    zone = ZoneInfo(time_zone)
+    start = datetime(grid.start.year, grid.start.month, grid.start.day, tzinfo=UTC)
+
+    def offset_h(hour: int) -> float:
+        offset = (start + timedelta(hours=hour)).astimezone(zone).utcoffset() or timedelta(0)
+        return offset.total_seconds() / SECONDS_PER_HOUR
+
+    day_hours = int(HOURS_PER_DAY)
+    daily = np.array([offset_h(hour) for hour in range(0, grid.hour_count + day_hours, day_hours)])
+    offsets = np.repeat(daily[:-1], day_hours)
+    for day in np.flatnonzero(np.diff(daily)):
+        first = int(day) * day_hours
+        offsets[first : first + day_hours] = [offset_h(hour) for hour in range(first, first + day_hours)]
+    return offsets
+
+
+def escalation(grid: MonthGrid, escalator_per_year: float) -> NDArray[np.float64]:
+    """Return (1 + e)^(whole years since the start) of each period, shape (periods,)."""
+    years = np.floor(grid.offset_months / MONTHS_PER_YEAR + 1e-9)
+    return (1.0 + escalator_per_year) ** years
+
+
+def hourly_prices_usd_per_kwh(
+    tariff: Tariff, grid: MonthGrid, time_zone: str | None = None
+) -> NDArray[np.float64]:
+    """Return the energy price of every hour of the horizon, shape (hours,).
+
+    Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are read on
+    local clocks, daylight saving included.
+    """
+    first = np.datetime64(grid.start, "h")
+    hours = np.arange(grid.hour_count)
+    if time_zone is not None:
+        hours = hours + np.floor(local_offsets_h(grid, time_zone)).astype(np.int64)
+    local = first + hours
+    days = local.astype("datetime64[D]")
+    month = days.astype("datetime64[M]").astype(np.int64) % 12
+    weekday = (days.astype(np.int64) + 3) % 7  # day 0, 1 January 1970, was a Thursday
+    hour = (local - days).astype(np.int64)
+    rise = escalation(grid, tariff.escalator_per_year)[grid.hour_periods]
+    return tariff.price_table()[month, weekday, hour] * rise
+
+
+def demand_charges_usd(tariff: Tariff, grid: MonthGrid, load_kw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the demand charge of each period from an hourly load, shape (hours, …) to (periods, …).
+
+    charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month covered.
+    """
+    peaks = grid.maximum_by_period(load_kw)
+    billed = peaks.copy()
+    if tariff.demand_ratchet_fraction > 0:
+        for period in range(1, peaks.shape[0]):
+            earlier = peaks[max(0, period - 11) : period].max(axis=0)
+            billed[period] = np.maximum(peaks[period], tariff.demand_ratchet_fraction * earlier)
+    rate = tariff.demand_charge_usd_per_kw_month * escalation(grid, tariff.escalator_per_year)
+    per_period = rate * grid.month_fractions
+    return billed * per_period.reshape(-1, *(1,) * (billed.ndim - 1))

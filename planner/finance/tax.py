@@ -1,0 +1,167 @@
+"""Income tax: tax depreciation (MACRS, bonus) kept apart from the books, and cash tax against deferred tax.
+
+Tax years are calendar years. A year's deduction is spread evenly over the months of that year in which the asset is in
+service, so that monthly figures exist; yearly totals are those of the table. Source of the table and of the
+half-year convention: IRS Publication 946 (2024), Table A-1, and its rules for dispositions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.finance import checks
+from planner.finance.money import cents, series_cents
+from planner.units import MONTHS_PER_YEAR
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.finance.depreciation import Cohorts
+    from planner.finance.months import MonthGrid
+
+MACRS_5_YEAR_HALF_YEAR = np.array([0.2000, 0.3200, 0.1920, 0.1152, 0.1152, 0.0576])
+"""Five-year property (computers and peripherals), half-year convention: IRS Publication 946, Table A-1."""
+LOSS_LIMIT_FRACTION = 0.8
+"""Share of a later year's income that carried losses may offset: 26 U.S.C. §172(a)(2)."""
+
+
+class LossRule(StrEnum):
+    """What a tax loss is worth in the year it is made."""
+
+    OFFSET = "offset"
+    """It lowers the tax on the owner's other income at once: the usual reading for one project of a large firm."""
+    CARRY_FORWARD = "carry_forward"
+    """It waits for this project's own profits, of which it may offset 80% a year."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxRules:
+    """The tax assumptions of a scenario."""
+
+    rate_fraction: float
+    """Combined income-tax rate."""
+    bonus_fraction: float = 0.0
+    """Share of cost deducted in full in the year of purchase (1.0 for property acquired after 19 January 2025)."""
+    losses: LossRule = LossRule.OFFSET
+    """What a loss is worth."""
+
+    def __post_init__(self) -> None:
+        """Refuse shares outside 0 to 1; a rate of 100% would leave nothing to plan for."""
+        checks.raise_problems(
+            [
+                checks.fraction("tax.rate_fraction", self.rate_fraction, below_one=True),
+                checks.fraction("tax.bonus_fraction", self.bonus_fraction),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxDeductions:
+    """What tax depreciation deducts and what disposals add, in cents, shape (cohorts, periods)."""
+
+    deduction_cents: NDArray[np.int64]
+    """Tax depreciation of the period, bonus included."""
+    gain_cents: NDArray[np.int64]
+    """Proceeds less the tax basis left, on disposal; negative for a loss."""
+
+
+def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> NDArray[np.float64]:
+    """Return the share of cost deducted in each tax year, shape (6,), given the year of disposal if there is one.
+
+    Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought and
+    disposed of in one tax year takes nothing, bonus included.
+    """
+    fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
+    if years_held == 0:
+        return np.zeros_like(fractions)
+    if years_held is not None and years_held < len(fractions):
+        fractions[years_held] *= 0.5
+        fractions[years_held + 1 :] = 0.0
+    fractions[0] += bonus_fraction
+    return fractions
+
+
+def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -> TaxDeductions:
+    """Return tax depreciation and disposal gains of every cohort by period."""
+    shape = (cohorts.count, grid.period_count)
+    deduction, gain = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row in range(cohorts.count):
+        deduction[row], gain[row] = _one_cohort(cohorts, row, grid, bonus_fraction)
+    return TaxDeductions(deduction_cents=deduction, gain_cents=gain)
+
+
+def _one_cohort(
+    cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return one cohort's deductions and disposal gains, shape (periods,) each."""
+    january = grid.start.month - 1  # months from January of the start year to coordinate 0
+    service = int(np.floor(cohorts.in_service_months[row])) + january
+    retired = cohorts.retired_months[row]
+    leaves = int(np.floor(retired)) + january if np.isfinite(retired) else None
+    first_year = service // MONTHS_PER_YEAR
+    held = None if leaves is None else leaves // MONTHS_PER_YEAR - first_year
+    fractions = _yearly_fractions(bonus_fraction, held)
+    # Months from the asset's first to its last deduction, as months since January of the start year.
+    month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
+    year = month // MONTHS_PER_YEAR - first_year
+    in_use = np.ones(month.shape, dtype=bool) if leaves is None else month <= leaves
+    months_in_year = np.bincount(year[in_use], minlength=len(fractions))
+    monthly_usd = np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
+    monthly_cents = series_cents(monthly_usd * cohorts.cost_usd[row])
+    deduction = np.zeros(grid.period_count, dtype=np.int64)
+    gain = np.zeros(grid.period_count, dtype=np.int64)
+    period = month - january
+    inside = (period >= 0) & (period < grid.period_count)
+    deduction[period[inside]] = monthly_cents[inside]
+    if leaves is not None and 0 <= leaves - january < grid.period_count:
+        basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
+        gain[leaves - january] = cents(cohorts.proceeds_usd[row]) - basis
+    return deduction, gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxCharge:
+    """Tax by period in cents, shape (periods,); their sum is the tax expense of the accrual view."""
+
+    cash_cents: NDArray[np.int64]
+    """Tax paid; negative where a loss lowers the owner's other tax."""
+    deferred_cents: NDArray[np.int64]
+    """Tax expense of the books that is not yet paid; negative when it falls due."""
+
+
+def income_tax(
+    taxable_income_usd: NDArray[np.float64],
+    book_income_usd: NDArray[np.float64],
+    grid: MonthGrid,
+    rules: TaxRules,
+) -> TaxCharge:
+    """Return cash and deferred tax by period from taxable income and pre-tax book income, shape (periods,) each.
+
+    Tax expense of the books is rate × book income; deferred tax is what of it is not cash tax.
+    """
+    if rules.losses is LossRule.OFFSET:
+        cash = series_cents(rules.rate_fraction * taxable_income_usd)
+    else:
+        cash = cents(_tax_with_carry_forward(taxable_income_usd, grid, rules.rate_fraction))
+    expense = series_cents(rules.rate_fraction * book_income_usd)
+    return TaxCharge(cash_cents=cash, deferred_cents=expense - cash)
+
+
+def _tax_with_carry_forward(
+    taxable_income_usd: NDArray[np.float64], grid: MonthGrid, rate_fraction: float
+) -> NDArray[np.float64]:
+    """Return tax assessed year by year, in the last period of each year, carrying losses forward."""
+    years = np.array([edge.year for edge in grid.edges[:-1]])
+    tax = np.zeros(grid.period_count)
+    carried = 0.0
+    for year in np.unique(years):
+        periods = np.flatnonzero(years == year)
+        income = float(taxable_income_usd[periods].sum())
+        offset = min(carried, LOSS_LIMIT_FRACTION * max(income, 0.0))
+        carried += max(-income, 0.0) - offset
+        tax[periods[-1]] = rate_fraction * max(income - offset, 0.0)
+    return tax

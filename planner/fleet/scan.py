@@ -1,0 +1,42 @@
+"""Recursions over hours without a loop over hours.
+
+A queue that may neither run empty nor hold what has expired follows G[t] = min(max(G[t−1] + c[t], lower[t]), upper[t]).
+Each step is a clamp x → min(max(x + a, l), u); clamps compose to clamps, so a prefix scan (Hillis and Steele, 1986)
+finds all G in log₂ n array operations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floats:
+    """Return G with G[t] = min(max(G[t−1] + step[t], lower[t]), upper[t]) and G[−1] = start; shape (hours,).
+
+    Composition of (a₁, l₁, u₁) then (a₂, l₂, u₂): a = a₁ + a₂, l = clamp₂(l₁ + a₂), u = clamp₂(u₁ + a₂).
+    """
+    added, low, high = step.copy(), lower.copy(), upper.copy()
+    span = 1
+    while span < added.size:
+        now_low, now_high = low[span:], high[span:]
+        carried_low = np.minimum(np.maximum(low[:-span] + added[span:], now_low), now_high)
+        carried_high = np.minimum(np.maximum(high[:-span] + added[span:], now_low), now_high)
+        carried_added = added[span:] + added[:-span]
+        low[span:], high[span:], added[span:] = carried_low, carried_high, carried_added
+        span *= 2
+    return np.minimum(np.maximum(start + added, low), high)
+
+
+def time_weighted(times_h: Floats, deltas: Floats, hours: int) -> Floats:
+    """Return the mean over each hour of the step function that jumps by ``deltas`` at ``times_h``; shape (hours,).
+
+    A jump of d at time t counts d·(⌈t⌉ − t) in its own hour and d in every later one.
+    """
+    hour = np.minimum(times_h.astype(np.int64), hours)
+    into_hour = times_h - hour
+    jump = np.bincount(hour, deltas * (1.0 - into_hour), hours + 2)
+    jump += np.bincount(hour + 1, deltas * into_hour, hours + 2)
+    return np.cumsum(jump[:hours])

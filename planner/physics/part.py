@@ -1,0 +1,58 @@
+"""What the throughput formula needs to know of one accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Vendor = Literal["amd", "nvidia"]
+Fp8Dialect = Literal["fnuz", "ocp"]
+
+PRECISIONS: tuple[str, ...] = ("bf16", "fp8", "fp4")
+"""Arithmetic the formula tells apart, widest first; FP16 runs at BF16 rate on every part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One accelerator: memory, arithmetic and links, all per accelerator and dense (no sparsity)."""
+
+    name: str
+    vendor: Vendor
+    hbm_bytes: float
+    hbm_bytes_per_s: float
+    dense_flops_per_s: Mapping[str, float]
+    """Dense arithmetic rate by precision (``bf16``, ``fp8``, ``fp4``); a precision the part lacks is absent."""
+    fp8_dialect: Fp8Dialect
+    tdp_w: float
+    link_bytes_per_s: float
+    """Scale-up bandwidth of one accelerator in one direction."""
+    scaleup_accelerators: int
+    """Size of the scale-up domain."""
+    switched: bool
+    """Whether any pair in the domain may use a port's whole bandwidth (NVSwitch) or only one of many links."""
+    accelerators_per_node: int
+
+    def __post_init__(self) -> None:
+        """Refuse a part no formula could use."""
+        positive = {
+            "hbm_bytes": self.hbm_bytes,
+            "hbm_bytes_per_s": self.hbm_bytes_per_s,
+            "tdp_w": self.tdp_w,
+            "link_bytes_per_s": self.link_bytes_per_s,
+            "scaleup_accelerators": self.scaleup_accelerators,
+            "accelerators_per_node": self.accelerators_per_node,
+            **{f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()},
+        }
+        wrong = [f"{name} = {number}" for name, number in positive.items() if not number > 0]
+        if wrong:
+            raise ValueError(f"{self.name}: must be above zero: {', '.join(wrong)}")
+        unknown = sorted(set(self.dense_flops_per_s) - set(PRECISIONS))
+        if unknown or "bf16" not in self.dense_flops_per_s:
+            raise ValueError(f"{self.name}: precisions are {', '.join(PRECISIONS)} with bf16 always present")
+
+    def has_precision(self, precision: str) -> bool:
+        """Say whether the part's arithmetic units run this precision natively."""
+        return precision in self.dense_flops_per_s

@@ -1,0 +1,96 @@
+"""What only shows when the parts of a scenario are held against each other and against the catalogue."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from collections.abc import Callable
+
+from planner.catalog.load import Catalog
+from planner.documents import KeyPath, dotted
+from planner.errors import Problem, ScenarioError
+from planner.scenario.scenario import Scenario
+from planner.units import MONTHS_PER_YEAR
+from planner.validation import choices, nearest
+
+
+def add_months(date: datetime.date, months: int) -> datetime.date:
+    """Return the same day ``months`` later, or the last day of a shorter month."""
+    index = date.year * MONTHS_PER_YEAR + date.month - 1 + months
+    year, month = divmod(index, MONTHS_PER_YEAR)
+    next_first = datetime.date(year + (month == 11), (month + 1) % 12 + 1, 1)
+    last_day = (next_first - datetime.timedelta(days=1)).day
+    return datetime.date(year, month + 1, min(date.day, last_day))
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Raise one ScenarioError listing every contradiction."""
+    catalog = scenario.load_catalog()
+    problems: list[Problem] = []
+
+    def report(path: KeyPath, message: str, hint: str | None = None) -> None:
+        place = scenario.document.locate(path)
+        file, line = (place.file, place.line) if place else (None, None)
+        problems.append(Problem(file=file, line=line, path=dotted(path), message=message, hint=hint))
+
+    _check_workloads(scenario, catalog, report)
+    _check_clusters(scenario, catalog, report)
+    if scenario.site.tariff not in catalog.tariffs:
+        hint = nearest(scenario.site.tariff, catalog.tariffs) or f"the catalogue has {choices(catalog.tariffs)}"
+        report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
+    if problems:
+        raise ScenarioError(problems)
+
+
+Report = Callable[..., None]
+
+
+def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    zones = None
+    for name, workload in scenario.workloads.items():
+        if workload.model not in catalog.models:
+            hint = nearest(workload.model, catalog.models) or f"the catalogue has {choices(catalog.models)}"
+            report(("workloads", name, "model"), f"unknown model {workload.model!r}", hint)
+        else:
+            longest = catalog.models[workload.model].max_context_tokens.value
+            mean = workload.tokens.input.mean + workload.tokens.output.mean
+            if mean > longest:
+                message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
+                report(("workloads", name, "tokens"), message)
+        zone = workload.shape.timezone
+        zones = zones or zoneinfo.available_timezones()
+        if zone not in zones:
+            report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zones))
+
+
+def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    end = add_months(scenario.start, scenario.horizon_months)
+    for name, cluster in scenario.clusters.items():
+        if cluster.online is not None and not scenario.start <= cluster.online < end:
+            side = "before the start" if cluster.online < scenario.start else "after the end"
+            message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
+            report(("clusters", name, "online"), message)
+        if cluster.accelerator not in catalog.accelerators:
+            hint = nearest(cluster.accelerator, catalog.accelerators)
+            hint = hint or f"the catalogue has {choices(catalog.accelerators)}"
+            report(("clusters", name, "accelerator"), f"unknown accelerator {cluster.accelerator!r}", hint)
+            continue
+        part = catalog.accelerators[cluster.accelerator]
+        try:
+            catalog.stack(part.vendor.value, cluster.engine)
+        except ScenarioError as error:
+            report(("clusters", name, "engine"), str(error))
+        if cluster.unit_price_usd is None and part.unit_price_usd is None:
+            message = (
+                f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
+                "state unit_price_usd and price_source"
+            )
+            report(("clusters", name), message)
+        for workload_name, workload in scenario.workloads.items():
+            precision = cluster.precision or workload.precision
+            if precision != "bf16" and getattr(part, f"{precision}_dense_tflops") is None:
+                path = (
+                    ("clusters", name, "precision") if cluster.precision else ("workloads", workload_name, "precision")
+                )
+                message = f"{cluster.accelerator} (cluster {name}) has no {precision} arithmetic"
+                report(path, message, "set precision on the cluster")

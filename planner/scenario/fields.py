@@ -1,0 +1,37 @@
+"""Names and number ranges that the parts of a scenario share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+NonNegative = Annotated[float, Field(ge=0, le=1e12)]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Price = Annotated[float, Field(ge=0, le=1e9)]
+Precision = Literal["bf16", "fp8", "fp4"]
+
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
+
+
+def _check_name(name: str) -> str:
+    """Accept names that are safe as a file name, a spreadsheet cell and a dotted path."""
+    if not _NAME.match(name) or ".." in name:
+        raise ValueError("a name is 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+EntryName = Annotated[Name, AfterValidator(lambda name: _no_dot(name))]
+
+
+def _no_dot(name: str) -> str:
+    """Refuse a dot inside a workload or cluster name: it would split in ``--set`` paths."""
+    if "." in name:
+        raise ValueError("a workload or cluster name has no '.', since dots separate keys in --set")
+    if name == "fleet":
+        raise ValueError("'fleet' is the name of the whole in every table; choose another")
+    return name

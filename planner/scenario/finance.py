@@ -1,0 +1,27 @@
+"""Money: depreciation, the price of capital, and people."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from planner.scenario.fields import Fraction, NonNegative, Price
+from planner.validation import Strict
+
+
+class Finance(Strict):
+    """How purchases turn into monthly cost."""
+
+    depreciation_months: Annotated[int, Field(ge=1, le=240)] = 36
+    """Straight-line book life. Default 36: the horizon of the decision."""
+    residual_fraction: Fraction = 0.2
+    """Value left at the end of book life, as a share of capital. Default 0.2: middle of public resale figures."""
+    discount_rate_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.1
+    """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
+    operations_fraction_per_year: NonNegative = 0.05
+    """Maintenance and operations a year, as a share of capital. Default 0.05: support uplift of published TCO models."""
+    software_engineers_per_800_amd: NonNegative = 2.0
+    """Extra software engineers per 800 AMD accelerators. Default 2: the source articles' figure."""
+    engineer_usd_per_year: Price = 280_000.0
+    """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""

@@ -1,0 +1,78 @@
+"""The scenario: everything a user states about one future."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from planner.catalog.load import Catalog, load_catalog
+from planner.documents import Document
+from planner.scenario.cluster import Cluster
+from planner.scenario.fields import EntryName, Name
+from planner.scenario.finance import Finance
+from planner.scenario.site import Reliability, Site
+from planner.scenario.workload import Workload
+from planner.validation import Strict
+
+
+class CatalogChoice(Strict):
+    """Which figures the scenario takes on trust."""
+
+    assumptions: Literal["measured", "articles-2024"] = "measured"
+    """Named assumption set. Default measured: datasheets and public measurements."""
+    overlay: str | None = None
+    """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
+
+
+class Scenario(Strict):
+    """One future: traffic, machines, site and money over a horizon of months."""
+
+    name: Name
+    """Name of the scenario; also of its output folder."""
+    description: str = ""
+    """What question it answers. Default empty."""
+    extends: str | None = None
+    """Another scenario file that this one changes; relative to this file. Default: none."""
+    start: datetime.date
+    """First day."""
+    horizon_months: Annotated[int, Field(ge=1, le=120)] = 36
+    """Months to simulate. Default 36: three years of depreciation."""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
+    """Root of all random numbers. Default 1."""
+    catalog: CatalogChoice = CatalogChoice()
+    """Assumption set and overlay. Default: measured."""
+    workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
+    """Traffic by name."""
+    clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
+    """Machines by name."""
+    site: Site = Site()
+    """Electricity, cooling, space. Default: a new colocation site at the average US price."""
+    reliability: Reliability = Reliability()
+    """Failures and repairs. Default: the best published fleet."""
+    finance: Finance = Finance()
+    """Depreciation, capital, people. Default: three years straight-line."""
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+
+    @model_validator(mode="after")
+    def _start_is_reasonable(self) -> Scenario:
+        if not 2000 <= self.start.year <= 2100:
+            raise ValueError(f"start must lie between 2000 and 2100, not {self.start}")
+        return self
+
+    @property
+    def document(self) -> Document:
+        """What the user wrote, merged, with the place of each value."""
+        return self._document
+
+    def load_catalog(self) -> Catalog:
+        """Read the catalogue this scenario chose."""
+        overlay = None
+        if self.catalog.overlay is not None:
+            place = self._document.locations.get(("catalog", "overlay"))
+            folder = Path(place.file).parent if place and place.line is not None else Path()
+            overlay = folder / self.catalog.overlay
+        return load_catalog(self.catalog.assumptions, overlay)

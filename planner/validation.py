@@ -1,0 +1,203 @@
+"""From what pydantic found to what a user can act on: file, line, dotted path, value, what is allowed, nearest key."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from planner.documents import Document, KeyPath, dotted
+from planner.errors import Problem, ScenarioError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+MAX_PROBLEMS = 50
+_PHRASES = {
+    "missing": "is required and is not there",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "finite_number": "must be a finite number",
+    "date_from_datetime_parsing": "must be a date, YYYY-MM-DD",
+    "date_parsing": "must be a date, YYYY-MM-DD",
+    "date_type": "must be a date, YYYY-MM-DD",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+    "dict_type": "must be a mapping of names to entries",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+}
+
+
+class Strict(BaseModel):
+    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, populate_by_name=True
+    )
+
+
+def validate(model: type[ModelT], document: Document) -> ModelT:
+    """Check a document against a pydantic model; raise one ScenarioError that lists every problem."""
+    if not isinstance(document.content, dict):
+        place = document.locate(())
+        name = place.file if place else None
+        found = "is empty" if document.content is None else f"holds {_describe(document.content)}"
+        raise ScenarioError(Problem(file=name, message=f"{found}; expected a mapping of keys to values"))
+    try:
+        return model.model_validate(document.content)
+    except ValidationError as error:
+        problems = [_problem(model, document, detail) for detail in error.errors(include_url=False)]
+    unique = list(dict.fromkeys(problems))
+    if len(unique) > MAX_PROBLEMS:
+        rest = len(unique) - MAX_PROBLEMS
+        unique = [*unique[:MAX_PROBLEMS], Problem(message=f"... and {rest} more problems")]
+    raise ScenarioError(unique)
+
+
+def nearest(word: str, known: typing.Iterable[str]) -> str | None:
+    """Return ``did you mean X?`` for the closest known word, ignoring case, or None when nothing is close."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean {by_lower[close[0]]}?" if close else None
+
+
+def choices(known: typing.Iterable[str]) -> str:
+    """List what is allowed, shortened when there is a lot."""
+    names = sorted(known)
+    return ", ".join(names) if len(names) <= 24 else ", ".join(names[:24]) + f" and {len(names) - 24} more"
+
+
+def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
+    """Turn one pydantic error into a Problem."""
+    path, owner = _resolve(model, detail["loc"], document.content)
+    place = document.locate(path)
+    hint = None
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        message = "unknown key"
+        known = _keys(owner)
+        hint = nearest(str(path[-1]), known) or f"allowed: {choices(known)}"
+    elif kind == "missing":
+        message = _PHRASES[kind]
+        where = _lookup(document.content, path[:-1])
+        if isinstance(where, dict) and (close := nearest(str(path[-1]), where)):
+            hint = close.replace("did you mean", "is it").replace("?", ", misspelt?")
+    else:
+        message = _PHRASES.get(kind) or _plain(detail)
+        written = detail.get("input")
+        if not isinstance(written, dict | list) or kind in _PHRASES:
+            message += f", not {_describe(written)}"
+    return Problem(
+        file=place.file if place else None,
+        line=place.line if place else None,
+        path=dotted(path),
+        message=message,
+        hint=hint,
+    )
+
+
+def _plain(detail: Any) -> str:
+    """Say what pydantic says, in the voice of the other messages."""
+    message: str = detail["msg"]
+    for start in ("Value error, ", "Assertion failed, "):
+        message = message.removeprefix(start)
+    if detail["type"] in ("literal_error", "enum"):
+        return f"must be one of {detail['ctx']['expected']}"
+    if detail["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        tags = detail["ctx"].get("expected_tags")
+        return f"needs kind: one of {tags}" if tags else "needs a kind"
+    return message.replace("Input should be", "must be").replace("String should", "must")
+
+
+def _describe(value: Any) -> str:
+    """Show what was written, cut to a readable length and safe to print."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _lookup(content: Any, path: KeyPath) -> Any:
+    """Follow a path through plain data; None where it leads nowhere."""
+    for part in path:
+        if isinstance(content, dict):
+            content = content.get(part)
+        elif isinstance(content, list) and isinstance(part, int) and part < len(content):
+            content = content[part]
+        else:
+            return None
+    return content
+
+
+def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPath, Any]:
+    """Drop what is not a key (union tags, type names) from a pydantic location; find the model that owns its end."""
+    path: list[str | int] = []
+    owner: Any = model
+    annotation: Any = model
+    for index, part in enumerate(loc):
+        last = index == len(loc) - 1
+        models = _models(annotation)
+        fields = {name: field for found in models for name, field in found.model_fields.items()}
+        aliases = {field.alias: field for field in fields.values() if field.alias}
+        known = isinstance(content, dict) and part in content
+        is_item = isinstance(content, list) and isinstance(part, int)
+        if not (known or is_item or (last and part in (fields | aliases))):
+            tagged = [found for found in models if part in (_tag(found), found.__name__)]
+            annotation = tagged[0] if tagged else annotation
+            continue
+        path.append(part)
+        owner = annotation
+        field = fields.get(str(part)) or aliases.get(str(part))
+        annotation = field.annotation if field is not None and models else _item(annotation)
+        content = _lookup(content, (part,))
+    return tuple(path), owner
+
+
+def _keys(annotation: Any) -> list[str]:
+    """Return the keys a user may write where ``annotation`` is expected."""
+    return [field.alias or name for found in _models(annotation) for name, field in found.model_fields.items()]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Collect the models in an annotation, looking through Annotated, Optional and unions but not containers."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return [model for part in typing.get_args(annotation) for model in _models(part)]
+    if origin is typing.Annotated:
+        return _models(typing.get_args(annotation)[0])
+    return []
+
+
+def _item(annotation: Any) -> Any:
+    """Return what a mapping or list annotation holds."""
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return next((_item(part) for part in arguments if _item(part) is not None), None)
+    if origin is typing.Annotated:
+        return _item(arguments[0])
+    if origin is dict or getattr(origin, "__name__", "") in ("Mapping", "dict"):
+        return arguments[1]
+    return arguments[0] if origin in (list, tuple) and arguments else None
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    """Return the value of a model's ``kind`` field, by which unions are told apart."""
+    field = model.model_fields.get("kind")
+    arguments = typing.get_args(field.annotation) if field else ()
+    return str(arguments[0]) if arguments else None
