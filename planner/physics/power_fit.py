@@ -58,9 +58,7 @@ def read_power_measurements(path: Path) -> list[PowerMeasurement]:
         if record not in _NUMBERS:
             hint = f"one of {', '.join(_NUMBERS)}"
             problems.append(
-                Problem(
-                    message=f"{record!r} is not a record", file=str(path), line=line, path="record", hint=hint
-                )
+                Problem(message=f"{record!r} is not a record", file=str(path), line=line, path="record", hint=hint)
             )
             continue
         numbers = {name: _number(cells.get(name)) for name in _NUMBERS[record]}
@@ -100,13 +98,11 @@ def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
         )
 
     # The bisection inside makes the residuals smooth to 1e-12, so differences want a step well above that.
-    fit = least_squares(residuals, _START, bounds=_BOUNDS, diff_step=1e-5)
+    fit = least_squares(residuals, _START, bounds=_BOUNDS, diff_step=[1e-5] * len(_START))
     return _coefficients(fit.x)
 
 
-def board_power_residuals(
-    rows: list[PowerMeasurement], coefficients: PowerCoefficients
-) -> NDArray[np.float64]:
+def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> NDArray[np.float64]:
     """Return predicted less measured power over TDP, at the measured clock."""
     memory, compute, clock = (column(rows, name) for name in _NUMBERS["board"][:3])
     return power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")

@@ -13,9 +13,7 @@ from planner.probe.rows import write_rows
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure this machine, write the CSV, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m planner.probe", description="Measures the machine it runs on."
-    )
+    parser = argparse.ArgumentParser(prog="python -m planner.probe", description="Measures the machine it runs on.")
     parser.add_argument("--out", type=Path, required=True, help="CSV to write")
     parser.add_argument("--device", default="auto", help="auto, cuda, cuda:<index> or cpu")
     parser.add_argument("--quick", action="store_true", help="fewer points, shorter runs")

@@ -42,9 +42,7 @@ def time_calls(machine: Machine, call: Callable[[], object], seconds: float) -> 
             synchronise(machine)
             groups += 1
         elapsed_s = time.perf_counter() - start_s
-    return Timing(
-        call_s=elapsed_s / (groups * group), board_power_w=samples.median(0), sm_clock_mhz=samples.median(1)
-    )
+    return Timing(call_s=elapsed_s / (groups * group), board_power_w=samples.median(0), sm_clock_mhz=samples.median(1))
 
 
 def synchronise(machine: Machine) -> None:
@@ -142,11 +140,7 @@ def _fp4_gemm_call(machine: Machine, rows: int, size: int) -> Callable[[], objec
         for shape in shapes
     )
     scales = [
-        torch.ones(shape[0] * size // _FP4_BLOCK, dtype=torch.float32, device=machine.device).to(
-            torch.float8_e4m3fn
-        )
+        torch.ones(shape[0] * size // _FP4_BLOCK, dtype=torch.float32, device=machine.device).to(torch.float8_e4m3fn)
         for shape in shapes
     ]
-    return lambda: torch._scaled_mm(
-        left, right.t(), scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16
-    )
+    return lambda: torch._scaled_mm(left, right.t(), scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)

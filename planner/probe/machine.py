@@ -66,13 +66,9 @@ def open_machine(device: str) -> Machine:
     if device == "cpu":
         return _host(torch)
     if not device.startswith("cuda"):
-        raise ScenarioError(
-            f"unknown device {device!r}: one of auto, cuda, cuda:<index>, cpu (AMD parts are cuda too)"
-        )
+        raise ScenarioError(f"unknown device {device!r}: one of auto, cuda, cuda:<index>, cpu (AMD parts are cuda too)")
     if not torch.cuda.is_available():
-        message = (
-            "torch sees no GPU (neither CUDA nor ROCm) here; --device cpu --quick tries the probe at toy size"
-        )
+        message = "torch sees no GPU (neither CUDA nor ROCm) here; --device cpu --quick tries the probe at toy size"
         raise ScenarioError(message)
     index = _device_index(torch, device)
     properties = torch.cuda.get_device_properties(index)
@@ -156,9 +152,7 @@ def _choose_reader(torch: Any, index: int) -> Callable[[], Reading]:
     readers: list[Callable[[], Reading]] = [
         lambda: _read_torch(torch, index),
         lambda: parse_nvidia_smi(_tool_output([*_NVIDIA_SMI, f"--id={index}"])),
-        lambda: parse_smi_json(
-            _tool_output(["amd-smi", "metric", "--gpu", str(index), "-p", "-c", "--json"])
-        ),
+        lambda: parse_smi_json(_tool_output(["amd-smi", "metric", "--gpu", str(index), "-p", "-c", "--json"])),
         lambda: parse_smi_json(_tool_output(["rocm-smi", "-d", str(index), "--showpower", "-c", "--json"])),
     ]
     for reader in readers:
@@ -197,11 +191,7 @@ def parse_smi_json(text: str | None) -> Reading:
         number = _as_float(str(leaf).strip("()").lower().replace("mhz", "").replace("w", ""))
         if number is None:
             continue
-        if (
-            power_w is None
-            and "power" in key
-            and any(word in key for word in ("socket", "average", "current"))
-        ):
+        if power_w is None and "power" in key and any(word in key for word in ("socket", "average", "current")):
             power_w = number
         if clock_mhz is None and ("gfx" in key or "sclk" in key) and ("clk" in key or "speed" in key):
             clock_mhz = number
@@ -241,9 +231,7 @@ class Samples:
             return None
         middle_s = 0.5 * (self.times_s[0] + self.times_s[-1])
         late = [
-            reading[which]
-            for time_s, reading in zip(self.times_s, self.readings, strict=True)
-            if time_s >= middle_s
+            reading[which] for time_s, reading in zip(self.times_s, self.readings, strict=True) if time_s >= middle_s
         ]
         numbers = [number for number in late if number is not None]
         return statistics.median(numbers) if numbers else None

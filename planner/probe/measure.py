@@ -14,9 +14,7 @@ from planner.probe.machine import Machine, load_torch, open_machine
 from planner.probe.rows import ProbeRow
 
 _MEMORY_SHARE = 0.92  # of the free device memory; the rest is for activations and the allocator
-_RESIDENT_TOKENS = (
-    128 * 1024
-)  # of context that must fit beside the weights; larger points are skipped with a reason
+_RESIDENT_TOKENS = 128 * 1024  # of context that must fit beside the weights; larger points are skipped with a reason
 Progress = Callable[[str], None]
 
 
@@ -160,13 +158,9 @@ class _Bench:
     def _steps(self, shape: stack.StackShape, precision: str) -> Iterator[ProbeRow]:
         """Measure decode and prefill steps of one stack, of as many layers as fit with a useful cache."""
         programme = self._programme
-        layers = self._layers_that_fit(
-            shape, precision, _RESIDENT_TOKENS if self._machine.is_accelerator else 256
-        )
+        layers = self._layers_that_fit(shape, precision, _RESIDENT_TOKENS if self._machine.is_accelerator else 256)
         if layers < 1:
-            yield self._row(
-                "decode", model=shape.model, precision=precision, note="skipped: not one layer fits"
-            )
+            yield self._row("decode", model=shape.model, precision=precision, note="skipped: not one layer fits")
             return
         self._progress(f"{shape.model} {precision}: {layers} of {shape.layers} layers")
         try:
@@ -195,9 +189,7 @@ class _Bench:
         shape = layered.shape
         point = {"batch": batch, "context_tokens": context_tokens}
         if self._layers_that_fit(shape, layered.precision, batch * context_tokens) < len(layered.layers):
-            return self._step_row(
-                "decode", layered, point, note="skipped: the KV cache does not fit in memory"
-            )
+            return self._step_row("decode", layered, point, note="skipped: the KV cache does not fit in memory")
         try:
             call, note = layered.decode_call(batch, context_tokens)
             timing = kernels.time_calls(self._machine, call, self._point_s)
@@ -218,9 +210,7 @@ class _Bench:
         """Measure one prefill point."""
         point = {"sequences": sequences, "sequence_tokens": sequence_tokens}
         try:
-            timing = kernels.time_calls(
-                self._machine, layered.prefill_call(sequences, sequence_tokens), self._point_s
-            )
+            timing = kernels.time_calls(self._machine, layered.prefill_call(sequences, sequence_tokens), self._point_s)
             head = kernels.time_calls(self._machine, layered.head_call(sequences), 0.05)
         except RuntimeError as error:
             return self._step_row("prefill", layered, point, note=_skipped(error))
@@ -273,9 +263,7 @@ class _Bench:
             cells |= {"board_power_w": timing.board_power_w, "sm_clock_mhz": timing.sm_clock_mhz}
             if step:
                 cells["step_ms"] = 1e3 * timing.call_s
-        self._progress(
-            " ".join([phase, *(f"{name}={cell}" for name, cell in cells.items() if cell is not None)])
-        )
+        self._progress(" ".join([phase, *(f"{name}={cell}" for name, cell in cells.items() if cell is not None)]))
         return ProbeRow(
             phase=phase,
             date=self._date,

@@ -13,9 +13,7 @@ from pathlib import Path
 from planner.errors import Problem, ScenarioError
 
 PHASES = ("idle", "copy", "read", "gemm", "decode", "prefill")
-_TEXT_FIELDS = frozenset(
-    {"phase", "date", "device", "torch_version", "driver_version", "model", "precision", "note"}
-)
+_TEXT_FIELDS = frozenset({"phase", "date", "device", "torch_version", "driver_version", "model", "precision", "note"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +63,7 @@ class ProbeRow:
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(ProbeRow))
-_INTEGER_FIELDS = frozenset(
-    {"layers", "layers_measured", "batch", "context_tokens", "sequences", "sequence_tokens"}
-)
+_INTEGER_FIELDS = frozenset({"layers", "layers_measured", "batch", "context_tokens", "sequences", "sequence_tokens"})
 
 
 def write_rows(rows: list[ProbeRow], path: Path) -> None:
@@ -124,9 +120,7 @@ def _parse(line: dict[str, str], number: int, path: Path, problems: list[Problem
         if name in _TEXT_FIELDS:
             cells[name] = text or None
         else:
-            cells[name] = _number(
-                text, name, Problem(message="", file=str(path), line=number, path=name), problems
-            )
+            cells[name] = _number(text, name, Problem(message="", file=str(path), line=number, path=name), problems)
     if cells["phase"] not in PHASES:
         message = f"{cells['phase']!r} is not a phase"
         hint = f"one of {', '.join(PHASES)}"

@@ -70,9 +70,7 @@ LLAMA_70B = StackShape(
     head_width=128,
     vocabulary=128256,
 )
-TOY = StackShape(
-    model="toy", layers=4, hidden=64, intermediate=128, heads=4, kv_heads=2, head_width=16, vocabulary=256
-)
+TOY = StackShape(model="toy", layers=4, hidden=64, intermediate=128, heads=4, kv_heads=2, head_width=16, vocabulary=256)
 
 
 class _Layer:
@@ -146,22 +144,18 @@ class Stack:
         def step() -> Any:
             current = states
             for layer in self.layers:
-                qkv = layer.qkv(layer.norm(current)).view(
-                    sequences, sequence_tokens, sum(split), shape.head_width
-                )
+                qkv = layer.qkv(layer.norm(current)).view(sequences, sequence_tokens, sum(split), shape.head_width)
                 query, key, value = (part.transpose(1, 2) for part in qkv.split(split, dim=2))
                 key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
                 attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-                current = layer.finish(
-                    current, attended.transpose(1, 2).reshape(-1, shape.heads * shape.head_width)
-                )
+                current = layer.finish(current, attended.transpose(1, 2).reshape(-1, shape.heads * shape.head_width))
             last = current.view(sequences, sequence_tokens, shape.hidden)[:, -1]
             return self._head(layer.norm(last))
 
         return step
 
-    def _fastest_attention(self, batch: int, cache: Any) -> tuple[Callable[[Any, Any], Any], str]:
-        """Take the faster way of attending: torch's kernel does not split a long context, products do."""
+    def attentions(self, batch: int) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+        """Return decode attention two ways, each from QKV rows and a layer's cache: fused, and by batched products."""
         shape, torch = self.shape, self.machine.torch
         group = shape.heads // shape.kv_heads
         scale = shape.head_width**-0.5
@@ -172,22 +166,23 @@ class Stack:
             return query.reshape(batch, shape.kv_heads, group, shape.head_width)
 
         def fused(qkv: Any, cache: Any) -> Any:
-            return torch.nn.functional.scaled_dot_product_attention(
-                query_of(qkv), cache[0], cache[1]
-            ).reshape(batch, -1)
+            attended = torch.nn.functional.scaled_dot_product_attention(query_of(qkv), cache[0], cache[1])
+            return attended.reshape(batch, -1)
 
         def products(qkv: Any, cache: Any) -> Any:
             scores = torch.matmul(query_of(qkv) * scale, cache[0].transpose(-1, -2))
             return torch.matmul(torch.softmax(scores, dim=-1), cache[1]).reshape(batch, -1)
 
+        return fused, products
+
+    def _fastest_attention(self, batch: int, cache: Any) -> tuple[Callable[[Any, Any], Any], str]:
+        """Take the faster way of attending: torch's kernel does not split a long context, products do."""
+        shape = self.shape
+        fused, products = self.attentions(batch)
         qkv = random_tensor(self.machine, (batch, (shape.heads + 2 * shape.kv_heads) * shape.head_width))
-        ways = {"fused attention": fused, "attention by products": products}
-        times = {
-            name: time_calls(self.machine, lambda way=way: way(qkv, cache), _TRIAL_S).call_s  # type: ignore[misc]
-            for name, way in ways.items()
-        }
-        name = min(times, key=lambda key: times[key])
-        return ways[name], name
+        fused_s = time_calls(self.machine, lambda: fused(qkv, cache), _TRIAL_S).call_s
+        products_s = time_calls(self.machine, lambda: products(qkv, cache), _TRIAL_S).call_s
+        return (fused, "fused attention") if fused_s <= products_s else (products, "attention by products")
 
     def _captured(self, step: Callable[[], Any], name: str) -> tuple[Callable[[], object], str]:
         """Capture a step in a graph where the device has graphs, so that launches do not count."""
