@@ -71,6 +71,7 @@ def open_machine(device: str) -> Machine:
         message = "torch sees no GPU (neither CUDA nor ROCm) here; --device cpu --quick tries the probe at toy size"
         raise ScenarioError(message)
     index = _device_index(torch, device)
+    torch.cuda.set_device(index)  # streams and graphs are made on the current device
     properties = torch.cuda.get_device_properties(index)
     return Machine(
         torch=torch,
@@ -167,7 +168,9 @@ _NVIDIA_SMI = ["nvidia-smi", "--query-gpu=power.draw,clocks.sm", "--format=csv,n
 def _read_torch(torch: Any, index: int) -> Reading:
     """Read through torch, which needs the vendor's Python binding and raises whatever that raises."""
     try:
-        return float(torch.cuda.power_draw(index)) / 1000.0, float(torch.cuda.clock_rate(index))
+        power, clock_mhz = float(torch.cuda.power_draw(index)), float(torch.cuda.clock_rate(index))
+        # Documented in milliwatts, but AMD's binding passes watts through; no board draws 5 kW or as little as 5 W.
+        return (power / 1000.0 if power > 5000.0 else power), clock_mhz
     except Exception:  # the bindings raise their own types, which are not importable where they are absent
         return None, None
 

@@ -45,6 +45,7 @@ def _torch(count: int, architecture: str = "", capability: tuple[int, int] = (9,
 
     cuda = SimpleNamespace(
         is_available=lambda: count > 0,
+        set_device=lambda _: None,
         device_count=lambda: count,
         get_device_properties=lambda _: properties,
         mem_get_info=lambda _: (150_000_000_000, 151_000_000_000),
@@ -93,6 +94,16 @@ def test_an_amd_part_is_read_through_amd_smi(monkeypatch: pytest.MonkeyPatch) ->
     assert machine.fp8_dialect == "e4m3fnuz"
     assert machine.read_power_and_clock() == (712.0, 2100.0)
     assert machine.driver_version == "HIP 7.0"
+
+
+@pytest.mark.parametrize(("given", "power_w"), [(631_320, 631.32), (712, 712.0)])
+def test_torch_gives_milliwatts_on_nvidia_and_watts_on_amd(
+    monkeypatch: pytest.MonkeyPatch, given: int, power_w: float
+) -> None:
+    torch = _torch(1)
+    torch.cuda.power_draw, torch.cuda.clock_rate = (lambda _: given), (lambda _: 1980)
+    _use(monkeypatch, torch, {})
+    assert open_machine("cuda").read_power_and_clock() == (power_w, 1980.0)
 
 
 def test_power_that_cannot_be_read_is_none_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
