@@ -145,15 +145,16 @@ def _node_rate(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
         ttft_s=workload.slo.ttft_s,
         tpot_s=workload.slo.tpot_s,
     )
-    replica = best_replica(
-        shape_of(workload.model, model), part_of(cluster.accelerator, accelerator), service
-    )
+    replica = best_replica(shape_of(workload.model, model), part_of(cluster.accelerator, accelerator), service)
     per_node = accelerator.accelerators_per_node.value / replica.tensor_parallel
     return replica.requests_per_s * per_node * multiplier
 
 
 def _workload_plan(
-    name: str, workload: Workload, capacity: np.ndarray[tuple[int], np.dtype[np.float64]], clusters: tuple[ClusterPlan, ...]
+    name: str,
+    workload: Workload,
+    capacity: np.ndarray[tuple[int], np.dtype[np.float64]],
+    clusters: tuple[ClusterPlan, ...],
 ) -> WorkloadPlan:
     """Offer work to the cluster that spends least energy on it first."""
     deadline_h = workload.deferrable_within_h
@@ -166,7 +167,7 @@ def _workload_plan(
         input_tokens=workload.tokens.input.mean,
         output_tokens=workload.tokens.output.mean,
         priority=_PRIORITY[workload.priority],
-        deadline_h=int(round(deadline_h)),
+        deadline_h=round(deadline_h),
         cluster_order=tuple(order),
     )
 
@@ -184,9 +185,9 @@ def _cluster_plan(scenario: Scenario, catalog: Catalog, name: str) -> ClusterPla
     platform = [part.host_usd_per_accelerator, part.network_usd_per_accelerator, part.storage_usd_per_accelerator]
     price = cluster.unit_price_usd
     if price is None:
-        assert part.unit_price_usd is not None  # noqa: S101 - checked with the scenario
+        assert part.unit_price_usd is not None
         price = part.unit_price_usd.value
-    each = price * (1 - cluster.discount_fraction) + sum(fact.value for fact in platform if fact is not None)
+    each = (price * (1 - cluster.discount_fraction), *(fact.value if fact is not None else 0.0 for fact in platform))
     finance = scenario.finance
     return ClusterPlan(
         name=name,
@@ -200,7 +201,7 @@ def _cluster_plan(scenario: Scenario, catalog: Catalog, name: str) -> ClusterPla
         node_idle_kw=nameplate_kw * _HOST_IDLE_OF_NAMEPLATE + per_node * part.idle_w.value / 1000,
         node_full_kw=nameplate_kw * _FULL_LOAD_OF_NAMEPLATE,
         provisioned_kw=nameplate_kw * cluster.nodes,
-        capital_usd=each * accelerators,
+        capital_usd=(each[0] * accelerators, each[1] * accelerators, each[2] * accelerators, each[3] * accelerators),
         engineers=finance.software_engineers_per_800_amd * accelerators / 800 if vendor == "amd" else 0.0,
     )
 

@@ -25,6 +25,7 @@ MILLISECOND = 1e-3
 _UNIT_BY_SUFFIX = {
     "_usd_per_million_tokens": "USD/million tokens",
     "_per_million_tokens_usd": "USD/million tokens",
+    "_per_million_output_tokens_usd": "USD/million tokens",
     "_usd_per_kwh": "USD/kWh",
     "_usd_per_kw_month": "USD/(kW·month)",
     "_usd_per_tonne": "USD/t",

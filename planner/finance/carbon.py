@@ -23,9 +23,7 @@ KILOGRAMS_PER_TONNE = 1000.0
 def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> NDArray[np.float64]:
     """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
     intensity = np.asarray(intensity_g_per_kwh, dtype=np.float64)
-    checks.raise_problems(
-        [checks.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))]
-    )
+    checks.raise_problems([checks.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
     return np.asarray(energy_kwh, dtype=np.float64) * intensity / GRAMS_PER_KILOGRAM
 
 

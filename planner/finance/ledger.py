@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, Account, View, codes_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -180,10 +180,7 @@ class Ledger:
         """Return the cohorts whose book value falls below zero."""
         book = self.book_value_cents(opening_book_cents)
         below = np.flatnonzero((book < 0).any(axis=1))
-        return [
-            f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)"
-            for k in below
-        ]
+        return [f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)" for k in below]
 
 
 class LedgerBuilder:
@@ -204,10 +201,10 @@ class LedgerBuilder:
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
+        if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
+            self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
         code = ACCOUNT_CODES[account]
-        broadcast = np.broadcast_arrays(
-            np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents
-        )
+        broadcast = np.broadcast_arrays(np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents)
         keys = np.stack([np.ravel(column).astype(np.int64) for column in broadcast[:4]])
         amounts = np.ravel(broadcast[4]).astype(np.int64)
         self._posted[code] += sum(amounts.tolist())
@@ -230,9 +227,7 @@ class LedgerBuilder:
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key joined, rows in order of month, cluster, cohort, account."""
-        keys = np.concatenate(
-            [np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1
-        )
+        keys = np.concatenate([np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1)
         amounts = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[1] for chunk in self._chunks)])
         unique, place = np.unique(keys, axis=1, return_inverse=True)
         sums = np.zeros(unique.shape[1], dtype=np.int64)

@@ -69,9 +69,7 @@ def annual_payment(present_value_usd: float, annual_rate: float, years: float) -
     return present_value_usd / annuity_factor(annual_rate, years)
 
 
-def net_present_value(
-    annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None
-) -> float:
+def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:
     """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2, …"""
     flows = np.asarray(flows_usd, dtype=np.float64)
     months = np.arange(flows.shape[0]) if offset_months is None else offset_months
@@ -108,9 +106,7 @@ def internal_rate(flows_usd: ArrayLike) -> InternalRate:
         )
     rates = _all_rates(flows / np.abs(flows).max())
     if len(rates) == 1:
-        return InternalRate(
-            annual_rate=rates[0], all_annual_rates=rates, explanation="the only rate there is"
-        )
+        return InternalRate(annual_rate=rates[0], all_annual_rates=rates, explanation="the only rate there is")
     if rates:
         listed = ", ".join(f"{rate:.2%}" for rate in rates)
         why = f"the flows change sign {changes} times and {len(rates)} rates fit ({listed}): use the NPV"
@@ -183,9 +179,7 @@ def payback_months(flows_usd: ArrayLike, offset_months: ArrayLike | None = None)
     money safe.
     """
     total = np.cumsum(np.asarray(flows_usd, dtype=np.float64))
-    months = (
-        np.arange(total.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
-    )
+    months = np.arange(total.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
     negative = np.flatnonzero(total < 0)
     if negative.size == 0:
         return 0.0
@@ -201,7 +195,5 @@ def discounted_payback_months(
 ) -> float | None:
     """Return the payback time of the discounted flows, in months from the start; None if never."""
     flows = np.asarray(flows_usd, dtype=np.float64)
-    months = (
-        np.arange(flows.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
-    )
+    months = np.arange(flows.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
     return payback_months(flows * discount_factors(annual_rate, months), months)

@@ -107,8 +107,7 @@ def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote:
     holding = [quote for quote in quotes if quote.holds_on(order_date)]
     if not holding:
         spans = "; ".join(
-            f"{quote.name}: {quote.valid_from or 'any time'} to {quote.valid_until or 'any time'}"
-            for quote in quotes
+            f"{quote.name}: {quote.valid_from or 'any time'} to {quote.valid_until or 'any time'}" for quote in quotes
         )
         message = f"no quote holds on the order date {order_date}"
         raise ScenarioError(Problem(path="quotes", message=message, hint=spans or "there are no quotes"))

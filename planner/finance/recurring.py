@@ -39,9 +39,7 @@ def yearly_cost_usd(
             checks.not_negative("quantity", float(np.min(quantity, initial=0.0))),
         ]
     )
-    per_period = (
-        unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
-    )
+    per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
     return quantity * per_period[:, None]
 
 

@@ -97,9 +97,7 @@ class Tariff:
                     problems.append(Problem(path="tariff.windows", message=message))
         if (covered == 0).any():
             message = f"no window covers {describe_cells(covered == 0)}"
-            problems.append(
-                Problem(path="tariff.windows", message=message, hint="every hour needs one price")
-            )
+            problems.append(Problem(path="tariff.windows", message=message, hint="every hour needs one price"))
         return problems
 
     def price_table(self) -> NDArray[np.float64]:
@@ -129,9 +127,7 @@ def _window_problems(window: TariffWindow) -> list[Problem | None]:
         problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
     if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:
         problems.append(
-            Problem(
-                path=f"{path}.weekdays", message="weekdays must be one or more of 0 (Monday) to 6 (Sunday)"
-            )
+            Problem(path=f"{path}.weekdays", message="weekdays must be one or more of 0 (Monday) to 6 (Sunday)")
         )
     if not (0 <= window.start_hour <= 23 and 1 <= window.end_hour <= 24):
         problems.append(Problem(path=path, message="start_hour must be 0 to 23 and end_hour 1 to 24"))
@@ -168,9 +164,7 @@ def escalation(grid: MonthGrid, escalator_per_year: float) -> NDArray[np.float64
     return (1.0 + escalator_per_year) ** years
 
 
-def hourly_prices_usd_per_kwh(
-    tariff: Tariff, grid: MonthGrid, time_zone: str | None = None
-) -> NDArray[np.float64]:
+def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | None = None) -> NDArray[np.float64]:
     """Return the energy price of every hour of the horizon, shape (hours,).
 
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are read on

@@ -62,9 +62,7 @@ def break_even_utilisation(
     return fixed_cost_usd / margin if margin > 0 else None
 
 
-def break_even_rental_utilisation(
-    owned_usd_per_available_hour: float, rental_usd_per_hour: float
-) -> float | None:
+def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_usd_per_hour: float) -> float | None:
     """Return the use above which owning is cheaper than renting by the hour: owned cost per hour / rent.
 
     Owned hours cost the same used or not, on-demand hours only when used. None where rent is free. Against a reserved
@@ -73,9 +71,7 @@ def break_even_rental_utilisation(
     return owned_usd_per_available_hour / rental_usd_per_hour if rental_usd_per_hour > 0 else None
 
 
-def price_path(
-    start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike
-) -> NDArray[np.float64]:
+def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> NDArray[np.float64]:
     """Return a price that falls evenly in ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
     checks.raise_problems(
         [

@@ -51,8 +51,8 @@ class ClusterPlan:
     node_full_kw: float
     provisioned_kw: float
     """Nameplate IT power of the whole cluster: what colocation is paid for."""
-    capital_usd: float
-    """Everything bought for it: accelerators after discount, hosts, network, storage."""
+    capital_usd: tuple[float, float, float, float]
+    """What is bought for it: accelerators after discount, hosts, network, storage."""
     engineers: float
     """Software engineers its platform needs beyond the rest."""
 

@@ -110,4 +110,5 @@ def _it_kw(plan: Plan, busy: Floats, nodes: Floats) -> Floats:
     """Return IT power: nodes in service idle or at work, shape (clusters, hours)."""
     idle = np.array([cluster.node_idle_kw for cluster in plan.clusters])[:, None]
     full = np.array([cluster.node_full_kw for cluster in plan.clusters])[:, None]
-    return idle * nodes + (full - idle) * busy
+    power: Floats = idle * nodes + (full - idle) * busy
+    return power

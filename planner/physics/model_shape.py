@@ -99,9 +99,7 @@ class ModelShape:
         """
         dense_layers = self.dense_layers if self.experts else self.layers
         feed_forward = dense_layers * 3.0 * self.hidden * self.intermediate
-        feed_forward += self.moe_layers * (
-            self.shared_experts * self.expert_parameters + self.hidden * self.experts
-        )
+        feed_forward += self.moe_layers * (self.shared_experts * self.expert_parameters + self.hidden * self.experts)
         head = float(self.vocab * self.hidden)
         return self.layers * self.attention_parameters_per_layer + feed_forward + head
 

@@ -60,7 +60,7 @@ def fit(model: ModelShape, part: Part, service: Service) -> list[int]:
         most = max(degrees)
         raise CapacityError(
             f"{model.name} at {service.precision} needs {(weights + sequence) / 1e9:,.0f} GB for weights and one "
-            f"sequence, {needed:.1f} x {part.name}; {most} share one scale-up domain, with {most * usable / 1e9:,.0f} GB"
+            f"sequence, {needed:.1f} x {part.name}; {most} share a scale-up domain: {most * usable / 1e9:,.0f} GB"
         )
     return fits
 

@@ -24,10 +24,6 @@ def _check_name(name: str) -> str:
     return name
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
-EntryName = Annotated[Name, AfterValidator(lambda name: _no_dot(name))]
-
-
 def _no_dot(name: str) -> str:
     """Refuse a dot inside a workload or cluster name: it would split in ``--set`` paths."""
     if "." in name:
@@ -35,3 +31,7 @@ def _no_dot(name: str) -> str:
     if name == "fleet":
         raise ValueError("'fleet' is the name of the whole in every table; choose another")
     return name
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+EntryName = Annotated[Name, AfterValidator(_no_dot)]

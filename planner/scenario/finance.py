@@ -20,7 +20,7 @@ class Finance(Strict):
     discount_rate_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.1
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
     operations_fraction_per_year: NonNegative = 0.05
-    """Maintenance and operations a year, as a share of capital. Default 0.05: support uplift of published TCO models."""
+    """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
     software_engineers_per_800_amd: NonNegative = 2.0
     """Extra software engineers per 800 AMD accelerators. Default 2: the source articles' figure."""
     engineer_usd_per_year: Price = 280_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import simpy
@@ -38,10 +38,11 @@ class RepairShop:
 
     def _start(self, cluster: int, node: int, repair_h: float) -> None:
         done = self.env.timeout(repair_h, value=(cluster, node))
+        assert done.callbacks is not None  # an event that has not happened yet has callbacks
         done.callbacks.append(self._finish)
 
     def _finish(self, done: simpy.Event) -> None:
-        cluster, node = done.value
+        cluster, node = cast("tuple[int, int]", done.value)
         self.down.discard((cluster, node))
         self.log.append(Change(self.env.now, Kind.REPAIRED, cluster, 1, node, "hardware"))
         if self.waiting:

@@ -1,0 +1,63 @@
+"""The command ``planner``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from planner.cli import catalog, init, run, schema, validate
+from planner.errors import PlannerError
+
+app = typer.Typer(
+    name="planner",
+    help="Plan which accelerators to buy, when, and what a token will cost over their depreciation.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run.run)
+app.command("validate")(validate.validate)
+app.command("init")(init.init)
+app.command("schema")(schema.schema)
+app.add_typer(catalog.app, name="catalog")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from planner import __version__
+
+        typer.echo(f"planner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Plan which accelerators to buy, when, and what a token will cost over their depreciation."""
+
+
+def main() -> None:
+    """Run the command line; errors the planner raises on purpose become one message and an exit code."""
+    try:
+        app()
+    except PlannerError as error:
+        sys.stdout.flush()
+        lines = str(error).splitlines() or [type(error).__name__]
+        print("\n".join(f"error: {line}" for line in lines), file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:  # `planner catalog | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

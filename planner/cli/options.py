@@ -1,0 +1,24 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins.",
+        show_default=False,
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Root of all random numbers [default: the scenario's].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]

@@ -1,0 +1,42 @@
+"""``planner run``: a scenario to a folder of results."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed
+
+
+def run(
+    scenario: ScenarioFile,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate a scenario and write its timelines, ledger, events and assumptions."""
+    from planner.reporting.folder import check_target, json_text
+    from planner.reporting.run_folder import write_run
+    from planner.reporting.summary import summary, summary_table
+    from planner.scenario.loading import load_scenario
+    from planner.simulation.run import simulate
+
+    loaded = load_scenario(scenario, overrides or ())
+    folder = out or Path("outputs") / loaded.name
+    check_target(folder)
+    if not quiet:
+        print(f"simulating {loaded.name}: {loaded.horizon_months} months from {loaded.start}", file=sys.stderr)
+    result = simulate(loaded, seed=seed)
+    write_run(result, folder, overrides or ())
+    if as_json:
+        typer.echo(json_text(summary(result)), nl=False)
+    elif not quiet:
+        typer.echo(summary_table(summary(result)))
+        typer.echo(f"\nresults in {folder}")

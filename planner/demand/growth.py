@@ -1,0 +1,126 @@
+"""How a workload's requests grow over the horizon: a multiplier, 1 at the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import Problem, ScenarioError
+from planner.units import HOURS_PER_YEAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompoundGrowth:
+    """Growth by a constant fraction a year: m(t) = (1 + per_year)^t, t in years."""
+
+    per_year: float
+    """Fraction a year; 0.6 is +60% a year, negative shrinks."""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.per_year) and self.per_year > -1.0):
+            raise ScenarioError(f"growth per_year must be a number above -1, not {self.per_year}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SCurveGrowth:
+    """Logistic adoption from 1 towards a ceiling.
+
+    With L(t) = 1 / (1 + exp(−k (t − t_mid))), the multiplier is m(t) = 1 + (ceiling − 1) (L(t) − L(0)) / (1 − L(0)):
+    exactly 1 at the start, the ceiling in the far future, steepest at t_mid.
+    """
+
+    ceiling_multiple: float
+    """Requests in the far future ÷ requests at the start."""
+    midpoint_years: float
+    """When growth is steepest, in years since start; before the start is allowed."""
+    steepness_per_year: float
+    """k: 10–90% of a full logistic takes 4.4 / k years."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not (np.isfinite(self.ceiling_multiple) and self.ceiling_multiple >= 0.0):
+            problems.append(f"ceiling_multiple must be a number of at least 0, not {self.ceiling_multiple}")
+        if not np.isfinite(self.midpoint_years):
+            problems.append(f"midpoint_years must be a number, not {self.midpoint_years}")
+        if not (np.isfinite(self.steepness_per_year) and self.steepness_per_year > 0.0):
+            problems.append(f"steepness_per_year must be above 0, not {self.steepness_per_year}")
+        _raise_all("s-curve growth", problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGrowth:
+    """Jumps on dates: from each step's hour on, its factor is the multiplier (not a product of steps)."""
+
+    steps: tuple[tuple[float, float], ...]
+    """(hour since start, multiplier from then on), in any order."""
+
+    def __post_init__(self) -> None:
+        hours_h = [hour for hour, _ in self.steps]
+        problems = [
+            f"step at hour {h}: factor must be at least 0, not {f}" for h, f in self.steps if not 0 <= f < np.inf
+        ]
+        problems += [f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})]
+        problems += ["a step's hour is not a number"] if not np.all(np.isfinite(hours_h)) else []
+        _raise_all("step growth", problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableGrowth:
+    """A user's own forecast: points joined by straight lines, held level before the first and after the last."""
+
+    hours_h: tuple[float, ...]
+    """Hours since start, rising."""
+    factors: tuple[float, ...]
+    """Multiplier at each."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if len(self.hours_h) != len(self.factors) or not self.hours_h:
+            problems.append(
+                f"needs as many factors as hours, at least one: {len(self.factors)} and {len(self.hours_h)}"
+            )
+        rows = enumerate(zip(self.hours_h, self.hours_h[1:], strict=False), start=2)
+        problems += [f"row {i}: hour {b} does not come after {a}" for i, (a, b) in rows if not b > a]
+        rows_f = enumerate(self.factors, start=1)
+        problems += [f"row {i}: factor must be at least 0, not {f}" for i, f in rows_f if not 0 <= f < np.inf]
+        _raise_all("growth table", problems)
+
+
+Growth: TypeAlias = CompoundGrowth | SCurveGrowth | StepGrowth | TableGrowth
+
+
+def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> NDArray[np.float64]:
+    """Return the multiplier at times in hours since start, in the shape of ``hours_h``."""
+    time_h = np.asarray(hours_h, dtype=np.float64)
+    match growth:
+        case CompoundGrowth(per_year=per_year):
+            return np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h)
+        case SCurveGrowth():
+            return _s_curve(growth, time_h / HOURS_PER_YEAR)
+        case StepGrowth(steps=steps):
+            ordered = sorted(steps)
+            level = np.array([1.0, *(factor for _, factor in ordered)])
+            return level[np.searchsorted([hour for hour, _ in ordered], time_h, side="right")]
+        case TableGrowth(hours_h=at_h, factors=factors):
+            return np.asarray(np.interp(time_h, at_h, factors), dtype=np.float64)
+
+
+def _s_curve(growth: SCurveGrowth, time_years: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logistic multiplier.
+
+    (L(t) − L(0)) / (1 − L(0)) is written as 1 − (1 − L(t)) / (1 − L(0)), with 1 − L = 1 / (1 + exp(k (t − mid))) taken
+    through logarithms, so that a midpoint far in the past or future neither overflows nor divides zero by zero.
+    """
+    k, middle = growth.steepness_per_year, growth.midpoint_years
+    log_rest = -np.logaddexp(0.0, k * (time_years - middle))
+    log_rest_at_start = -np.logaddexp(0.0, -k * middle)
+    return 1.0 - (growth.ceiling_multiple - 1.0) * np.expm1(log_rest - log_rest_at_start)
+
+
+def _raise_all(subject: str, problems: list[str]) -> None:
+    """Raise every problem found with one kind of growth, if there is any."""
+    if problems:
+        raise ScenarioError([Problem(path=subject, message=message) for message in problems])

@@ -1,0 +1,139 @@
+"""A workload's demand compiled once, and one replication of it drawn in a few array operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.demand.calendar import Horizon
+from planner.demand.growth import CompoundGrowth, Growth, growth_multiplier
+from planner.demand.noise import (
+    LaunchSpike,
+    LognormalNoise,
+    Tenant,
+    centred_log_noise,
+    spike_factor,
+    tenant_on_fraction,
+)
+from planner.demand.shape import Shape, shape_factor, weekly_profile
+from planner.errors import Problem, ScenarioError
+
+Streams: TypeAlias = Callable[[str], np.random.Generator]
+"""From a stream's name to its generator, fresh for each replication."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadDemand:
+    """All that decides one workload's requests."""
+
+    name: str
+    """Names its random streams: the same name sees the same noise in every scenario compared."""
+    requests_per_s: float
+    """Mean over a week at the start."""
+    growth: Growth = field(default_factory=lambda: CompoundGrowth(per_year=0.0))
+    """Multiplier over the horizon."""
+    shape: Shape = field(default_factory=lambda: Shape(weekly_profile=weekly_profile(peak_to_mean=1.0)))
+    """Day, week, season, holidays."""
+    spikes: tuple[LaunchSpike, ...] = ()
+    """Launches on dates."""
+    noise: LognormalNoise = field(default_factory=LognormalNoise)
+    """Hour-to-hour noise."""
+    tenants: tuple[Tenant, ...] = ()
+    """Large clients, each with its share of the mean."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not 0.0 <= self.requests_per_s < np.inf:
+            problems.append(f"requests_per_s must be at least 0, not {self.requests_per_s}")
+        shares = sum(tenant.share_fraction for tenant in self.tenants)
+        if shares > 1.0 + 1e-12:
+            problems.append(f"the tenants' shares add up to {shares:g}, more than the whole")
+        names = [tenant.name for tenant in self.tenants]
+        problems += [f"two tenants named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]
+        if problems:
+            raise ScenarioError([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandPlan:
+    """Everything about demand that does not change between replications."""
+
+    names: tuple[str, ...]
+    """Workloads in column order."""
+    expected_requests_per_s: NDArray[np.float64]
+    """Growth · shape · spikes, the mean over replications, shape (workloads, hours)."""
+    noise_base_requests_per_s: NDArray[np.float64]
+    """The same times exp(−σ²/2), so that exp of the centred noise restores the mean, shape (workloads, hours)."""
+    noises: tuple[LognormalNoise, ...]
+    """Per workload."""
+    tenants: tuple[tuple[Tenant, ...], ...]
+    """Per workload."""
+
+    @property
+    def hours(self) -> int:
+        """Return the horizon's length."""
+        return int(self.expected_requests_per_s.shape[1])
+
+
+def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:
+    """Compile workloads over a horizon; a zone's clock is worked out once per workload."""
+    names = tuple(workload.name for workload in workloads)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
+    expected = np.empty((len(names), horizon.hours))
+    for row, workload in zip(expected, workloads, strict=True):
+        row[:] = shape_factor(workload.shape, horizon)
+        row *= growth_multiplier(workload.growth, horizon.mid_hours_h)
+        row *= spike_factor(workload.spikes, horizon.hours)
+        row *= workload.requests_per_s
+    sigma = np.array([workload.noise.sigma for workload in workloads])
+    return DemandPlan(
+        names=names,
+        expected_requests_per_s=_read_only(expected),
+        noise_base_requests_per_s=_read_only(expected * np.exp(-0.5 * sigma**2)[:, np.newaxis]),
+        noises=tuple(workload.noise for workload in workloads),
+        tenants=tuple(workload.tenants for workload in workloads),
+    )
+
+
+def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.float64]:
+    """Draw one replication of demand, shape (hours, workloads).
+
+    Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload or
+    tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever the
+    horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
+    """
+    requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
+    for row, base, noise, name in zip(
+        requests_per_s, plan.noise_base_requests_per_s, plan.noises, plan.names, strict=True
+    ):
+        if noise.sigma == 0.0:
+            row[:] = base
+        else:
+            np.exp(centred_log_noise(noise, plan.hours, streams(f"demand/{name}/noise")), out=row)
+            row *= base
+    for row, tenants, name in zip(requests_per_s, plan.tenants, plan.names, strict=True):
+        if tenants:
+            row *= _tenant_factor(tenants, name, plan.hours, streams)
+    return requests_per_s.T
+
+
+def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams) -> NDArray[np.float64]:
+    """Return 1 − Σ share + Σ share · on(t) / P(on), mean 1, shape (hours,)."""
+    factor = np.full(hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
+    for tenant in tenants:
+        on = tenant_on_fraction(tenant, hours, streams(f"demand/{workload}/tenant/{tenant.name}"))
+        on *= tenant.share_fraction / tenant.on_fraction
+        factor += on
+    return factor
+
+
+def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the array, locked: a plan is shared by all replications."""
+    array.flags.writeable = False
+    return array

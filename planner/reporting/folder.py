@@ -1,0 +1,83 @@
+"""Writing an output folder whole or not at all, and never over anything the planner did not write."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.errors import Problem, ScenarioError
+
+PRODUCT = "datacenter-planner"
+MANIFEST = "manifest.json"
+
+
+def json_text(content: Any) -> str:
+    """Write JSON the same way every time."""
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a target that exists and is not, file for file, what an earlier run wrote."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ScenarioError(Problem(file=str(folder), message="exists and is not a folder", hint="choose --out"))
+    if not folder.exists():
+        return
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    if not present and not any(folder.iterdir()):
+        return
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        known = {MANIFEST, *manifest["files"]} if manifest["product"] == PRODUCT else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        known = set()
+    if not known:
+        message = "was not written by planner, and will not be overwritten"
+        raise ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
+    if strangers := sorted(present - known):
+        message = f"holds {strangers[0]!r}, which planner did not write; it will not be overwritten"
+        raise ScenarioError(Problem(file=str(folder), message=message, hint="move it away or choose another --out"))
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> None:
+    """Write the files and their manifest to a temporary folder beside the target, then put it in the target's place."""
+    check_target(folder)
+    encoded = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.items()}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(encoded.items())}
+    encoded[MANIFEST] = json_text({"product": PRODUCT, **manifest, "files": sums}).encode()
+    scratch: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".partial", dir=folder.parent))
+        fresh = scratch / "new"
+        fresh.mkdir()
+        for name, content in encoded.items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            with (fresh / name).open("wb") as stream:
+                stream.write(content)
+        _swap(fresh, folder, scratch / "old")
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        raise ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out")) from None
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _swap(fresh: Path, folder: Path, old: Path) -> None:
+    """Put a finished folder in the place of an earlier one; put the earlier one back if that fails."""
+    if folder.exists():
+        os.replace(folder, old)  # noqa: PTH105 - Path.replace would do the same, less plainly
+    try:
+        os.replace(fresh, folder)  # noqa: PTH105 - as above
+    except OSError:
+        if old.exists():
+            with contextlib.suppress(OSError):
+                os.replace(old, folder)  # noqa: PTH105 - as above
+        raise

@@ -1,0 +1,26 @@
+"""Tables for a terminal: aligned, plain, at most as wide as they need to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out rows under a header; columns that hold numbers align right."""
+    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+    numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def _is_number(cell: str) -> bool:
+    text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("$")
+    return not text or text.replace(".", "", 1).isdigit()
