@@ -27,16 +27,20 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
         carried_added = added[span:] + added[:-span]
         low[span:], high[span:], added[span:] = carried_low, carried_high, carried_added
         span *= 2
+        if np.array_equal(low, high):  # every step so far forgets where it came from: nothing left to carry
+            break
     return np.minimum(np.maximum(start + added, low), high)
 
 
-def time_weighted(times_h: Floats, deltas: Floats, hours: int) -> Floats:
-    """Return the mean over each hour of the step function that jumps by ``deltas`` at ``times_h``; shape (hours,).
+def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:
+    """Return the mean over each hour of a step function, for the hours from ``first_hour``; shape (hours,).
 
-    A jump of d at time t counts d·(⌈t⌉ − t) in its own hour and d in every later one.
+    The function jumps by ``deltas`` at ``times_h``. A jump of d at time t counts d·(1 − (t − ⌊t⌋)) in its own hour and
+    d in every later one; jumps before the first hour count in full, jumps after the last not at all.
     """
-    hour = np.minimum(times_h.astype(np.int64), hours)
-    into_hour = times_h - hour
+    since = np.clip(times_h - first_hour, 0.0, float(hours))
+    hour = since.astype(np.intp)
+    into_hour = since - hour
     jump = np.bincount(hour, deltas * (1.0 - into_hour), hours + 2)
     jump += np.bincount(hour + 1, deltas * into_hour, hours + 2)
     return np.cumsum(jump[:hours])
