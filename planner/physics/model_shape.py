@@ -43,6 +43,8 @@ class ModelShape:
     tied_embeddings: bool = False
     max_context: int = 131072
     architecture_class: ArchitectureClass = "dense"
+    native_precision: str = "bf16"
+    """Precision the weights were published in; weights published at fp4 also run on parts without fp4 arithmetic."""
 
     def __post_init__(self) -> None:
         """Refuse a shape no formula could use."""

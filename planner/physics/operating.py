@@ -1,0 +1,292 @@
+"""Operating points for arrays of cases: at a concurrency, at a latency objective, at saturation.
+
+With B sequences decoding, every step also carries the prefill of the requests that replace finished ones, B/O a step,
+so the time per output token is explicit in B and so is everything else:
+
+    TPOT(B) = fixed + routed·(1 − (1 − k/E)^B) + B·(per sequence + cache·context + prefill/O)
+    TTFT    = first + prefills ahead + steps·TPOT
+    C       = B·(1 + TTFT / (O·TPOT))                                  (Little's law over one request)
+
+A given concurrency is solved for B as a quadratic (the experts' term by its tangent, three times); an objective by
+bracketing B. Cases are worked through in chunks that stay in cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.physics.coefficients import MAX_SEQUENCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.physics.arrays import Bools, FloatLike, Floats, Ints
+    from planner.physics.replica import Replicas
+
+CHUNK_CASES = 8192
+TANGENT_STEPS = 3
+BRACKET_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What requests look like; every field is a number or an array of shape (cases,)."""
+
+    input_tokens: FloatLike
+    """Mean prompt length, cached prefix included."""
+    output_tokens: FloatLike
+    cached_fraction: FloatLike = 0.0
+    """Share of the prompt found in the prefix cache: no prefill, but it occupies memory and is read every step."""
+    input_cv: FloatLike = 0.0
+    """Coefficient of variation of prompt lengths; attention grows with the square."""
+    output_cv: FloatLike = 0.0
+    """Coefficient of variation of output lengths; a token sees the context of longer outputs more often."""
+    burst_fraction: FloatLike = 0.0
+    """1 for a benchmark client that starts its whole concurrency at once, 0 for independent arrivals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatingPoint:
+    """Where a replica works; every array has shape (cases,). Infeasible cases have infinite latency and no tokens."""
+
+    ttft_s: Floats
+    tpot_s: Floats
+    running_sequences: Floats
+    """Sequences decoding at once."""
+    concurrency: Floats
+    """Requests in the replica: decoding, in prefill or waiting."""
+    output_tokens_per_s: Floats
+    """Of the whole replica."""
+    output_tokens_per_s_per_accelerator: Floats
+    requests_per_s: Floats
+    fits: Bools
+    """Whether the model and one sequence fit in memory."""
+    memory_limited: Bools
+    """Whether requests wait for cache memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The formula's terms of one chunk, shape (cases in chunk,)."""
+
+    output_tokens: Floats
+    accelerators: Floats
+    fixed_s: Floats
+    routed_s: Floats
+    log_missed: Floats
+    sequence_s: Floats
+    """Cost of one more running sequence, its share of prefill included."""
+    prefill_s: Floats
+    first_s: Floats
+    ahead_s: Floats
+    """Waiting for prefills ahead, per request in the replica."""
+    queue_s: Floats
+    """Mean residual prefill, (1 + cv²)/2 of one: what an arrival that finds the replica prefilling waits."""
+    steps: Floats
+    largest_batch: Floats
+    fits: Bools
+
+    def tpot_s(self, batch: Floats) -> Floats:
+        """Return the time per output token with ``batch`` sequences decoding."""
+        touched = -np.expm1(batch * self.log_missed)
+        return self.fixed_s + self.routed_s * touched + self.sequence_s * batch
+
+    def at_batch(self, batch: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return TPOT, TTFT and concurrency with ``batch`` sequences decoding and none waiting for memory."""
+        tpot_s = self.tpot_s(batch)
+        decode_s = self.output_tokens * tpot_s
+        base_s = self.first_s + self.steps * tpot_s + self._queue_s(batch, decode_s)
+        ahead = self.ahead_s * batch / decode_s
+        concurrency = batch * (1.0 + base_s / decode_s) / (1.0 - np.minimum(ahead, 0.99))
+        return tpot_s, base_s + self.ahead_s * concurrency, concurrency
+
+    def _queue_s(self, batch: Floats, decode_s: Floats) -> Floats:
+        """Return the wait for prefills already begun (Pollaczek–Khinchine at the share of time spent in prefill)."""
+        share = np.minimum(batch * self.prefill_s / decode_s, 0.95)
+        waited: Floats = self.queue_s * share / (1.0 - share)
+        return waited
+
+
+def at_concurrency(replicas: Replicas, replica: Ints, traffic: Traffic, concurrency: FloatLike) -> OperatingPoint:
+    """Return the operating points of closed loops that hold ``concurrency`` requests; ``replica`` picks by index."""
+    wanted = np.asarray(concurrency, dtype=float)
+    return _chunked(replicas, replica, traffic, _solve_concurrency, wanted)
+
+
+def at_objective(
+    replicas: Replicas, replica: Ints, traffic: Traffic, ttft_s: FloatLike, tpot_s: FloatLike
+) -> OperatingPoint:
+    """Return the largest load at which mean TTFT and TPOT meet their objectives (infinity: no objective)."""
+    objectives = (np.asarray(ttft_s, dtype=float), np.asarray(tpot_s, dtype=float))
+    return _chunked(replicas, replica, traffic, _solve_objective, *objectives)
+
+
+def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:
+    """Return the operating points with a bottomless queue (offline): the batch that memory or the engine allows."""
+    return _chunked(replicas, replica, traffic, _solve_saturation)
+
+
+def coefficient_of_variation(mean: FloatLike, p95: FloatLike) -> Floats:
+    """Return the cv of the log-normal length distribution with this mean and 95th percentile.
+
+    With m = ln mean − σ²/2 and ln p95 = m + 1.6449·σ, σ is the smaller root of σ²/2 − 1.6449·σ + ln(p95/mean) = 0;
+    cv² = exp(σ²) − 1. A p95 beyond what the mean allows (σ > 1.6449) is clipped.
+    """
+    z = 1.6448536269514722
+    ratio = np.log(np.maximum(np.asarray(p95, dtype=float) / np.asarray(mean, dtype=float), 1.0))
+    sigma = z - np.sqrt(np.maximum(z**2 - 2.0 * ratio, 0.0))
+    variation: Floats = np.sqrt(np.expm1(sigma**2))
+    return variation
+
+
+def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return batch, TPOT, TTFT and concurrency of closed loops.
+
+    Little's law with TPOT = s₀ + s₁·B is D·s₁·B² + (D·s₀ + G − C·s₁)·B − C·s₀ = 0, D = 1 + steps/O and G the rest of
+    TTFT over O. What exceeds the largest batch waits for memory: C/B_max cycles fill one.
+    """
+    output = terms.output_tokens
+    one_and_steps = 1.0 + terms.steps / output
+    first = (terms.first_s + terms.ahead_s * concurrency) / output
+    batch = np.minimum(concurrency, terms.largest_batch)
+    for _ in range(TANGENT_STEPS):
+        missed = np.exp(batch * terms.log_missed)
+        slope = terms.sequence_s - terms.routed_s * terms.log_missed * missed
+        start = terms.fixed_s + terms.routed_s * (1.0 - missed) + (terms.sequence_s - slope) * batch
+        half = 0.5 * (one_and_steps * start + first - concurrency * slope)
+        square = one_and_steps * slope
+        batch = (np.sqrt(half * half + square * concurrency * start) - half) / square
+    batch = np.minimum(batch, terms.largest_batch)
+    tpot_s = terms.tpot_s(batch)
+    decode_s = output * tpot_s
+    ttft_s = terms.first_s + terms.ahead_s * concurrency + terms.steps * tpot_s + terms._queue_s(batch, decode_s)
+    waiting_s = concurrency / batch * decode_s - decode_s - ttft_s
+    ttft_s = np.where(batch >= terms.largest_batch, ttft_s + np.maximum(waiting_s, 0.0), ttft_s)
+    return batch, tpot_s, ttft_s, concurrency
+
+
+def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return batch, TPOT, TTFT and concurrency of the largest feasible load; batch 0 where one sequence is too slow."""
+
+    def excess(batch: Floats) -> Floats:
+        reached_tpot_s, reached_ttft_s, _ = terms.at_batch(batch)
+        over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
+        return over
+
+    low, high = np.ones_like(terms.largest_batch), np.maximum(terms.largest_batch, 1.0)
+    excess_low, excess_high = excess(low), excess(high)
+    feasible, unbound = excess_low <= 0.0, excess_high <= 0.0
+    low = np.where(unbound, high, low)
+    for _ in range(BRACKET_STEPS):  # false position, halving the retained end (Illinois)
+        middle = np.clip(low + (high - low) * excess_low / np.minimum(excess_low - excess_high, -1e-12), low, high)
+        excess_middle = excess(middle)
+        below = excess_middle <= 0.0
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        excess_low, excess_high = (
+            np.where(below, excess_middle, 0.5 * excess_low),
+            np.where(below, 0.5 * excess_high, excess_middle),
+        )
+    batch = np.where(feasible, low, 0.0)
+    reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(np.maximum(batch, 1.0))
+    return batch, reached_tpot_s, reached_ttft_s, np.where(feasible, concurrency, 0.0)
+
+
+def _solve_saturation(terms: _Terms) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return batch, TPOT, TTFT and concurrency with a bottomless queue: no request waits for less than for ever."""
+    batch = terms.largest_batch
+    endless = np.full_like(batch, np.inf)
+    return batch, terms.tpot_s(batch), endless, endless
+
+
+def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Terms:
+    """Gather the replicas of a chunk and work out the formula's terms."""
+
+    def of(name: str) -> Floats:
+        column: Floats = getattr(replicas, name)
+        return column.take(replica)
+
+    prompt, output = traffic["input_tokens"], traffic["output_tokens"]
+    cached, input_cv2 = traffic["cached_fraction"], 1.0 + traffic["input_cv"] ** 2
+    output_cv2 = 1.0 + traffic["output_cv"] ** 2
+    windowed, window = of("windowed_fraction"), of("window_tokens")
+
+    def kept(context: Floats) -> Floats:
+        tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
+        return tokens
+
+    attended = 0.5 * prompt - windowed * np.maximum(0.5 * prompt - window, 0.0)
+    prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
+    prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
+    context = kept(prompt + 0.5 * output * output_cv2)
+    held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
+    room = of("kv_capacity_tokens") / held
+    burst = traffic["burst_fraction"]
+    return _Terms(
+        output,
+        of("accelerators"),
+        of("fixed_s"),
+        of("routed_s"),
+        of("log_expert_missed"),
+        of("sequence_s") + of("kv_s_per_token") * context + prefill_s / output,
+        prefill_s,
+        of("ttft_fixed_s") + of("ttft_prefill") * prefill_s,
+        of("ttft_burst") * burst * prefill_s * input_cv2,
+        0.5 * prefill_s * input_cv2 * (1.0 - burst),
+        of("ttft_steps"),
+        np.clip(room, 1.0, MAX_SEQUENCES),
+        room >= 1.0,
+    )
+
+
+def _chunked(
+    replicas: Replicas,
+    replica: Ints,
+    traffic: Traffic,
+    solve: Callable[..., tuple[Floats, Floats, Floats, Floats]],
+    *targets: Floats,
+) -> OperatingPoint:
+    """Solve chunk by chunk into preallocated columns."""
+    given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
+    index = np.asarray(replica, dtype=np.intp)
+    shape = np.broadcast_shapes(index.shape, *(a.shape for a in given.values()), *(t.shape for t in targets))
+    cases = int(np.prod(shape, dtype=np.intp))
+    index = np.broadcast_to(index, shape).reshape(-1)
+    columns = {name: np.broadcast_to(a, shape).reshape(-1) for name, a in given.items()}
+    wanted = [np.broadcast_to(target, shape).reshape(-1) for target in targets]
+    out = {field.name: np.empty(cases) for field in fields(OperatingPoint)}
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for start in range(0, cases, CHUNK_CASES):
+            part = slice(start, start + CHUNK_CASES)
+            terms = _terms(replicas, index[part], {name: column[part] for name, column in columns.items()})
+            batch, tpot_s, ttft_s, concurrency = solve(terms, *(target[part] for target in wanted))
+            _store(out, part, terms, (batch, tpot_s, ttft_s, concurrency))
+    return OperatingPoint(
+        ttft_s=out["ttft_s"].reshape(shape),
+        tpot_s=out["tpot_s"].reshape(shape),
+        running_sequences=out["running_sequences"].reshape(shape),
+        concurrency=out["concurrency"].reshape(shape),
+        output_tokens_per_s=out["output_tokens_per_s"].reshape(shape),
+        output_tokens_per_s_per_accelerator=out["output_tokens_per_s_per_accelerator"].reshape(shape),
+        requests_per_s=out["requests_per_s"].reshape(shape),
+        fits=(out["fits"] > 0).reshape(shape),
+        memory_limited=(out["memory_limited"] > 0).reshape(shape),
+    )
+
+
+def _store(out: dict[str, Floats], part: slice, terms: _Terms, solved: tuple[Floats, Floats, Floats, Floats]) -> None:
+    """Write one chunk's solution; what does not fit serves nothing and answers never."""
+    batch, tpot_s, ttft_s, concurrency = solved
+    served = np.where(terms.fits, batch, 0.0)
+    rate = served / tpot_s
+    out["ttft_s"][part] = np.where(terms.fits, ttft_s, np.inf)
+    out["tpot_s"][part] = np.where(terms.fits, tpot_s, np.inf)
+    out["running_sequences"][part] = served
+    out["concurrency"][part] = concurrency
+    out["output_tokens_per_s"][part] = rate
+    out["output_tokens_per_s_per_accelerator"][part] = rate / terms.accelerators
+    out["requests_per_s"][part] = rate / terms.output_tokens
+    out["fits"][part] = terms.fits
+    out["memory_limited"][part] = batch >= terms.largest_batch
