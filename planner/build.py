@@ -21,7 +21,7 @@ from planner.physics.roofline import Service, best_replica
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
-from planner.units import GB, GIGA, HOURS_PER_DAY, TB, TERA
+from planner.units import GIB, GIGA, HOURS_PER_DAY, TB, TERA
 
 _PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
 _DEFAULT_DEADLINE_H = 24
@@ -58,7 +58,7 @@ def part_of(name: str, entry: Accelerator) -> Part:
     return Part(
         name=name,
         vendor=entry.vendor.value,
-        hbm_bytes=entry.hbm_gb.value * GB,
+        hbm_bytes=entry.hbm_gb.value * GIB,
         hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
         dense_flops_per_s={precision: rate.value * TERA for precision, rate in rates.items() if rate is not None},
         fp8_dialect=entry.fp8_dialect.value if entry.fp8_dialect else "ocp",
@@ -103,6 +103,7 @@ def shape_of(name: str, entry: Model) -> ModelShape:
         architecture_class="moe"
         if entry.architecture_class.value == "mixture-of-experts"
         else entry.architecture_class.value,
+        native_precision=entry.native_precision.value if entry.native_precision else "bf16",
     )
 
 
