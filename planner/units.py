@@ -13,6 +13,7 @@ MONTHS_PER_YEAR = 12
 SECONDS_PER_HOUR = 3600.0
 GB = 1e9
 TB = 1e12
+GIB = 2.0**30  # what memory capacities marketed in GB hold: an H200 of "141 GB" reports 143,771 MiB
 TERA = 1e12
 GIGA = 1e9
 KILO = 1e3

@@ -188,6 +188,8 @@ class Model(Entry):
     """Window of the layers that attend only to recent tokens."""
     sliding_layers_fraction: Sourced[Fraction] | None = None
     """Share of layers with that window."""
+    native_precision: Sourced[Literal["bf16", "fp8", "fp4"]] | None = None
+    """Precision the weights were published in; absent means bf16. FP4 weights also run on parts without FP4."""
 
 
 class Stack(Entry):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from planner.physics.replica import ReplicaWork
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
-SCALES = {"tpot_s": 0.05, "ttft_s": 1.0, "output_tokens_per_s_per_accelerator": 0.05}
+SCALES = {"tpot_s": 0.05, "ttft_s": 0.7, "output_tokens_per_s_per_accelerator": 0.05}
 """Log error at which ρ turns from quadratic to linear. TTFT is a distribution's mean with a heavy tail and counts a
-twentieth as much: it must not bend the step time."""
+fourteenth as much: it must not bend the step time."""
 REFERENCE_VENDOR = "nvidia"  # the vendor with most rows carries no deviation of its own
 _DERIVATIVE_STEP = 1e-4
 _MAX_EVALUATIONS = 60

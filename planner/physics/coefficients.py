@@ -34,28 +34,28 @@ def _coefficient(name: str, meaning: str, *prior: float) -> Coefficient:
 COEFFICIENTS: tuple[Coefficient, ...] = (
     # Efficiencies: time over time at the part's peak rate. One H200 alone gives 1.2 to 1.3 for weights, 1.05 for a
     # 16-bit cache, 1.4 (bf16) to 1.8 (fp8) for prefill; engines do not beat it, so these priors are narrow.
-    _coefficient("weight_stream", "time to stream the weights, over peak bandwidth", 1.1, 0.10, 0.06),
-    _coefficient("fp4_weight", "factor on weight_stream for four-bit weights", 1.2, 0.12, 0.07),
-    _coefficient("expert_stream", "time to stream the experts touched, over peak bandwidth", 1.3, 0.25, 0.25),
-    _coefficient("fp4_expert", "the same for four-bit experts", 1.3, 0.25, 0.25),
-    _coefficient("emulated_fp4", "factor on fp4_expert where the part lacks FP4", 1.3, 0.25, 0.15),
-    _coefficient("compute", "time of matrix products, over peak arithmetic", 1.6, 0.12, 0.10),
-    _coefficient("fp4_compute", "factor on compute at FP4 rate", 1.0, 0.15, 0.10),
-    _coefficient("moe_compute", "factor on compute for mixtures of experts", 1.5, 0.25, 0.20),
-    _coefficient("kv_stream", "time to stream the cache, over peak bandwidth", 1.7, 0.12, 0.12),
-    _coefficient("latent_kv", "factor on kv_stream for latent attention", 1.0, 0.25, 0.15),
-    _coefficient("attention_compute", "time of prefill attention, over peak 16-bit arithmetic", 2.0, 0.15, 0.15),
+    _coefficient("weight_stream", "time to stream the weights, over peak bandwidth", 1.1, 0.14, 0.084),
+    _coefficient("fp4_weight", "factor on weight_stream for four-bit weights", 1.2, 0.17, 0.098),
+    _coefficient("expert_stream", "time to stream the experts touched, over peak bandwidth", 1.3, 0.35, 0.35),
+    _coefficient("fp4_expert", "the same for four-bit experts", 1.3, 0.35, 0.35),
+    _coefficient("emulated_fp4", "factor on fp4_expert where the part lacks FP4", 1.3, 0.35, 0.21),
+    _coefficient("compute", "time of matrix products, over peak arithmetic", 1.6, 0.17, 0.14),
+    _coefficient("fp4_compute", "factor on compute at FP4 rate", 1.0, 0.21, 0.14),
+    _coefficient("moe_compute", "factor on compute for mixtures of experts", 1.5, 0.35, 0.28),
+    _coefficient("kv_stream", "time to stream the cache, over peak bandwidth", 1.7, 0.17, 0.17),
+    _coefficient("latent_kv", "factor on kv_stream for latent attention", 1.0, 0.35, 0.21),
+    _coefficient("attention_compute", "time of prefill attention, over peak 16-bit arithmetic", 2.0, 0.21, 0.21),
     # Communication and overheads. The fixed cost per layer is what public runs put at 45 to 70 µs.
-    _coefficient("hop_s", "latency of one hop of an all-reduce", 3e-6, 0.5, 0.25),
-    _coefficient("link", "time to move all-reduce bytes, over peak link bandwidth", 1.5, 0.25, 0.25),
-    _coefficient("request_s", "cost of one running request per step", 20e-6, 0.5, 0.30),
-    _coefficient("layer_s", "fixed cost of one dense layer per step", 60e-6, 0.15, 0.10),
-    _coefficient("moe_layer_s", "fixed cost of one mixture-of-experts layer per step", 60e-6, 0.25, 0.20),
+    _coefficient("hop_s", "latency of one hop of an all-reduce", 3e-6, 0.7, 0.35),
+    _coefficient("link", "time to move all-reduce bytes, over peak link bandwidth", 1.5, 0.35, 0.35),
+    _coefficient("request_s", "cost of one running request per step", 20e-6, 0.7, 0.42),
+    _coefficient("layer_s", "fixed cost of one dense layer per step", 60e-6, 0.21, 0.14),
+    _coefficient("moe_layer_s", "fixed cost of one mixture-of-experts layer per step", 60e-6, 0.35, 0.28),
     # Time to first token.
-    _coefficient("ttft_fixed_s", "time to first token that depends on nothing", 0.01, 0.5, 0.25),
-    _coefficient("ttft_prefill", "own prefill times seen before the first token", 1.0, 0.25, 0.25),
-    _coefficient("ttft_burst", "share of the concurrent requests prefilled ahead", 0.05, 0.5, 0.30),
-    _coefficient("ttft_steps", "decode steps waited for before and during prefill", 4.0, 0.5, 0.40),
+    _coefficient("ttft_fixed_s", "time to first token that depends on nothing", 0.01, 0.7, 0.35),
+    _coefficient("ttft_prefill", "own prefill times seen before the first token", 1.0, 0.35, 0.35),
+    _coefficient("ttft_burst", "share of the concurrent requests prefilled ahead", 0.05, 0.7, 0.42),
+    _coefficient("ttft_steps", "decode steps waited for before and during prefill", 4.0, 0.7, 0.56),
 )
 NAMES: tuple[str, ...] = tuple(coefficient.name for coefficient in COEFFICIENTS)
 

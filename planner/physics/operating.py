@@ -40,6 +40,8 @@ class Traffic:
     output_tokens: FloatLike
     cached_fraction: FloatLike = 0.0
     """Share of the prompt found in the prefix cache: no prefill, but it occupies memory and is read every step."""
+    repeated_fraction: FloatLike = 0.0
+    """Share of requests whose whole prompt was sent before, as load generators do: no prefill at all."""
     input_cv: FloatLike = 0.0
     """Coefficient of variation of prompt lengths; attention grows with the square."""
     output_cv: FloatLike = 0.0
@@ -220,6 +222,7 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
     attended = 0.5 * prompt - windowed * np.maximum(0.5 * prompt - window, 0.0)
     prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
     prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
+    prefill_s *= 1.0 - traffic["repeated_fraction"]
     context = kept(prompt + 0.5 * output * output_cv2)
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held

@@ -45,6 +45,8 @@ class ReplicaSpec:
     accelerators: int
     engine: str = ""
     """Serving engine; a name without calibration rows takes the common coefficients."""
+    reserved_output_fraction: float | None = None
+    """Share of the output for which cache is held from the start; None: the engine's habit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +150,19 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "kv_capacity_tokens": memory_fit(part, shape, precision, count).kv_capacity_tokens,
-        "reserved_output_fraction": KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION),
+        "reserved_output_fraction": _reserved(spec),
         "is_fp4": precision == "fp4",
         "is_fp4_compute": precision == "fp4" and not native_fp4,
         "is_emulated": precision == "fp4" and not part.has_precision("fp4"),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,
     }  # fmt: skip
+
+
+def _reserved(spec: ReplicaSpec) -> float:
+    if spec.reserved_output_fraction is not None:
+        return spec.reserved_output_fraction
+    return KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION)
 
 
 def price(work: ReplicaWork, coefficient: Mapping[str, Floats]) -> Replicas:

@@ -1,0 +1,1 @@
+"""Measured benchmark tables: reading them, predicting their rows, and calibrating to them."""
