@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.catalog.entries import Accelerator, Model
 from planner.physics.model_shape import ModelShape
 from planner.physics.part import Part
-from planner.units import GB, GIGA, TB, TERA
+from planner.units import GIB, GIGA, TB, TERA
 
 
 def part_of(name: str, entry: Accelerator) -> Part:
@@ -14,7 +14,7 @@ def part_of(name: str, entry: Accelerator) -> Part:
     return Part(
         name=name,
         vendor=entry.vendor.value,
-        hbm_bytes=entry.hbm_gb.value * GB,
+        hbm_bytes=entry.hbm_gb.value * GIB,
         hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
         dense_flops_per_s={precision: rate.value * TERA for precision, rate in rates.items() if rate is not None},
         fp8_dialect=entry.fp8_dialect.value if entry.fp8_dialect else "ocp",
@@ -59,4 +59,5 @@ def shape_of(name: str, entry: Model) -> ModelShape:
         architecture_class="moe"
         if entry.architecture_class.value == "mixture-of-experts"
         else entry.architecture_class.value,
+        native_precision=entry.native_precision.value if entry.native_precision else "bf16",
     )

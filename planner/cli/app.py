@@ -44,6 +44,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
     try:
         app()
     except PlannerError as error:

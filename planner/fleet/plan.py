@@ -250,9 +250,11 @@ class Plan:
     clusters: tuple[ClusterPlan, ...]
     demand: DemandPlan
     requests_per_node_h: Floats
-    """Most requests an hour that one healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
+    """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
     miss_tables: Floats
     """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
+    by_priority: tuple[int, ...]
+    """Workloads in the order in which they are served."""
     proportional: bool
     """Whether work is spread in proportion to free capacity instead of in order."""
     spill_level: float

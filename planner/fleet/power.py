@@ -51,7 +51,7 @@ def throttle(plan: Plan, used: Floats, nodes: Floats, hours: NDArray[np.intp]) -
     Clusters give up work in the site's order until IT power fits; a cluster without work left is switched off when idle
     power alone is too much. No cluster may take on more than it had, so that moved work cannot break the cap again.
     """
-    assert plan.site.cap_kw is not None  # noqa: S101 - callers throttle only under a cap
+    assert plan.site.cap_kw is not None
     excess = it_kw(plan, used, nodes).sum(axis=0) - allowed_it_kw(plan, plan.site.cap_kw[hours], hours)
     allowed = used.copy()
     for cluster in plan.site.throttle_order:

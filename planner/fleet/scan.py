@@ -27,8 +27,6 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
         carried_added = added[span:] + added[:-span]
         low[span:], high[span:], added[span:] = carried_low, carried_high, carried_added
         span *= 2
-        if np.array_equal(low, high):  # every step so far forgets where it came from: nothing left to carry
-            break
     return np.minimum(np.maximum(start + added, low), high)
 
 
@@ -44,3 +42,19 @@ def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) 
     jump = np.bincount(hour, deltas * (1.0 - into_hour), hours + 2)
     jump += np.bincount(hour + 1, deltas * into_hour, hours + 2)
     return np.cumsum(jump[:hours])
+
+
+def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int) -> Floats:
+    """Return the mean over each hour of a piecewise constant function that stands at 1 before its first step.
+
+    From ``times_h[k]`` (rising) on it stands at ``levels[k]``. Few steps and many hours: levels are repeated, and only
+    the hours with a step in them are corrected, each by the part of the hour before the step. Shape (hours,).
+    """
+    since = np.clip(times_h - first_hour, 0.0, float(hours))
+    hour = since.astype(np.intp)
+    edges = np.concatenate(([0], hour, [hours]))
+    series = np.repeat(np.concatenate(([1.0], levels)), np.diff(edges))
+    before = np.concatenate(([1.0], levels[:-1]))
+    inside = hour < hours
+    np.add.at(series, hour[inside], ((before - levels) * (since - hour))[inside])
+    return series

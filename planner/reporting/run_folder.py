@@ -43,6 +43,9 @@ def write_run(result: RunResult, folder: Path, overrides: Sequence[str] = ()) ->
     """Write a run's folder, whole or not at all."""
     files = {
         "timeline_monthly.csv": csv_text(tables.timeline_monthly(result)),
+        "timeline_workloads.csv": csv_text(tables.timeline_workloads(result)),
+        "timeline_daily.csv": csv_text(tables.timeline_daily(result)),
+        "losses.csv": csv_text(tables.losses(result)),
         "ledger.csv": csv_text(tables.ledger(result)),
         "events.csv": csv_text(tables.events(result)),
         "assumptions.csv": csv_text(assumptions(result.scenario)),

@@ -35,7 +35,7 @@ class Reliability(Strict):
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
     repair_crews: Annotated[int, Field(ge=1, le=10_000)] = 4
     """Technicians who can work at once. Default 4: one shift of a 2,000-accelerator site (assumption)."""
-    spare_fraction: Fraction = 0.02
-    """Spare parts in stock, as a share of nodes, at least one per cluster. Default 0.02: published pools are 2 to 10%."""
+    spare_fraction: Fraction = 0.05
+    """Spare parts in stock, as a share of nodes, at least one per cluster. Default 0.05: a published pool."""
     rma_weeks: Positive = 4.0
     """Weeks until a used spare is replaced. Default 4 (assumption)."""

@@ -23,7 +23,7 @@ class Software(Strict):
     wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
     """Serve on the release before, or in the next wider precision, until wrong numerics are fixed. Default roll-back."""
     engineers: NonNegative | None = None
-    """Engineers who mend incidents and bring models up; each works on one at a time. Default: as many as are paid for."""
+    """Engineers who mend incidents and bring models up, one at a time each. Default: as many as are paid for."""
     engineers_per_800_amd: NonNegative = 2.0
     """Engineers paid for per 800 AMD accelerators. Default 2: the source articles' figure."""
     engineers_per_800_nvidia: NonNegative = 0.5

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, EntryName, NonNegative, Positive, Precision
+from planner.scenario.fields import BelowOne, EntryName, Positive, Precision
 from planner.validation import Strict
 
 WORKLOAD_CLASSES = ("chat", "code-completion", "long-context", "reasoning", "agentic", "batch", "bulk-api")

@@ -6,6 +6,7 @@ without one the whole horizon is a single window. Results do not depend on where
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet.plan import Plan
-from planner.fleet.scan import time_weighted
+from planner.fleet.scan import steps_by_hour, time_weighted
 from planner.fleet.window import WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.failures import RepairShop
-from planner.simulation.log import ChangeLog
+from planner.simulation.log import ChangeLog, SpeedChange
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
@@ -26,6 +27,7 @@ from planner.simulation.supply import Supply
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
+CHUNK_H = 4392  # half a year: a series of 35 kB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +41,8 @@ class NodeHours:
     dark: Floats
     """Of the rest, without power in a site outage."""
 
-    @property
-    def healthy(self) -> Floats:
-        """Nodes that can work."""
-        return np.maximum(self.present - self.failed - self.dark, 0.0)
+    healthy: Floats
+    """The rest: nodes that can work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ class Run:
     windows: tuple[WindowResult, ...]
     node_hours: tuple[NodeHours, ...]
     log: ChangeLog
+    shop: RepairShop
 
 
 class Simulation:
@@ -69,52 +70,58 @@ class Simulation:
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
 
-    def run(self, window_edges_h: list[int]) -> Run:
-        """Run all windows between the given hours, the last being the end of the horizon."""
+    def run(self, window_edges_h: list[int], chunk_h: int = CHUNK_H) -> Run:
+        """Run all windows between the given hours, the last being the end of the horizon.
+
+        A window's hours are evaluated in chunks, since arrays that stay in the cache cost a fraction of fresh memory.
+        """
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
-        windows, node_hours = [], []
-        for first, last in zip(window_edges_h[:-1], window_edges_h[1:], strict=True):
+        windows: list[WindowResult] = []
+        node_hours: list[NodeHours] = []
+        for first, last in itertools.pairwise(window_edges_h):
             self.env.run(until=last)
             self.shop.work_until(last)
-            machines = self._node_hours(first, last)
-            window = evaluate_window(
-                self.plan,
-                WindowInput(
-                    first_hour=first,
-                    demand_requests=self.demand_requests[:, first:last],
-                    nodes=machines.healthy,
-                    speed=self._speed(first, last),
-                    waiting_requests=waiting,
-                ),
-            )
-            waiting = window.waiting_requests
-            windows.append(window)
-            node_hours.append(machines)
+            speed, incidents = self._speeds(first, last)
+            lit = self._lit_fraction(first, last)
+            present = [self._present(index, first, last) for index in range(len(self.plan.clusters))]
+            failed = [self._failed(index, first, last) for index in range(len(self.plan.clusters))]
+            begun = len(windows)
+            for start in range(first, last, chunk_h):
+                hours = slice(start - first, min(start + chunk_h, last) - first)
+                machines = _machines(present, failed, lit, hours)
+                window = evaluate_window(
+                    self.plan,
+                    WindowInput(
+                        first_hour=start,
+                        demand_requests=self.demand_requests[:, first + hours.start : first + hours.stop],
+                        nodes=machines.healthy,
+                        speed={pair: series[hours] for pair, series in speed.items()},
+                        incidents={pair: series[hours] for pair, series in incidents.items()},
+                        waiting_requests=waiting,
+                    ),
+                )
+                waiting = window.waiting_requests
+                windows.append(window)
+                node_hours.append(machines)
             if review is not None:
-                review.close_month(_figures(window))
-        self.shop.close(float(self.plan.hours))
-        self.log.outages.extend(self.shop.outages)
-        return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log)
+                review.close_month(_figures(windows[begun:]))
+        return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
-    def _node_hours(self, first: int, last: int) -> NodeHours:
-        """Turn the change log into time-weighted nodes by hour."""
-        shape = (len(self.plan.clusters), last - first)
-        present, failed, dark = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        lit = self._lit_fraction(first, last)
-        for index, cluster in enumerate(self.plan.clusters):
-            own = [change for change in self.log.changes if change.cluster == index]
-            times = np.array([change.time_h for change in own])
-            deltas = np.array([change.accelerators for change in own], dtype=np.float64)
-            present[index] = time_weighted(times, deltas, first, last - first)
-            down = np.array(self.shop.down_accelerators[index], dtype=np.float64)
-            failed[index] = -time_weighted(np.array(self.shop.down_times[index]), down, first, last - first)
-            present[index] /= cluster.accelerators_per_node
-            failed[index] /= cluster.accelerators_per_node
-            np.clip(failed[index], 0.0, present[index], out=failed[index])
-            if lit is not None:
-                dark[index] = (present[index] - failed[index]) * (1.0 - lit)
-        return NodeHours(present=present, failed=failed, dark=dark)
+    def _present(self, index: int, first: int, last: int) -> Floats:
+        """Return nodes delivered and not retired, by hour."""
+        own = [change for change in self.log.changes if change.cluster == index]
+        times = np.array([change.time_h for change in own])
+        deltas = np.array([change.accelerators for change in own], dtype=np.float64)
+        nodes = time_weighted(times, deltas, first, last - first)
+        nodes /= self.plan.clusters[index].accelerators_per_node
+        return nodes
+
+    def _failed(self, index: int, first: int, last: int) -> Floats:
+        """Return nodes out of service for a fault, by hour."""
+        nodes = time_weighted(*self.shop.down(index), first, last - first)
+        nodes /= self.plan.clusters[index].accelerators_per_node
+        return nodes
 
     def _lit_fraction(self, first: int, last: int) -> Floats | None:
         """Return the share of each hour in which the site has power; None where it always has."""
@@ -125,28 +132,59 @@ class Simulation:
         deltas = np.tile([-1.0, 1.0], len(events))
         return np.clip(1.0 + time_weighted(times, deltas, first, last - first), 0.0, 1.0)
 
-    def _speed(self, first: int, last: int) -> dict[tuple[int, int], Floats]:
-        """Return speed against the usual for each cluster and workload that ever differs from it."""
-        changes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    def _speeds(self, first: int, last: int) -> tuple[Speeds, Speeds]:
+        """Return speed against day one, and the part due to open incidents, where either ever differs from 1."""
+        changes: dict[tuple[int, int], list[SpeedChange]] = {}
         for change in self.log.speeds:
             if change.time_h < last:
-                changes.setdefault((change.cluster, change.workload), []).append((change.time_h, change.log_factor))
-        speed, seen = {}, {}
-        for pair, steps in changes.items():
-            key = (pair[0], tuple(steps))
-            if key not in seen:  # workloads of one model share their history
-                times, factors = np.array(steps).T
-                seen[key] = np.exp(time_weighted(times, factors, first, last - first))
-            speed[pair] = seen[key]
-        return speed
+                changes.setdefault((change.cluster, change.workload), []).append(change)
+        known: dict[tuple[str, int, bool], Floats] = {}
+        speed: Speeds = {}
+        incidents: Speeds = {}
+        for pair, own in changes.items():
+            workload = self.plan.workloads[pair[1]]
+            shared = (self.plan.clusters[pair[0]].stack + "/" + workload.model, pair[1] if workload.launch_h else -1)
+            for only, series in ((False, speed), (True, incidents)):
+                key = (*shared, only)
+                if key not in known:  # clusters of one stack and workloads of one model share their history
+                    steps = [change for change in own if change.incident >= 0 or not only]
+                    times = np.array([change.time_h for change in steps])
+                    levels = np.exp(np.cumsum([change.log_factor for change in steps]))
+                    known[key] = steps_by_hour(times, levels, first, last - first) if steps else _NONE
+                if known[key] is not _NONE:
+                    series[pair] = known[key]
+        return speed, incidents
 
 
-def _figures(window: WindowResult) -> MonthFigures:
+Speeds = dict[tuple[int, int], Floats]
+_NONE = np.zeros(0)
+
+
+def _machines(present: list[Floats], failed: list[Floats], lit: Floats | None, hours: slice) -> NodeHours:
+    """Return one chunk of machines by hour."""
+    on_site = np.array([series[hours] for series in present])
+    down = np.array([series[hours] for series in failed])
+    np.maximum(down, 0.0, out=down)
+    np.minimum(down, on_site, out=down)
+    healthy = on_site - down
+    dark = np.zeros_like(healthy)
+    if lit is not None and (lit[hours] < 1.0).any():
+        dark = healthy * (1.0 - lit[hours])
+        healthy -= dark
+    return NodeHours(present=on_site, failed=down, dark=dark, healthy=healthy)
+
+
+def _figures(windows: list[WindowResult]) -> MonthFigures:
     """Return what the review looks at."""
-    nodes, busy = window.nodes.sum(axis=1), window.busy_nodes.sum(axis=1)
-    demand, served = window.demand_requests.sum(), window.served_requests.sum()
+    nodes = sum(window.nodes.sum(axis=1) for window in windows)
+    busy = sum(window.busy_nodes.sum(axis=1) for window in windows)
+    demand = sum(float(window.demand_requests.sum()) for window in windows)
+    served = sum(float(window.served_requests.sum()) for window in windows)
+    shed = sum(float(window.shed_requests.sum()) for window in windows)
+    late = sum(float(window.late_requests.sum()) for window in windows)
+    share = np.divide(busy, nodes, out=np.zeros_like(busy), where=np.asarray(nodes) > 0)
     return MonthFigures(
-        utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
-        shed_fraction=float(window.shed_requests.sum() / demand) if demand > 0 else 0.0,
-        late_fraction=float(window.late_requests.sum() / served) if served > 0 else 0.0,
+        utilisation=tuple(np.asarray(share).tolist()),
+        shed_fraction=shed / demand if demand > 0 else 0.0,
+        late_fraction=late / served if served > 0 else 0.0,
     )

@@ -10,7 +10,8 @@ The same shop written with SimPy resources, kept in the tests, gives the same re
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,27 @@ class Failures:
     severity: NDArray[np.int64]
     repair_h: Floats
 
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Failures:
+        """Return the failures that a mask or an order chooses."""
+        return Failures(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    @staticmethod
+    def joined(parts: Sequence[Failures]) -> Failures:
+        """Return several sets as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return Failures(
+            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Failures)}
+        )
+
 
 def draw_failures(
-    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: np.random.Generator
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    draw: np.random.Generator,
 ) -> Failures:
     """Draw every failure of nodes that enter service at ``start_h`` (shape (nodes,)) until the horizon's end.
 
@@ -106,12 +125,11 @@ def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], uniform: Float
     return times
 
 
-Failure = tuple[float, int, int, int, int, int, float]
-"""Time, cluster, node, group, cause, severity, repair hours: a tuple, since there are a thousand in every run."""
-
-
 class RepairShop:
-    """Crews shared by all clusters, spares kept per cluster, and which groups of accelerators are down until when."""
+    """Crews shared by all clusters, spares kept per cluster, and which groups of accelerators are down until when.
+
+    Outages are kept in columns (lists, one entry an outage) because there are a thousand in every run.
+    """
 
     def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
         self.plan = plan
@@ -119,13 +137,19 @@ class RepairShop:
         self.groups = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
         self.crews = [0.0] * plan.crews
         self.spares = [self._initial_spares(cluster) for cluster in clusters]
-        self.up_again: list[list[float]] = [[] for _ in clusters]
-        self.down_times: list[list[float]] = [[] for _ in clusters]
-        self.down_accelerators: list[list[int]] = [[] for _ in clusters]
-        self.outages: list[Outage] = []
-        self._pending: list[Failure] = []
-        self._waiting_parts: list[tuple[float, int, Failure, dict[int, float]]] = []
-        self._number = 0
+        self.nodes = [0] * len(clusters)
+        self.up_again: dict[int, float] = {}
+        """When a group that has been down is up again; groups are numbered by :meth:`_group`."""
+        self.start_h: list[float] = []
+        self.end_h: list[float] = []
+        self.lost: list[tuple[int, int]] = []
+        """Cluster and number of its groups that are down together."""
+        self.failure: list[int] = []
+        """Number of the failure behind an outage; a failure that takes groups at different times has several."""
+        self.wait_h: list[float] = []
+        self.failed: list[Failures] = []
+        self._expected: list[tuple[int, Failures]] = []
+        self._waiting_parts: list[tuple[float, int, float, int]] = []
 
     def _initial_spares(self, cluster: ClusterPlan) -> list[float]:
         if self.plan.spare_fraction <= 0:
@@ -134,123 +158,176 @@ class RepairShop:
 
     def admit(self, cluster: int, nodes: int) -> int:
         """Make room for new nodes of a cluster; return the index of the first."""
-        first = len(self.up_again[cluster]) // self.groups[cluster]
-        self.up_again[cluster].extend([0.0] * (nodes * self.groups[cluster]))
+        first = self.nodes[cluster]
+        self.nodes[cluster] += nodes
         return first
 
     def expect(self, cluster: int, failures: Failures) -> None:
         """Take in failures drawn for nodes of a cluster."""
-        owner = [cluster] * failures.time_h.size
-        marks = (failures.node, failures.group, failures.cause, failures.severity, failures.repair_h)
-        rows = zip(failures.time_h.tolist(), owner, *(column.tolist() for column in marks), strict=True)
-        self._pending.extend(rows)
+        self._expected.append((cluster, failures))
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
-        self._pending.sort()
-        done = 0
-        for failure in self._pending:
-            if failure[0] >= end_h:
-                break
-            done += 1
-            if self._waiting_parts:
-                self._parts_until(failure[0])
-            self._fail(failure)
-        del self._pending[:done]
+        rows = self._due(end_h)
+        up_again, crews, waiting = self.up_again, self.crews, self._waiting_parts
+        one_group = [(cluster, 1) for cluster in range(len(self.clusters))]
+        for number, time_h, cluster, member, severity, repair_h in rows:
+            if waiting and waiting[0][0] <= time_h:
+                self._parts_until(time_h)
+            if member < 0:
+                self._fail_node(number, time_h, cluster, severity, repair_h, -1 - member)
+                continue
+            if up_again.get(member, 0.0) > time_h:
+                continue  # it is down already, and cannot fail again
+            if severity == SOFT:
+                self._down(number, time_h, time_h + repair_h, one_group[cluster], 0.0)
+                up_again[member] = time_h + repair_h
+                continue
+            if severity == HARD:
+                ready_h = self._part_ready_h(cluster, time_h)
+                if ready_h > time_h:
+                    up_again[member] = np.inf
+                    self._hold(number, time_h, ready_h, one_group[cluster], repair_h, member)
+                    continue
+            free_h = crews[0]
+            begin_h = free_h if free_h > time_h else time_h
+            heapq.heapreplace(crews, begin_h + repair_h)
+            self._down(number, time_h, begin_h + repair_h, one_group[cluster], begin_h - time_h)
+            up_again[member] = begin_h + repair_h
         self._parts_until(end_h)
 
-    def close(self, end_h: float) -> None:
-        """At the end of the horizon, write the outages whose parts have not come."""
-        for _, _, failure, since in self._waiting_parts:
-            self._write(failure, since, np.inf, end_h - failure[0])
-
-    def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
-        """Forget the failures and end the outages of nodes that leave for good."""
-        groups = self.groups[cluster]
-        up_again = self.up_again[cluster]
-        for member in range(first * groups, last * groups):
-            if now_h < up_again[member] < np.inf:
-                self._log(cluster, now_h, self.clusters[cluster].group_accelerators)
-                self._log(cluster, up_again[member], -self.clusters[cluster].group_accelerators)
-        gone = range(first, last)
-        self._pending = [f for f in self._pending if not (f[1] == cluster and f[2] in gone)]
+    def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, float]]:
+        """Return what fails before ``end_h`` in time order: number, time, cluster, group, severity, repair."""
+        parts = [(cluster, failures, failures.time_h < end_h) for cluster, failures in self._expected]
+        self._expected = [(c, f.where(~due)) for c, f, due in parts if not due.all()]
+        parts = [part for part in parts if part[2].any()]
+        if not parts:
+            return iter(())
+        due = [failures.where(mask) for _, failures, mask in parts]
+        owner = np.concatenate([np.full(f.time_h.size, c) for (c, _, _), f in zip(parts, due, strict=True)])
+        whole = Failures.joined(due)
+        order = np.argsort(whole.time_h, kind="stable")
+        whole, owner = whole.where(order), owner[order]
+        first = sum(part.time_h.size for part in self.failed)
+        self.failed.append(whole)
+        groups = np.array(self.groups)[owner]
+        member = (owner << 40) + whole.node * groups + np.maximum(whole.group, 0)
+        member = np.where((whole.group < 0) & (groups > 1), -1 - member, member)
+        numbers = range(first, first + order.size)
+        columns = (whole.time_h, owner, member, whole.severity, whole.repair_h)
+        return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _parts_until(self, end_h: float) -> None:
-        while self._waiting_parts and self._waiting_parts[0][0] < end_h:
-            ready_h, _, failure, since = heapq.heappop(self._waiting_parts)
-            self._repair(failure, since, ready_h)
+        """Begin the repairs whose parts arrive before ``end_h``."""
+        waiting, crews = self._waiting_parts, self.crews
+        while waiting and waiting[0][0] < end_h:
+            ready_h, row, repair_h, member = heapq.heappop(waiting)
+            begin_h = max(crews[0], ready_h)
+            back_h = begin_h + repair_h
+            heapq.heapreplace(crews, back_h)
+            number = self.failure[row]
+            while row < len(self.failure) and self.failure[row] == number:  # its groups lie side by side
+                self.end_h[row] = max(back_h, self.start_h[row])
+                self.wait_h[row] = begin_h - self.start_h[row]
+                row += 1
+            for group in self._members(member, self.lost[row - 1][0]):
+                if self.up_again.get(group) == np.inf:
+                    self.up_again[group] = back_h
 
-    def _fail(self, failure: Failure) -> None:
-        time_h, cluster, node, group, _, severity, repair_h = failure
-        groups = self.groups[cluster]
-        up_again = self.up_again[cluster]
-        first = node * groups
-        if group >= 0 or groups == 1:
-            member = first + max(group, 0)
-            if up_again[member] > time_h:
-                return  # it is down already, and cannot fail again
-            since = {member: time_h}
-        else:
-            until = {member: up_again[member] for member in range(first, first + groups)}
-            if min(until.values()) > time_h:
-                return
-            since = {member: max(time_h, end_h) for member, end_h in until.items() if end_h < np.inf}
-        if severity == SOFT:
-            self._down(failure, since, time_h + repair_h, 0.0)
-        elif severity == MEDIUM:
-            self._repair(failure, since, time_h)
-        else:
-            ready_h = self._part_ready_h(cluster, time_h)
-            if ready_h <= time_h:
-                self._repair(failure, since, time_h)
-            else:
-                self._hold(failure, since, ready_h)
+    def _members(self, member: int, cluster: int) -> range:
+        """Return the groups that a number stands for: one, or (negative) all of a node."""
+        return range(member, member + 1) if member >= 0 else range(-1 - member, -1 - member + self.groups[cluster])
+
+    def _fail_node(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, first: int) -> None:
+        """Take a whole node of several groups down; groups that are down already join when they would come back."""
+        members = range(first, first + self.groups[cluster])
+        until = [self.up_again.get(member, 0.0) for member in members]
+        if min(until) > time_h:
+            return
+        together = max(until) <= time_h
+        since = [time_h] if together else [max(time_h, end_h) for end_h in until if end_h < np.inf]
+        groups = len(members) if together else 1
+        if severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
+            self._hold(number, since[0], ready_h, (cluster, groups), repair_h, -1 - first)
+            for start_h in since[1:]:
+                self._down(number, start_h, np.inf, (cluster, 1), 0.0)
+            self.up_again.update(dict.fromkeys(members, np.inf))
+            return
+        begin_h = time_h
+        if severity != SOFT:
+            begin_h = max(self.crews[0], time_h)
+            heapq.heapreplace(self.crews, begin_h + repair_h)
+        end_h = begin_h + repair_h
+        for start_h in since:
+            if start_h < end_h:
+                self._down(number, start_h, end_h, (cluster, groups), begin_h - time_h)
+        for member, up_h in zip(members, until, strict=True):
+            self.up_again[member] = max(end_h, up_h)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
         """Take a part from stock, or the next that comes back; a replacement is ordered the moment one is needed."""
         spares = self.spares[cluster]
         back_h = time_h + self.plan.rma_h
-        return max(time_h, heapq.heapreplace(spares, back_h)) if spares else back_h
+        return heapq.heapreplace(spares, back_h) if spares else back_h
 
-    def _hold(self, failure: Failure, since: dict[int, float], ready_h: float) -> None:
+    def _hold(
+        self, number: int, time_h: float, ready_h: float, lost: tuple[int, int], repair_h: float, member: int
+    ) -> None:
         """Take what waits for a part out of service for as long as that takes."""
-        cluster = failure[1]
-        for member, down_h in since.items():
-            self._log(cluster, down_h, -self.clusters[cluster].group_accelerators)
-            self.up_again[cluster][member] = np.inf
-        self._number += 1
-        heapq.heappush(self._waiting_parts, (ready_h, self._number, failure, since))
+        heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, member))
+        self._down(number, time_h, np.inf, lost, 0.0)
 
-    def _repair(self, failure: Failure, since: dict[int, float], ready_h: float) -> None:
-        """Give a fault to the first crew that is free."""
-        start_h = max(self.crews[0], ready_h)
-        end_h = start_h + failure[6]
-        heapq.heapreplace(self.crews, end_h)
-        self._down(failure, since, end_h, start_h - failure[0])
+    def _down(self, number: int, start_h: float, end_h: float, lost: tuple[int, int], wait_h: float) -> None:
+        """Write one outage; ``lost`` is the cluster and the number of its groups."""
+        self.start_h.append(start_h)
+        self.end_h.append(end_h)
+        self.lost.append(lost)
+        self.failure.append(number)
+        self.wait_h.append(wait_h)
 
-    def _down(self, failure: Failure, since: dict[int, float], end_h: float, wait_h: float) -> None:
-        """Take groups out of service, unless they wait for a part and are out already, and bring them back at the end."""
-        cluster = failure[1]
-        up_again = self.up_again[cluster]
-        accelerators = self.clusters[cluster].group_accelerators
-        for member, down_h in since.items():
-            held = up_again[member] == np.inf
-            if not held and down_h >= end_h:
-                continue
-            if not held:
-                self._log(cluster, down_h, -accelerators)
-            up_again[member] = max(end_h, down_h)
-            self._log(cluster, up_again[member], accelerators)
-        self._write(failure, since, end_h, wait_h)
+    def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
+        """Forget the failures and end the outages of nodes that leave for good."""
+        self._expected = [
+            (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
+        ]
+        node = Failures.joined(self.failed).node if self.failed else np.zeros(0, dtype=np.int64)
+        for row, end_h in enumerate(self.end_h):
+            if self.lost[row][0] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
+                self.end_h[row] = max(now_h, self.start_h[row])
+        kept = [job for job in self._waiting_parts if self.end_h[job[1]] > now_h]
+        heapq.heapify(kept)
+        self._waiting_parts[:] = kept
 
-    def _log(self, cluster: int, time_h: float, accelerators: int) -> None:
-        self.down_times[cluster].append(time_h)
-        self.down_accelerators[cluster].append(accelerators)
+    def down(self, cluster: int) -> tuple[Floats, Floats]:
+        """Return the jumps of a cluster's accelerators out of service: times and changes, shape (2 × outages,)."""
+        if not self.lost:
+            return np.zeros(0), np.zeros(0)
+        owner, groups = np.array(self.lost).T
+        own = owner == cluster
+        start_h, end_h = np.array(self.start_h)[own], np.array(self.end_h)[own]
+        end_h = np.minimum(end_h, self.clusters[cluster].retire_h)
+        size = groups[own] * float(self.clusters[cluster].group_accelerators)
+        return np.concatenate((start_h, end_h)), np.concatenate((size, -size))
 
-    def _write(self, failure: Failure, since: dict[int, float], end_h: float, wait_h: float) -> None:
-        """Write down an outage."""
-        time_h, cluster, node, _, cause, severity, _ = failure
-        retire_h = self.clusters[cluster].retire_h
-        accelerators = len(since) * self.clusters[cluster].group_accelerators
-        name, level = self.plan.causes[cause].name, SEVERITIES[severity]
-        self.outages.append(Outage(time_h, min(end_h, retire_h), cluster, node, accelerators, name, level, wait_h))
+    def outages(self) -> list[Outage]:
+        """Return every outage with its cause, for the record."""
+        if not self.failed:
+            return []
+        whole = Failures.joined(self.failed)
+        rows = []
+        for row, number in enumerate(self.failure):
+            index, groups = self.lost[row]
+            cluster = self.clusters[index]
+            rows.append(
+                Outage(
+                    start_h=self.start_h[row],
+                    end_h=min(self.end_h[row], cluster.retire_h),
+                    cluster=index,
+                    node=int(whole.node[number]),
+                    accelerators=groups * cluster.group_accelerators,
+                    cause=self.plan.causes[whole.cause[number]].name,
+                    severity=SEVERITIES[whole.severity[number]],
+                    wait_h=self.wait_h[row],
+                )
+            )
+        return rows

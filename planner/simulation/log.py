@@ -56,7 +56,6 @@ class ChangeLog:
     """Everything that happened to the fleet, in the order in which it became known."""
 
     changes: list[Change] = field(default_factory=list)
-    outages: list[Outage] = field(default_factory=list)
     speeds: list[SpeedChange] = field(default_factory=list)
     site: list[SiteEvent] = field(default_factory=list)
     purchases: list[Purchase] = field(default_factory=list)

@@ -13,7 +13,9 @@ from planner.simulation.streams import Streams
 from planner.units import HOURS_PER_YEAR
 
 
-def site_outages(env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams) -> Generator[simpy.Event, Any, None]:
+def site_outages(
+    env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams
+) -> Generator[simpy.Event, Any, None]:
     """Let the whole site lose power now and then, each time for an exponential while."""
     draw = streams("site/outages")
     if plan.site.outages_per_year <= 0:

@@ -76,8 +76,8 @@ class SoftwareDesk:
         rates = (stack.regressions_per_year, stack.wrong_numerics_per_year, stack.hangs_per_year)
         if not pairs or sum(rates) <= 0:
             return
+        draw = self.streams(f"software/{stack.name}/{model}")
         for kind, rate in zip(("regression", "wrong-numerics", "hang"), rates, strict=True):
-            draw = self.streams(f"software/{stack.name}/{model}/{kind}")
             count = draw.poisson(rate * self.plan.hours / HOURS_PER_YEAR)
             for time_h in sorted((draw.random(count) * self.plan.hours).tolist()):
                 loss = min(0.95, stack.regression_loss.lognormal(draw))

@@ -126,5 +126,3 @@ class Supply:
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
         return leaving
-
-
