@@ -34,6 +34,9 @@ def run(
     if not quiet:
         print(f"simulating {loaded.name}: {loaded.horizon_months} months from {loaded.start}", file=sys.stderr)
     result = simulate(loaded, seed=seed)
+    if not quiet:
+        for warning in result.plan.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     write_run(result, folder, overrides or ())
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)

@@ -264,3 +264,5 @@ class Plan:
     site: SitePlan
     expansion: ExpansionPlan
     money: MoneyPlan
+    warnings: tuple[str, ...]
+    """What a planner should know before the run: contradictions that are not errors, with their numbers."""

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """Return the headline numbers of a run: the fleet's, each cluster's, each workload's, the worst month, the losses."""
+    """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses."""
     monthly = result.monthly
     cost = result.cost_usd()
     rows = {FLEET: _figures(result, slice(None), cost)}
@@ -47,6 +47,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "workloads": workloads,
         "worst_month": _worst_month(result, cost),
         "capacity_fraction": _capacity(result),
+        "warnings": list(result.plan.warnings),
     }
 
 

@@ -19,9 +19,9 @@ class Software(Strict):
     """Factor on what releases gain or lose; 0 freezes throughput. Default 1: the catalogue's gains."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
     """latest takes every release at once; staged waits eight weeks and meets half the regressions; pinned takes none,
-    and meets a quarter of them, since models still change. Default staged: what a careful operator does (assumption)."""
+    and meets a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
     wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
-    """Serve on the release before, or in the next wider precision, until wrong numerics are fixed. Default roll-back."""
+    """Serve on the release before, or in the next wider precision, until the fix. Default roll-back."""
     engineers: NonNegative | None = None
     """Engineers who mend incidents and bring models up, one at a time each. Default: as many as are paid for."""
     engineers_per_800_amd: NonNegative = 2.0

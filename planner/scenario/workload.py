@@ -103,7 +103,7 @@ class Shape(Strict):
     weekend_fraction: Annotated[float, Field(gt=0, le=3)] = 0.65
     """Weekend mean over weekday mean. Default 0.65: the same week."""
     weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = None
-    """Factors for the 168 hours of a week, Monday 00:00 local time first, in place of the figures above. Default: none."""
+    """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
     season: Season | None = None
     """Yearly wave. Default: none."""
     holidays: Annotated[tuple[Holiday, ...], Field(max_length=1000)] = ()
@@ -213,7 +213,7 @@ class Workload(Strict):
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[float, Field(ge=1, le=10_000)] = 12.0
-    """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests a second."""
+    """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Launches and news on dates. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()

@@ -41,9 +41,8 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
             for change in log.changes
             if change.kind == "retired" and change.cluster == index
         ]
-        number = 0
-        for purchase in [purchase for purchase in log.purchases if purchase.cluster == index]:
-            number += 1
+        own = [purchase for purchase in log.purchases if purchase.cluster == index]
+        for number, purchase in enumerate(own, start=1):
             left, part = purchase.nodes, 0
             while left:
                 time_h, leaving = retired[0] if retired else (np.inf, left)

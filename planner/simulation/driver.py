@@ -85,7 +85,7 @@ class Simulation:
             speed, incidents = self._speeds(first, last)
             lit = self._lit_fraction(first, last)
             present = [self._present(index, first, last) for index in range(len(self.plan.clusters))]
-            failed = [self._failed(index, first, last) for index in range(len(self.plan.clusters))]
+            failed = self._failed(first, last)
             begun = len(windows)
             for start in range(first, last, chunk_h):
                 hours = slice(start - first, min(start + chunk_h, last) - first)
@@ -117,11 +117,10 @@ class Simulation:
         nodes /= self.plan.clusters[index].accelerators_per_node
         return nodes
 
-    def _failed(self, index: int, first: int, last: int) -> Floats:
-        """Return nodes out of service for a fault, by hour."""
-        nodes = time_weighted(*self.shop.down(index), first, last - first)
-        nodes /= self.plan.clusters[index].accelerators_per_node
-        return nodes
+    def _failed(self, first: int, last: int) -> list[Floats]:
+        """Return nodes of each cluster out of service for a fault, by hour."""
+        series = [time_weighted(times, deltas, first, last - first) for times, deltas in self.shop.down()]
+        return [nodes / self.plan.clusters[c].accelerators_per_node for c, nodes in enumerate(series)]
 
     def _lit_fraction(self, first: int, last: int) -> Floats | None:
         """Return the share of each hour in which the site has power; None where it always has."""

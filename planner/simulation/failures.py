@@ -142,8 +142,9 @@ class RepairShop:
         """When a group that has been down is up again; groups are numbered by :meth:`_group`."""
         self.start_h: list[float] = []
         self.end_h: list[float] = []
-        self.lost: list[tuple[int, int]] = []
-        """Cluster and number of its groups that are down together."""
+        self.lost_cluster: list[int] = []
+        self.lost_groups: list[int] = []
+        """How many groups of accelerators are down together."""
         self.failure: list[int] = []
         """Number of the failure behind an outage; a failure that takes groups at different times has several."""
         self.wait_h: list[float] = []
@@ -230,7 +231,7 @@ class RepairShop:
                 self.end_h[row] = max(back_h, self.start_h[row])
                 self.wait_h[row] = begin_h - self.start_h[row]
                 row += 1
-            for group in self._members(member, self.lost[row - 1][0]):
+            for group in self._members(member, self.lost_cluster[row - 1]):
                 if self.up_again.get(group) == np.inf:
                     self.up_again[group] = back_h
 
@@ -281,7 +282,8 @@ class RepairShop:
         """Write one outage; ``lost`` is the cluster and the number of its groups."""
         self.start_h.append(start_h)
         self.end_h.append(end_h)
-        self.lost.append(lost)
+        self.lost_cluster.append(lost[0])
+        self.lost_groups.append(lost[1])
         self.failure.append(number)
         self.wait_h.append(wait_h)
 
@@ -292,22 +294,24 @@ class RepairShop:
         ]
         node = Failures.joined(self.failed).node if self.failed else np.zeros(0, dtype=np.int64)
         for row, end_h in enumerate(self.end_h):
-            if self.lost[row][0] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
+            if self.lost_cluster[row] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
                 self.end_h[row] = max(now_h, self.start_h[row])
         kept = [job for job in self._waiting_parts if self.end_h[job[1]] > now_h]
         heapq.heapify(kept)
         self._waiting_parts[:] = kept
 
-    def down(self, cluster: int) -> tuple[Floats, Floats]:
-        """Return the jumps of a cluster's accelerators out of service: times and changes, shape (2 × outages,)."""
-        if not self.lost:
-            return np.zeros(0), np.zeros(0)
-        owner, groups = np.array(self.lost).T
-        own = owner == cluster
-        start_h, end_h = np.array(self.start_h)[own], np.array(self.end_h)[own]
-        end_h = np.minimum(end_h, self.clusters[cluster].retire_h)
-        size = groups[own] * float(self.clusters[cluster].group_accelerators)
-        return np.concatenate((start_h, end_h)), np.concatenate((size, -size))
+    def down(self) -> list[tuple[Floats, Floats]]:
+        """Return the jumps of each cluster's accelerators out of service: times and changes, shape (2 × outages,)."""
+        owner = np.array(self.lost_cluster, dtype=np.int64)
+        groups = np.array(self.lost_groups, dtype=np.float64)
+        start_h, end_h = np.array(self.start_h), np.array(self.end_h)
+        jumps = []
+        for index, cluster in enumerate(self.clusters):
+            own = owner == index
+            size = groups[own] * cluster.group_accelerators
+            times = np.concatenate((start_h[own], np.minimum(end_h[own], cluster.retire_h)))
+            jumps.append((times, np.concatenate((size, -size))))
+        return jumps
 
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, for the record."""
@@ -316,7 +320,7 @@ class RepairShop:
         whole = Failures.joined(self.failed)
         rows = []
         for row, number in enumerate(self.failure):
-            index, groups = self.lost[row]
+            index, groups = self.lost_cluster[row], self.lost_groups[row]
             cluster = self.clusters[index]
             rows.append(
                 Outage(

@@ -16,9 +16,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monthly:
-    """Monthly sums; shape (months, clusters) unless stated. Node-hours are split so that the parts sum to the whole:
+    """Monthly sums; shape (months, clusters) unless stated.
 
-    present = failed + dark + busy (drag within it) + throttled + idle.
+    Node-hours are split so that the parts sum to the whole: present = failed + dark + busy + throttled + idle.
     """
 
     present_node_h: Floats

@@ -105,7 +105,7 @@ class Supply:
             site = self.plan.site
             with self.crews.request() as turn:
                 yield turn
-                rounds = np.arange(nodes) // site.commissioning_crews + 1
+                rounds = np.arange(nodes, dtype=np.float64) // site.commissioning_crews + 1.0
                 self.enter(index, self.env.now + rounds * site.commissioning_h, price_factor)
                 yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
 
