@@ -76,3 +76,8 @@ def unit_of(name: str) -> str | None:
         if name.endswith(suffix):
             return _UNIT_BY_SUFFIX[suffix]
     return None
+
+
+def unit_suffixes() -> dict[str, str]:
+    """Return every suffix that states a unit, with that unit, for the nomenclature page."""
+    return dict(_UNIT_BY_SUFFIX)
