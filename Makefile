@@ -21,7 +21,7 @@ reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reference docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
-docs: reference
+docs: $(VENV)/installed-dev
 	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/installed-dev

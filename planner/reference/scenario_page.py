@@ -41,5 +41,5 @@ def _row(field: ScenarioField) -> tuple[str, ...]:
         field.kind,
         field.unit or "",
         text(field.allowed),
-        default or "empty",
+        default,
     )

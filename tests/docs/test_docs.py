@@ -117,3 +117,9 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     first = _text(site / "index.html")
     for page in (ROOT / "docs").rglob("*.md"):
         assert page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() in first
+
+
+def test_design_page_names_every_package() -> None:
+    design = _text(ROOT / "docs" / "explanation" / "design.md")
+    packages = [path.parent.name for path in (ROOT / "planner").glob("*/__init__.py")]
+    assert not [name for name in packages if f"`planner.{name}`" not in design]
