@@ -129,9 +129,11 @@ def _allowed(field: Schema) -> str:
     for union in ("anyOf", "oneOf"):
         if union in field:
             return " or ".join(filter(None, (_allowed(part) for part in field[union])))
-    low = [f"{field[key]:,.12g} {sign} " for key, sign in (("minimum", "≤"), ("exclusiveMinimum", "<")) if key in field]
+    low = [
+        f"{_bound(field[key])} {sign} " for key, sign in (("minimum", "≤"), ("exclusiveMinimum", "<")) if key in field
+    ]
     high = [
-        f" {sign} {_large(field[key])}" for key, sign in (("maximum", "≤"), ("exclusiveMaximum", "<")) if key in field
+        f" {sign} {_bound(field[key])}" for key, sign in (("maximum", "≤"), ("exclusiveMaximum", "<")) if key in field
     ]
     if low or high:
         return "".join(low) + "x" + "".join(high)
@@ -144,7 +146,7 @@ def _allowed(field: Schema) -> str:
     return f"at least {fewest}" if most is None else f"{fewest or 0} to {most}"
 
 
-def _large(number: float) -> str:
+def _bound(number: float) -> str:
     """Write a bound; powers of ten that only guard against nonsense are shown as such."""
     rounded = f"{number:.0e}"
     if abs(number) >= 1e6 and float(rounded) == number:
