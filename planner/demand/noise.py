@@ -147,7 +147,7 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> NDArray[np.floa
     factor = np.ones(hours)
     for spike in spikes:
         decay_h = spike.decay_days * 24.0
-        since_h = np.maximum(np.arange(hours + 1) - spike.hour_h, 0.0)
+        since_h = np.maximum(np.arange(hours + 1, dtype=np.float64) - spike.hour_h, 0.0)
         excess_h = -decay_h * np.expm1(-since_h / decay_h)  # the integral of the decaying excess from the strike on
         factor *= 1.0 + (spike.multiple - 1.0) * np.diff(excess_h)
     return factor
@@ -166,7 +166,7 @@ def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generato
     sign = np.where(np.arange(switches_h.size) % 2 == int(not starts_on), -1.0, 1.0)
     hour = switches_h.astype(np.int64)
     past = (switches_h - hour) * sign
-    change = np.bincount(hour, weights=sign - past, minlength=hours + 1)
+    change = np.bincount(hour, weights=sign - past, minlength=hours + 1).astype(np.float64, copy=False)
     np.add.at(change, hour + 1, past)
     change[0] += starts_on
     np.cumsum(change, out=change)
