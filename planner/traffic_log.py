@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import itertools
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +146,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
         raise ScenarioError(Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB"))
     try:
         if _is_json(path):
-            table = pd.read_json(path, lines=True, convert_dates=False, nrows=rows)
+            table = pd.DataFrame(_json_rows(path, rows))
         else:
             table = pd.read_csv(path, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
@@ -152,6 +155,22 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     if table.empty:
         raise ScenarioError(Problem(file=str(path), message="holds no rows"))
     return table
+
+
+def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
+    """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
+    open_text = gzip.open if path.suffix == ".gz" else open
+    found = []
+    with open_text(path, "rt", encoding="utf-8") as stream:
+        for number, line in enumerate(itertools.islice(stream, rows), start=1):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} is not a JSON object")
+            found.append(row)
+    return found
 
 
 def _is_json(path: Path) -> bool:
