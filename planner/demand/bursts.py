@@ -93,7 +93,7 @@ class MissTable:
 
     def share(self, utilisation: ArrayLike) -> NDArray[np.float64]:
         """Return the share that misses, in the shape of ``utilisation``; at or above 1 every request misses."""
-        load = np.asarray(utilisation, dtype=np.float64)
+        load = np.maximum(np.asarray(utilisation, dtype=np.float64), 0.0)
         cell = np.minimum(load * _TABLE_CELLS, _TABLE_CELLS).astype(np.intp)
         return np.asarray(self.intercepts[cell] + self.slopes[cell] * load, dtype=np.float64)
 

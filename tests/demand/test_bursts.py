@@ -149,6 +149,7 @@ def test_table_follows_the_formula_between_its_points() -> None:
     loads = np.random.default_rng(2).random((40, 5))
     got, exact = miss_table(conditions).share(loads), miss_share(conditions, loads)
     assert got.shape == (40, 5)
+    assert miss_table(conditions).share([-0.5, 0.0, 1.0, 7.0]).tolist() == [0.0, 0.0, 1.0, 1.0]
     np.testing.assert_allclose(got, exact, atol=0.002)
 
 

@@ -82,6 +82,13 @@ def test_bad_zone_names_the_nearest() -> None:
         zone("")
 
 
+def test_hours_of_a_zone_are_shared_and_locked() -> None:
+    hours = local_hour_index(Horizon(start=date(2026, 1, 1), hours=24), "UTC")
+    assert hours is local_hour_index(Horizon(start=date(2026, 1, 1), hours=24), "UTC")
+    with pytest.raises(ValueError, match="read-only"):
+        hours[0] = 1
+
+
 def test_empty_horizon_is_refused() -> None:
     with pytest.raises(ScenarioError, match="at least one hour"):
         Horizon(start=date(2026, 1, 1), hours=0)

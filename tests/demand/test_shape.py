@@ -72,7 +72,7 @@ def test_local_peak_moves_by_an_hour_in_utc_over_daylight_saving() -> None:
     shape = Shape(weekly_profile=weekly_profile(peak_to_mean=1.8, peak_hour=14), timezone="America/New_York")
     winter = shape_factor(shape, Horizon(start=date(2026, 1, 7), hours=24)).argmax()
     summer = shape_factor(shape, Horizon(start=date(2026, 7, 8), hours=24)).argmax()
-    assert (winter, summer) == (19, 18)
+    assert (int(winter), int(summer)) == (19, 18)
 
 
 def test_season_has_mean_one_and_peaks_on_its_day() -> None:
