@@ -10,7 +10,7 @@ from planner.demand.noise import (
     LaunchSpike,
     LognormalNoise,
     Tenant,
-    centred_log_noise,
+    log2_noise,
     lognormal_noise,
     spike_factor,
     tenant_on_fraction,
@@ -27,7 +27,7 @@ def test_noise_is_what_a_linear_filter_gives(hours: int, correlation_h: float, s
     drive = sigma * np.sqrt(1 - phi**2) * drawn
     drive[0] = sigma * drawn[0]
     expected = lfilter([1.0], [1.0, -phi], drive)
-    np.testing.assert_allclose(centred_log_noise(noise, hours, np.random.default_rng(seed)), expected, atol=1e-9)
+    np.testing.assert_allclose(log2_noise(noise, hours, np.random.default_rng(seed)) * np.log(2), expected, atol=1e-9)
 
 
 def test_a_longer_horizon_does_not_change_the_hours_before() -> None:
