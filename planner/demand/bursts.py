@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import Problem, ScenarioError
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
-"""One-minute index of dispersion at 28–45 requests/s: 11–13 in public API traffic (ServeGen, 14 days)."""
+"""One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
 BURST_S = 60.0
 """The minute over which the index of dispersion is defined and a burst's rate is taken to last."""
 _TABLE_CELLS = 512
