@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.errors import Problem
 from planner.finance import checks
-from planner.finance.money import cents, usd
+from planner.finance.money import cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -133,13 +133,13 @@ def accumulated_cents(cohorts: Cohorts, elapsed_months: NDArray[np.float64]) -> 
     base = (cents(cohorts.cost_usd) - cents(cohorts.residual_usd))[:, None]
     straight = base * (elapsed / life)
     if not np.any(cohorts.declining_factor > 0):
-        return np.rint(straight).astype(np.int64)
+        return whole_cents(straight)
     table = _declining_table(cohorts)
     before = np.minimum(np.floor(elapsed), life - 1).astype(np.int64)
     low = np.take_along_axis(table, before, axis=1)
     high = np.take_along_axis(table, before + 1, axis=1)
     declining = np.where(elapsed >= life, base, low + (high - low) * (elapsed - before))
-    return np.rint(np.where(cohorts.declining_factor[:, None] > 0, declining, straight)).astype(np.int64)
+    return whole_cents(np.where(cohorts.declining_factor[:, None] > 0, declining, straight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

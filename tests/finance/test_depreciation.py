@@ -18,6 +18,7 @@ from planner.finance.depreciation import (
     market_value_usd,
 )
 from planner.finance.measures import discount_factors
+from planner.finance.money import cents
 from planner.finance.months import MonthGrid
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
@@ -131,7 +132,7 @@ def test_every_cohort_keeps_its_books(
     assert np.all(schedule.depreciation_cents >= 0)
     assert np.all(schedule.closing_book_cents >= 0)
     whole = depreciate(cohorts, np.arange(-100.0, 200.0))
-    assert int(whole.depreciation_cents.sum()) == round(cost * 100) - round(cost * residual_share * 100)
+    assert int(whole.depreciation_cents.sum()) == int(cents(cost) - cents(cost * residual_share))
     assert np.array_equal(
         whole.depreciation_cents[:, 100 : 100 + horizon], schedule.depreciation_cents
     )  # a month's charge does not depend on the horizon it is seen in
@@ -142,7 +143,7 @@ def test_retirement_accounts_for_the_whole_cost(cost: float, start: float, held:
     cohorts = make_cohorts([cost], [start], life_months=36, disposal=(start + held, proceeds))
     schedule = depreciate(cohorts, np.arange(101.0))
     spent = schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
-    assert int(spent) == round(cost * 100)
+    assert int(spent) == int(cents(cost))
     assert schedule.closing_book_cents[0, -1] == 0
 
 
