@@ -104,7 +104,7 @@ def figures_of(content: WorkbookContent) -> Figures:
     schedule = depreciate(cohorts, content.grid.edge_coordinates)
     figures = Figures(
         schedule=schedule,
-        charge_usd=capital_charge_usd(schedule, content.discount_rate_per_year, content.grid.month_fractions),
+        charge_usd=capital_charge_usd(schedule, content.discount_rate_per_year),
         residual_fraction=_common_fraction(cohorts),
         electricity_usd_per_kwh=_average_price(content),
         table_cents=ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),

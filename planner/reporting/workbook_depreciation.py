@@ -142,7 +142,8 @@ def _month_formulas(rows: list[int], column: int) -> tuple[str, str, str, str]:
     before = "0" if first else address(rows[3], column - 1)
     entered = f"IF(AND({start}<={cells.enters},{cells.enters}<{end}),{cells.cost}/100,0)"
     leaves = f"AND({start}<={cells.leaves},{cells.leaves}<{end})"
-    growth = f"(EXP(LN(1+{RATE_CELL})*({end}-{start})/12)-1)"
+    held = f"MAX(0,MIN({end},{cells.leaves})-MAX({start},{cells.enters}))"
+    growth = f"(EXP(LN(1+{RATE_CELL})*{held}/12)-1)"
     return (
         f"=({cells.accumulated(end)}-{cells.accumulated(start)})/100",
         f"=IF({leaves},({cells.cost}-{cells.accumulated(cells.leaves)})/100,0)",

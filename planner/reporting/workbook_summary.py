@@ -158,6 +158,8 @@ def _add_charts(sheets: Sheets, content: WorkbookContent, accrual: Statement, ec
     for account in Account:
         if str(account) in accrual.columns and np.any(accrual.series[str(account)]):
             stacked.add_series(series(accrual, str(account)))
+    if not stacked.series:  # nothing was spent; a chart without a series cannot be written
+        stacked.add_series(series(accrual, "cost"))
     per_token = sheets.book.add_chart({"type": "line"})
     per_token.add_series(series(accrual, "cumulative_usd_per_million_output"))
     cash = sheets.book.add_chart({"type": "line"})

@@ -153,10 +153,20 @@ def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(
     # Lücke's theorem: PV(depreciation + charge on opening book) = cost − PV(residual).
     cohorts = make_cohorts([1_000_000.0], [0.0], residual_usd=100_000.0, declining_factor=factor)
     schedule = schedule_of(cohorts)
-    charge = capital_charge_usd(schedule, rate, np.ones(36))
+    charge = capital_charge_usd(schedule, rate)
     full_cost = schedule.depreciation_cents[0] / 100 + charge[0]
     at_month_ends = discount_factors(rate, np.arange(1, 37))
     assert float(full_cost @ at_month_ends) == pytest.approx(1_000_000 - 100_000 * at_month_ends[-1], abs=0.01)
+
+
+def test_capital_is_charged_for_the_days_it_was_held() -> None:
+    schedule = schedule_of(make_cohorts([12_000.0, 12_000.0], [0.75, 0.0], disposal=([np.inf, 1.5], [0.0, 0.0])))
+    charge = capital_charge_usd(schedule, 0.12)
+    assert charge[0, 0] == pytest.approx(12_000 * (1.12 ** (0.25 / 12) - 1))
+    assert charge[1, 0] == pytest.approx(12_000 * (1.12 ** (1 / 12) - 1))
+    book = schedule.closing_book_cents[1, 0] / 100
+    assert charge[1, 1] == pytest.approx(book * (1.12 ** (0.5 / 12) - 1))
+    assert not charge[1, 2:].any()
 
 
 def test_market_value_meets_the_published_residual() -> None:

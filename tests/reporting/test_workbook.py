@@ -65,7 +65,7 @@ def content_of(inputs: Inputs) -> WorkbookContent:
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, cluster)
     builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, cluster)
     builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, cluster)
-    charge = capital_charge_usd(schedule, inputs.rate, GRID.month_fractions)
+    charge = capital_charge_usd(schedule, inputs.rate)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), cluster)
     builder.post(
         Account.RESIDUAL_VALUE, -schedule.closing_book_cents[:, -1], month=35, cluster=cluster, cohort=np.arange(4)
@@ -217,7 +217,7 @@ def tiny_content(cohorts: Cohorts, names: tuple[str, ...]) -> WorkbookContent:
     cluster = np.zeros(cohorts.count, dtype=np.int64)
     builder.post_cohorts(Account.CAPEX_HOSTS, schedule.acquired_cents, cluster)
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, cluster)
-    charge = capital_charge_usd(schedule, 0.1, GRID.month_fractions)
+    charge = capital_charge_usd(schedule, 0.1)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), cluster)
     return replace(
         content_of(Inputs()),
