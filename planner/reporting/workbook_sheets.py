@@ -51,6 +51,9 @@ class Sheets:
         }
         names = ("summary", "profit", "cash", "depreciation", "ledger", "assumptions", "events")
         pages = {key: book.add_worksheet(name) for key, name in zip(names, SHEET_NAMES, strict=True)}
+        for page in pages.values():
+            page.set_landscape()
+            page.fit_to_pages(1, 0)
         return cls(book=book, formats=formats, **pages)
 
 
