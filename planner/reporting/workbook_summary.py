@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import Account, View
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.measures import net_present_value
 from planner.finance.money import usd
 from planner.finance.unit_costs import levelised_cost
@@ -146,27 +146,31 @@ def _add_charts(sheets: Sheets, content: WorkbookContent, accrual: Statement, ec
     months = content.grid.period_count
     last = FIRST_ROW + months - 1
 
-    def series(statement: Statement, name: str) -> dict[str, object]:
+    def series(statement: Statement, name: str, first: int = FIRST_ROW) -> dict[str, object]:
         place, column = statement.sheet_name, statement.columns[name]
         return {
             "name": [place, 0, column],
-            "categories": [place, FIRST_ROW, 0, last, 0],
-            "values": [place, FIRST_ROW, column, last, column],
+            "categories": [place, first, 0, last, 0],
+            "values": [place, first, column, last, column],
         }
 
     stacked = sheets.book.add_chart({"type": "column", "subtype": "stacked"})
     for account in Account:
-        if str(account) in accrual.columns and np.any(accrual.series[str(account)]):
+        shown = str(account) in accrual.columns and account not in NOT_COST_ACCOUNTS
+        if shown and np.any(accrual.series[str(account)]):
             stacked.add_series(series(accrual, str(account)))
     if not stacked.series:  # nothing was spent; a chart without a series cannot be written
         stacked.add_series(series(accrual, "cost"))
     per_token = sheets.book.add_chart({"type": "line"})
-    per_token.add_series(series(accrual, "cumulative_usd_per_million_output"))
+    # Months before the first token have no cost per token, and a chart would draw them as zero.
+    begin = FIRST_ROW + int(np.argmax(content.output_tokens > 0))
+    per_token.add_series(series(accrual, "cumulative_usd_per_million_output", begin))
     cash = sheets.book.add_chart({"type": "line"})
     cash.add_series(series(economic, "cumulative_cash"))
     titles = ("Monthly cost by account, USD", "Cumulative cost per million output tokens, USD", "Cumulative cash, USD")
     for place, chart, title in zip(("F2", "F22", "F42"), (stacked, per_token, cash), titles, strict=True):
         chart.set_title({"name": title, "name_font": {"size": 11}})
-        chart.set_x_axis({"date_axis": True, "num_format": "yyyy-mm"})
+        chart.set_x_axis({"text_axis": True, "num_format": "yyyy-mm", "label_position": "low"})
+        chart.set_legend({"position": "bottom", "none": chart is not stacked})
         chart.set_size({"width": 760, "height": 380})
         sheets.summary.insert_chart(place, chart)
