@@ -171,10 +171,10 @@ def test_ledger_groupings_against_pandas() -> None:
     ledger = builder.build()
     ledger.check()
     by_month_and_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    for row in frame.groupby(["month", "account"], as_index=False)["cents"].sum().to_dict("records"):
+    for row in frame.groupby(["month", "account"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
         assert by_month_and_account[row["month"], ACCOUNT_ORDER.index(Account(row["account"]))] == row["cents"]
     by_cohort_and_cluster = ledger.totals_cents(Dimension.COHORT, Dimension.CLUSTER)
-    for row in frame.groupby(["cohort", "cluster"], as_index=False)["cents"].sum().to_dict("records"):
+    for row in frame.groupby(["cohort", "cluster"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
         assert by_cohort_and_cluster[row["cohort"], row["cluster"]] == row["cents"]
 
 
