@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from typing import Any, TypeVar
@@ -35,13 +36,23 @@ _PHRASES = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
 }
+_QUOTED_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Strict(BaseModel):
-    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept."""
+    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept.
+
+    Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. A field that holds a tuple
+    needs ``Field(strict=False)``, since YAML has lists alone.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, populate_by_name=True
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
     )
 
 
@@ -55,12 +66,17 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     try:
         return model.model_validate(document.content)
     except ValidationError as error:
-        problems = [_problem(model, document, detail) for detail in error.errors(include_url=False)]
-    unique = list(dict.fromkeys(problems))
-    if len(unique) > MAX_PROBLEMS:
-        rest = len(unique) - MAX_PROBLEMS
-        unique = [*unique[:MAX_PROBLEMS], Problem(message=f"... and {rest} more problems")]
-    raise ScenarioError(unique)
+        details = error.errors(include_url=False)
+    problems: dict[Problem, None] = {}
+    for count, detail in enumerate(details):  # a file can be wrong in 100,000 places; nobody waits for them all
+        if len(problems) == MAX_PROBLEMS:
+            place = document.locate(())
+            problems[
+                Problem(file=place.file if place else None, message=f"and {len(details) - count} more problems")
+            ] = None
+            break
+        problems[_problem(model, document, detail)] = None
+    raise ScenarioError(list(problems))
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
@@ -96,6 +112,8 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
         written = detail.get("input")
         if not isinstance(written, dict | list) or kind in _PHRASES:
             message += f", not {_describe(written)}"
+        if kind == "date_type" and isinstance(written, str) and _QUOTED_DATE.fullmatch(written):
+            hint = "write it without quotes"
     return Problem(
         file=place.file if place else None,
         line=place.line if place else None,
@@ -126,7 +144,7 @@ def _describe(value: Any) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(value[:60]) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
