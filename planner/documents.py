@@ -149,9 +149,9 @@ class _Builder:
 
     def build(self, text: str) -> Document:
         if bad := _FORBIDDEN.search(text):
-            line = text.count("\n", 0, bad.start()) + 1
+            at = text.count("\n", 0, bad.start()) + 1
             message = f"not valid YAML: the character U+{ord(bad.group()):04X} is not text"
-            raise ScenarioError(Problem(file=self.name, line=line, message=message))
+            raise ScenarioError(Problem(file=self.name, line=at, message=message))
         try:
             self.events = iter(yaml.parse(text, Loader=_LOADER))
             content = self._stream()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 import types
@@ -16,6 +17,7 @@ from planner.errors import Problem, ScenarioError
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_PROBLEMS = 50
+_ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
 _PHRASES = {
     "missing": "is required and is not there",
     "int_from_float": "must be a whole number",
@@ -77,6 +79,28 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
             break
         problems[_problem(model, document, detail)] = None
     raise ScenarioError(list(problems))
+
+
+def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
+    """Leave out what is wrong in a document and validate the rest; None where nothing usable is left.
+
+    One message can then name both the values that are wrong in themselves and those that contradict each other.
+    """
+    content = copy.deepcopy(document.content)
+    for _ in range(_ROUNDS):
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        for detail in details[:MAX_PROBLEMS]:
+            path, _owner = _resolve(model, detail["loc"], content)
+            path = path[:-1] if detail["type"] == "missing" else path
+            if not path:
+                return None
+            parent = _lookup(content, path[:-1])
+            if isinstance(parent, dict):
+                parent.pop(path[-1], None)
+    return None
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
@@ -144,6 +168,8 @@ def _describe(value: Any) -> str:
         return "a list"
     if value is None:
         return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
     text = repr(value[:60]) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

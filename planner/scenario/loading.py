@@ -22,7 +22,7 @@ from planner.documents import Document, KeyPath, Location, dotted, parse_documen
 from planner.errors import Problem, ScenarioError
 from planner.scenario.checks import check_scenario
 from planner.scenario.scenario import Scenario
-from planner.validation import validate
+from planner.validation import sound_part, validate
 
 MAX_EXTENDS = 16
 
@@ -37,10 +37,26 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
 
 def scenario_from_document(document: Document) -> Scenario:
     """Validate merged content and everything that only shows across fields."""
-    scenario = validate(Scenario, document)
+    try:
+        scenario = validate(Scenario, document)
+    except ScenarioError as error:
+        raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
     return scenario
+
+
+def _contradictions(document: Document) -> list[Problem]:
+    """Return what is wrong between the parts of a scenario some of whose values are wrong in themselves."""
+    scenario = sound_part(Scenario, document) if isinstance(document.content, dict) else None
+    if scenario is None:
+        return []
+    scenario._document = document
+    try:
+        check_scenario(scenario)
+    except ScenarioError as error:
+        return error.problems
+    return []
 
 
 def _read_chain(path: Path, below: tuple[str, ...]) -> Document:
