@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import difflib
-import re
 import types
 import typing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from planner.documents import Document, KeyPath, dotted
+from planner.documents import Document, KeyPath, dotted, parse_scalar
 from planner.errors import Problem, ScenarioError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -38,7 +38,6 @@ _PHRASES = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
 }
-_QUOTED_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Strict(BaseModel):
@@ -62,9 +61,9 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     """Check a document against a pydantic model; raise one ScenarioError that lists every problem."""
     if not isinstance(document.content, dict):
         place = document.locate(())
-        name = place.file if place else None
+        file, line = (place.file, place.line) if place else (None, None)
         found = "is empty" if document.content is None else f"holds {_describe(document.content)}"
-        raise ScenarioError(Problem(file=name, message=f"{found}; expected a mapping of keys to values"))
+        raise ScenarioError(Problem(file=file, line=line, message=f"{found}; expected a mapping of keys to values"))
     try:
         return model.model_validate(document.content)
     except ValidationError as error:
@@ -136,7 +135,7 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
         written = detail.get("input")
         if not isinstance(written, dict | list) or kind in _PHRASES:
             message += f", not {_describe(written)}"
-        if kind == "date_type" and isinstance(written, str) and _QUOTED_DATE.fullmatch(written):
+        if kind == "date_type" and isinstance(written, str) and isinstance(parse_scalar(written), datetime.date):
             hint = "write it without quotes"
     return Problem(
         file=place.file if place else None,
