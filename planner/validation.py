@@ -43,8 +43,8 @@ _PHRASES = {
 class Strict(BaseModel):
     """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept.
 
-    Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. A field that holds a tuple
-    needs ``Field(strict=False)``, since YAML has lists alone.
+    Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. Sequences are tuples, which
+    are frozen too.
     """
 
     model_config = ConfigDict(
@@ -65,7 +65,7 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
         found = "is empty" if document.content is None else f"holds {_describe(document.content)}"
         raise ScenarioError(Problem(file=file, line=line, message=f"{found}; expected a mapping of keys to values"))
     try:
-        return model.model_validate(document.content)
+        return model.model_validate(_frozen(document.content))
     except ValidationError as error:
         details = error.errors(include_url=False)
     problems: dict[Problem, None] = {}
@@ -88,7 +88,7 @@ def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
     content = copy.deepcopy(document.content)
     for _ in range(_ROUNDS):
         try:
-            return model.model_validate(content)
+            return model.model_validate(_frozen(content))
         except ValidationError as error:
             details = error.errors(include_url=False)
         for detail in details[:MAX_PROBLEMS]:
@@ -96,10 +96,17 @@ def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
             path = path[:-1] if detail["type"] == "missing" else path
             if not path:
                 return None
-            parent = _lookup(content, path[:-1])
-            if isinstance(parent, dict):
-                parent.pop(path[-1], None)
+            while not isinstance(parent := _lookup(content, path[:-1]), dict):
+                path = path[:-1]  # an item of a list takes its list with it
+            parent.pop(path[-1], None)
     return None
+
+
+def _frozen(content: Any) -> Any:
+    """Return plain data with tuples for lists."""
+    if isinstance(content, dict):
+        return {key: _frozen(part) for key, part in content.items()}
+    return tuple(map(_frozen, content)) if isinstance(content, list) else content
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
@@ -133,7 +140,7 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
     else:
         message = _PHRASES.get(kind) or _plain(detail)
         written = detail.get("input")
-        if not isinstance(written, dict | list) or kind in _PHRASES:
+        if not isinstance(written, dict | tuple) or kind in _PHRASES:
             message += f", not {_describe(written)}"
         if kind == "date_type" and isinstance(written, str) and isinstance(parse_scalar(written), datetime.date):
             hint = "write it without quotes"
@@ -163,7 +170,7 @@ def _describe(value: Any) -> str:
     """Show what was written, cut to a readable length and safe to print."""
     if isinstance(value, dict):
         return "a mapping"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "a list"
     if value is None:
         return "nothing"
