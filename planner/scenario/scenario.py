@@ -33,7 +33,7 @@ class Scenario(Strict):
     name: Name
     """Name of the scenario; also of its output folder."""
     description: str = ""
-    """What question it answers. Default empty."""
+    """What question it answers. Default empty: the name may say enough."""
     extends: str | None = None
     """Another scenario file that this one changes; relative to this file. Default: none."""
     start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
@@ -41,7 +41,7 @@ class Scenario(Strict):
     horizon_months: Annotated[int, Field(ge=1, le=120)] = 36
     """Months to simulate. Default 36: three years of depreciation."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
-    """Root of all random numbers. Default 1."""
+    """Root of all random numbers. Default 1: any number is as good."""
     catalog: CatalogChoice = CatalogChoice()
     """Assumption set and overlay. Default: measured."""
     workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
