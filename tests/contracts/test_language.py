@@ -105,7 +105,9 @@ def test_every_field_is_documented_in_a_sentence(place: Place) -> None:
     assert text.rstrip().endswith((".", ")", ";")), text
 
 
-@pytest.mark.parametrize("model", dict.fromkeys([*models(Scenario), *models(Catalog)]), ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model", dict.fromkeys([*models(Scenario), *models(Catalog)]), ids=lambda model: model.__name__
+)
 def test_every_model_is_documented_and_strict(model: type[BaseModel]) -> None:
     assert inspect.getdoc(model)
     assert model.model_config.get("extra") == "forbid"
