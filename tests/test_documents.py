@@ -249,14 +249,14 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "mixed-fleet.yaml").touch()
     with pytest.raises(ScenarioError, match=r"mixed-flet\.yaml: no such file \(did you mean .*mixed-fleet\.yaml\?\)"):
         read_document(tmp_path / "mixed-flet.yaml")
-    with pytest.raises(ScenarioError, match="no such file$"):
+    with pytest.raises(ScenarioError, match=r"no such file$"):
         read_document(tmp_path / "nowhere" / "a.yaml")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "under-a-file.yaml/x"])
 def test_a_name_that_no_file_can_have(tmp_path: Path, name: str) -> None:
     (tmp_path / "under-a-file.yaml").touch()
-    with pytest.raises(ScenarioError, match="cannot be read|no such file"):
+    with pytest.raises(ScenarioError, match=r"cannot be read|no such file"):
         read_document(tmp_path / name)
 
 

@@ -56,7 +56,7 @@ def test_a_sound_document_becomes_a_model() -> None:
     assert whole.series == (Part(count=3),)
     assert whole.parts["a"].price == Fixed(kind="fixed", amount_usd=2.0)
     with pytest.raises(ValueError, match="frozen"):
-        whole.name = "y"
+        whole.name = "y"  # type: ignore[misc]  # that it is refused is the test
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,10 @@ def test_a_sound_document_becomes_a_model() -> None:
         ("since: yesterday", "f.yaml:2: since: must be a date, YYYY-MM-DD, not 'yesterday'"),
         ("since: 2026-02-30", "f.yaml:2: since: must be a date, YYYY-MM-DD, not '2026-02-30'"),
         ("since: 20260101", "f.yaml:2: since: must be a date, YYYY-MM-DD, not 20260101"),
-        ("since: '2026-01-01'", "f.yaml:2: since: must be a date, YYYY-MM-DD, not '2026-01-01' (write it without quotes)"),
+        (
+            "since: '2026-01-01'",
+            "f.yaml:2: since: must be a date, YYYY-MM-DD, not '2026-01-01' (write it without quotes)",
+        ),
         ("switched: 1", "f.yaml:2: switched: must be true or false, not 1"),
         ("switched: yes", "f.yaml:2: switched: must be true or false, not 'yes'"),
         ("ratio: '1'", "f.yaml:2: ratio: must be a number, not '1'"),
@@ -84,16 +87,22 @@ def test_a_sound_document_becomes_a_model() -> None:
         ("parts: {a: {Count: 1}}", "f.yaml:2: parts.a.count: is required and is not there (is it Count, misspelt?)"),
         ("parts: {a: {count: -1}}", "f.yaml:2: parts.a.count: must be greater than or equal to 0, not -1"),
         ("parts: {a: {count: 1.5}}", "f.yaml:2: parts.a.count: must be a whole number, not 1.5"),
-        ("parts: {a: {count: 1" + "0" * 60 + "}}", "f.yaml:2: parts.a.count: must be less than or equal to 10, not 1000"),
+        (
+            "parts: {a: {count: 1" + "0" * 60 + "}}",
+            "f.yaml:2: parts.a.count: must be less than or equal to 10, not 1000",
+        ),
         ("parts: {a: {count: 1" + "0" * 90 + "}}", "f.yaml:2: parts.a.count: must be a whole number, not '1000"),
         ("series: {a: 1}", "f.yaml:2: series: must be a list, not a mapping"),
         ("series: [{count: 1}, {count: x}]", "f.yaml:2: series[1].count: must be a whole number, not 'x'"),
         ("parts: {a: {count: 1, price: {kind: fixed}}}", "f.yaml:2: parts.a.price.amount_usd: is required"),
         ("parts: {a: {count: 1, price: {kind: scaled, per_yaer: 1}}}", "parts.a.price.per_yaer: unknown key (did you"),
-        ("parts: {a: {count: 1, price: {kind: free}}}", "f.yaml:2: parts.a.price: needs kind: one of 'fixed', 'scaled'"),
+        (
+            "parts: {a: {count: 1, price: {kind: free}}}",
+            "f.yaml:2: parts.a.price: needs kind: one of 'fixed', 'scaled'",
+        ),
         ("parts: {a: {count: 1, price: {}}}", "f.yaml:2: parts.a.price: needs a kind"),
     ],
-)  # fmt: skip
+)
 def test_each_mistake_has_one_message(line: str, message: str) -> None:
     found = [str(problem) for problem in problems_of(f"name: x\n{line}\n")]
     assert any(message in text for text in found), found
@@ -179,9 +188,11 @@ SCALARS = (
 )
 CONTENT = st.recursive(
     SCALARS,
-    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=6), part, max_size=5),
+    lambda part: (
+        st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=6), part, max_size=5)
+    ),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("model", [Scenario, Whole])

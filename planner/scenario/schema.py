@@ -55,5 +55,5 @@ def _loosened(schema: Any) -> Any:
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Allow null, keeping the documentation where an editor looks for it."""
-    kept = {key: schema[key] for key in ("description", "default", "title") if key in schema}
+    kept: dict[str, Any] = {key: schema[key] for key in ("description", "default", "title") if key in schema}
     return {**kept, "anyOf": [schema, {"type": "null"}]}

@@ -183,12 +183,18 @@ def test_provenance_at_the_top_holds_for_what_names_none() -> None:
 
 PARTS = st.recursive(
     st.none() | st.integers(-5, 5) | st.text(max_size=4) | st.sampled_from(["A", "a quote"]),
-    lambda part: st.dictionaries(
-        st.sampled_from(["accelerators", "models", "priors", "sources", "H200", "hbm_gb", "value", "source", "grade", "low"]),
-        part, max_size=4,
-    ) | st.lists(part, max_size=2),
+    lambda part: (
+        st.dictionaries(
+            st.sampled_from(
+                ["accelerators", "models", "priors", "sources", "H200", "hbm_gb", "value", "source", "grade", "low"]
+            ),
+            part,
+            max_size=4,
+        )
+        | st.lists(part, max_size=2)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=25)

@@ -18,38 +18,154 @@ BOMB = "l0: &l0 [lol, lol]\n" + "\n".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}
 
 # What is replaced in the tiny scenario, by what, and what the message says.
 CHANGES = [
-    pytest.param("nodes: 4", "nodess: 4", ["tiny.yaml:12: clusters.h200.nodess: unknown key (did you mean nodes?)"], id="misspelt key"),
-    pytest.param("clusters:", "clusers:", ["tiny.yaml:9: clusers: unknown key (did you mean clusters?)", "clusters: is required"], id="misspelt section"),
-    pytest.param("nodes: 4", "nodes: many", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not 'many'"], id="wrong type"),
-    pytest.param("nodes: 4", "nodes: '4'", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '4'"], id="number in quotes"),
-    pytest.param("nodes: 4", "nodes: true", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not true"], id="truth for a number"),
-    pytest.param("nodes: 4", "nodes: [4]", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not a list"], id="list for a number"),
-    pytest.param("nodes: 4", "nodes:", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not nothing"], id="no value"),
-    pytest.param("nodes: 4", "nodes: -4", ["tiny.yaml:12: clusters.h200.nodes: must be greater than or equal to 0, not -4"], id="negative count"),
-    pytest.param("nodes: 4", "nodes: 1" + "0" * 50, ["tiny.yaml:12: clusters.h200.nodes: must be less than or equal to 100000"], id="huge count"),
-    pytest.param("nodes: 4", "nodes: 1" + "0" * 9000, ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '1000"], id="monstrous count"),
-    pytest.param("requests_per_s: 5", "requests_per_s: .nan", ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"], id="NaN"),
-    pytest.param("requests_per_s: 5", "requests_per_s: .inf", ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"], id="infinity"),
-    pytest.param("requests_per_s: 5", "requests_per_s: 1e999", ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"], id="overflow"),
-    pytest.param("accelerator: H200", "accelerator: H20O", ["tiny.yaml:11: clusters.h200.accelerator: unknown accelerator 'H20O' (did you mean H200?)"], id="unknown accelerator"),
-    pytest.param("llama-3.1-8b", "llama-8b", ["tiny.yaml:6: workloads.chat.model: unknown model 'llama-8b' (did you mean llama-3.1-8b?)"], id="unknown model"),
-    pytest.param("online: 2026-02-01", "online: 2025-12-31", ["tiny.yaml:16: clusters.mi325x.online: 2025-12-31 is before the start"], id="date before the start"),
-    pytest.param("online: 2026-02-01", "online: 2026-02-30", ["tiny.yaml:16: clusters.mi325x.online: must be a date, YYYY-MM-DD"], id="no such day"),
-    pytest.param("horizon_months: 3", "horizon_months: 3\nname: again", ["tiny.yaml:4: duplicate key name, first on line 1"], id="duplicate key"),
-    pytest.param("horizon_months: 3", "horizon_months: 3\n? [a]\n: b", ["tiny.yaml:4: a key must be a plain word"], id="list as key"),
-    pytest.param("horizon_months: 3", "horizon_months: 3\n1: b\ntrue: c\nnull: d", ["tiny.yaml:4: 1: unknown key", "tiny.yaml:5: true: unknown", "tiny.yaml:6: null: unknown"], id="numbers and truths as keys"),
+    pytest.param(
+        "nodes: 4",
+        "nodess: 4",
+        ["tiny.yaml:12: clusters.h200.nodess: unknown key (did you mean nodes?)"],
+        id="misspelt key",
+    ),
+    pytest.param(
+        "clusters:",
+        "clusers:",
+        ["tiny.yaml:9: clusers: unknown key (did you mean clusters?)", "clusters: is required"],
+        id="misspelt section",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: many",
+        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not 'many'"],
+        id="wrong type",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: '4'",
+        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '4'"],
+        id="number in quotes",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: true",
+        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not true"],
+        id="truth for a number",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: [4]",
+        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not a list"],
+        id="list for a number",
+    ),
+    pytest.param(
+        "nodes: 4", "nodes:", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not nothing"], id="no value"
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: -4",
+        ["tiny.yaml:12: clusters.h200.nodes: must be greater than or equal to 0, not -4"],
+        id="negative count",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: 1" + "0" * 50,
+        ["tiny.yaml:12: clusters.h200.nodes: must be less than or equal to 100000"],
+        id="huge count",
+    ),
+    pytest.param(
+        "nodes: 4",
+        "nodes: 1" + "0" * 9000,
+        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '1000"],
+        id="monstrous count",
+    ),
+    pytest.param(
+        "requests_per_s: 5",
+        "requests_per_s: .nan",
+        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
+        id="NaN",
+    ),
+    pytest.param(
+        "requests_per_s: 5",
+        "requests_per_s: .inf",
+        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
+        id="infinity",
+    ),
+    pytest.param(
+        "requests_per_s: 5",
+        "requests_per_s: 1e999",
+        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
+        id="overflow",
+    ),
+    pytest.param(
+        "accelerator: H200",
+        "accelerator: H20O",
+        ["tiny.yaml:11: clusters.h200.accelerator: unknown accelerator 'H20O' (did you mean H200?)"],
+        id="unknown accelerator",
+    ),
+    pytest.param(
+        "llama-3.1-8b",
+        "llama-8b",
+        ["tiny.yaml:6: workloads.chat.model: unknown model 'llama-8b' (did you mean llama-3.1-8b?)"],
+        id="unknown model",
+    ),
+    pytest.param(
+        "online: 2026-02-01",
+        "online: 2025-12-31",
+        ["tiny.yaml:16: clusters.mi325x.online: 2025-12-31 is before the start"],
+        id="date before the start",
+    ),
+    pytest.param(
+        "online: 2026-02-01",
+        "online: 2026-02-30",
+        ["tiny.yaml:16: clusters.mi325x.online: must be a date, YYYY-MM-DD"],
+        id="no such day",
+    ),
+    pytest.param(
+        "horizon_months: 3",
+        "horizon_months: 3\nname: again",
+        ["tiny.yaml:4: duplicate key name, first on line 1"],
+        id="duplicate key",
+    ),
+    pytest.param(
+        "horizon_months: 3",
+        "horizon_months: 3\n? [a]\n: b",
+        ["tiny.yaml:4: a key must be a plain word"],
+        id="list as key",
+    ),
+    pytest.param(
+        "horizon_months: 3",
+        "horizon_months: 3\n1: b\ntrue: c\nnull: d",
+        ["tiny.yaml:4: 1: unknown key", "tiny.yaml:5: true: unknown", "tiny.yaml:6: null: unknown"],
+        id="numbers and truths as keys",
+    ),
     pytest.param("name: tiny", "name: ../tiny", ["tiny.yaml:1: name: a name is 1 to 64 letters"], id="path as name"),
     pytest.param("name: tiny", "name: '=cmd'", ["tiny.yaml:1: name: a name is", "'=cmd'"], id="formula as name"),
     pytest.param("name: tiny", "name: <script>", ["tiny.yaml:1: name: a name is", "'<script>'"], id="script as name"),
-    pytest.param("name: tiny", 'name: "a\\e[31m\\u202e"', ["tiny.yaml:1: name: a name is", "\\x1b[31m\\u202e"], id="controls as name"),
+    pytest.param(
+        "name: tiny",
+        'name: "a\\e[31m\\u202e"',
+        ["tiny.yaml:1: name: a name is", "\\x1b[31m\\u202e"],
+        id="controls as name",
+    ),
     pytest.param("name: tiny", "name: 12", ["tiny.yaml:1: name: must be text, not 12"], id="number as name"),
-    pytest.param("  h200:", '  "h\\e]0;x\\a":', ["tiny.yaml:10: clusters.h\\x1b]0;x\\x07: a name is"], id="controls as key"),
+    pytest.param(
+        "  h200:", '  "h\\e]0;x\\a":', ["tiny.yaml:10: clusters.h\\x1b]0;x\\x07: a name is"], id="controls as key"
+    ),
     pytest.param("name: tiny", "name: &x [*x]", ["tiny.yaml:1: *x refers to itself"], id="anchor in itself"),
     pytest.param("name: tiny", "name: !!python/name:os.system x", ["tiny.yaml:1: the tag"], id="python tag"),
-    pytest.param("name: tiny", "name: tiny\nextends: nowhere.yaml", ["tiny.yaml:2: extends: no such file"], id="base missing"),
-    pytest.param("name: tiny", "name: tiny\nextends: tiny.yaml", ["tiny.yaml:2: extends: extends itself: tiny.yaml -> tiny.yaml"], id="cyclic extends"),
-    pytest.param("name: tiny", "name: tiny\ncatalog: {overlay: nowhere.yaml}", ["nowhere.yaml: no such file"], id="overlay missing"),
-]  # fmt: skip
+    pytest.param(
+        "name: tiny", "name: tiny\nextends: nowhere.yaml", ["tiny.yaml:2: extends: no such file"], id="base missing"
+    ),
+    pytest.param(
+        "name: tiny",
+        "name: tiny\nextends: tiny.yaml",
+        ["tiny.yaml:2: extends: extends itself: tiny.yaml -> tiny.yaml"],
+        id="cyclic extends",
+    ),
+    pytest.param(
+        "name: tiny",
+        "name: tiny\ncatalog: {overlay: nowhere.yaml}",
+        ["nowhere.yaml: no such file"],
+        id="overlay missing",
+    ),
+]
 
 WHOLE = [
     pytest.param("", ["tiny.yaml:1: is empty"], id="empty"),
@@ -198,7 +314,7 @@ def test_a_file_name_that_is_not_text_is_shown_escaped(write: Write, tmp_path: P
             stream.write(tiny.encode())
     except OSError:
         pytest.skip("this file system has text names only")
-    command = [sys.executable, "-m", "planner.cli.app", "validate", strange]
+    command: list[str | bytes] = [sys.executable, "-m", "planner.cli.app", "validate", strange]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )

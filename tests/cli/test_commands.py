@@ -126,8 +126,9 @@ def test_catalog_json_has_provenance_for_every_value(planner: Planner) -> None:
 
 
 def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -> None:
-    overlay = write('tariffs: {"x\\a\\e[31m": {source: "our \\a\\e[2J quote", grade: A, date: 2026-01-01, energy_usd_per_kwh: 1, '
-                    "grid_carbon_g_per_kwh: 2}}\n", "o.yaml")  # fmt: skip
+    values = "energy_usd_per_kwh: 1, grid_carbon_g_per_kwh: 2"
+    entry = f'{{source: "our \\a\\e[2J quote", grade: A, date: 2026-01-01, {values}}}'
+    overlay = write(f'tariffs: {{"x\\a\\e[31m": {entry}}}\n', "o.yaml")
     for arguments in (["catalog"], ["catalog", "show", "x\a\x1b[31m"], ["catalog", "--json"]):
         outcome = planner(*arguments, "--overlay", overlay)
         assert outcome.code == 0

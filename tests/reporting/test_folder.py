@@ -65,7 +65,7 @@ def test_a_folder_of_someone_else_is_refused_and_left_alone(tmp_path: Path, mani
     if manifest is not None:
         (target / MANIFEST).write_bytes(manifest)
     before = contents(target)
-    with pytest.raises(ScenarioError, match="theirs: (was not written by planner|holds 'thesis.txt')"):
+    with pytest.raises(ScenarioError, match=r"theirs: (was not written by planner|holds 'thesis\.txt')"):
         write_folder(target, FILES, {})
     assert contents(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]

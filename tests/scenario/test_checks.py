@@ -34,20 +34,32 @@ def problem_of(path: Path, *overrides: str) -> str:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("clusters.h200.accelerator=H20O", "clusters.h200.accelerator: unknown accelerator 'H20O' (did you mean H200?)"),
-        ("clusters.h200.accelerator=TPU", "clusters.h200.accelerator: unknown accelerator 'TPU' (the catalogue has B200, "),
-        ("workloads.chat.model=llama-3.1-8", "workloads.chat.model: unknown model 'llama-3.1-8' (did you mean llama-3.1-8b?)"),
+        (
+            "clusters.h200.accelerator=H20O",
+            "clusters.h200.accelerator: unknown accelerator 'H20O' (did you mean H200?)",
+        ),
+        (
+            "clusters.h200.accelerator=TPU",
+            "clusters.h200.accelerator: unknown accelerator 'TPU' (the catalogue has B200, ",
+        ),
+        (
+            "workloads.chat.model=llama-3.1-8",
+            "workloads.chat.model: unknown model 'llama-3.1-8' (did you mean llama-3.1-8b?)",
+        ),
         ("site.tariff=us-ohoi", "site.tariff: unknown tariff 'us-ohoi' (did you mean us-ohio?)"),
         ("clusters.mi325x.engine=tensorrt-llm", "clusters.mi325x.engine: engine 'tensorrt-llm' does not run on amd"),
         ("clusters.mi325x.precision=fp4", "clusters.mi325x.precision: MI325X (cluster mi325x) has no fp4 arithmetic"),
         ("clusters.h200.online=2025-12-31", "clusters.h200.online: 2025-12-31 is before the start of the horizon"),
         ("clusters.h200.online=2026-04-01", "clusters.h200.online: 2026-04-01 is after the end of the horizon"),
-        ("workloads.chat.shape={timezone: Europe/Berlni}", "timezone: unknown time zone 'Europe/Berlni' (did you mean Europe"),
+        (
+            "workloads.chat.shape={timezone: Europe/Berlni}",
+            "timezone: unknown time zone 'Europe/Berlni' (did you mean Europe",
+        ),
         ("workloads.chat.shape={timezone: ../../etc/passwd}", "unknown time zone '../../etc/passwd'"),
         ("start=1999-12-31", "start: must be greater than or equal to 2000-01-01, not 1999-12-31"),
         ("start=2101-01-01", "start: must be less than or equal to 2100-12-31, not 2101-01-01"),
     ],
-)  # fmt: skip
+)
 def test_a_contradiction_has_its_place(write: Write, override: str, message: str) -> None:
     found = problem_of(write(), override)
     assert message in found
@@ -60,7 +72,7 @@ def test_a_request_longer_than_the_model_accepts(write: Write) -> None:
 
 
 def test_the_last_day_of_the_horizon_is_inside_it(write: Write) -> None:
-    assert load_scenario(write(), ["clusters.h200.online=2026-03-31"])
+    load_scenario(write(), ["clusters.h200.online=2026-03-31"])
 
 
 def test_a_part_without_a_price_is_never_free(write: Write) -> None:
@@ -68,7 +80,8 @@ def test_a_part_without_a_price_is_never_free(write: Write) -> None:
     sets = ["clusters.mi325x.accelerator=MI355X", "catalog.assumptions=articles-2024"]
     message = problem_of(path, *sets)
     assert "clusters.mi325x: the 'articles-2024' catalogue has no price for MI355X; state unit_price_usd" in message
-    assert load_scenario(path, [*sets, "clusters.mi325x.unit_price_usd=25000"])
+    priced = load_scenario(path, [*sets, "clusters.mi325x.unit_price_usd=25000"])
+    assert priced.clusters["mi325x"].unit_price_usd == 25000
 
 
 def test_a_model_that_does_not_fit_is_named_with_its_reasons(write: Write, tiny: str) -> None:

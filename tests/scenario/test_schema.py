@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # stubs are a package of their own
 import pytest
 
 from planner.documents import parse_document, read_document
