@@ -42,5 +42,6 @@ def test_a_count_or_a_bare_word_has_no_unit(name: str) -> None:
 
 
 def test_a_year_is_the_same_length_in_every_unit() -> None:
-    assert units.DAYS_PER_YEAR * units.HOURS_PER_DAY == pytest.approx(units.HOURS_PER_YEAR)
+    hours = units.DAYS_PER_YEAR * units.HOURS_PER_DAY
+    assert hours == pytest.approx(units.HOURS_PER_YEAR)
     assert units.GB * units.KILO == units.TB
