@@ -104,7 +104,7 @@ class Workload(Strict):
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
     deferrable_within_h: NonNegative | None = None
-    """Hours that deferrable work may wait before it counts as shed. Default: 24 for deferrable work, a day."""
+    """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
 
     @model_validator(mode="after")
     def _deadline_fits_priority(self) -> Workload:

@@ -21,7 +21,7 @@ from planner.units import unit_of
 UNIT_IN_WORDS = re.compile(
     r"tokens|in the unit of|standard deviation|engineers|probability|weight|share|times", re.IGNORECASE
 )
-REASON = re.compile(r"Default[^:]*: *\S")
+REASON = re.compile(r"Default[^:]*(: *\S| for )")
 
 
 class Place(NamedTuple):

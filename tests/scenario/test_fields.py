@@ -20,7 +20,8 @@ entry_names: TypeAdapter[str] = TypeAdapter(EntryName)
 NASTY = [
     "", "..", ".", "../x", "/etc/passwd", "a/b", "a\\b", "C:x", ".hidden", "-rf", "=cmd", "+1", "@x",
     "=cmd|' /C calc'!A0", "<script>alert(1)</script>", "a b", "a\tb", "a\nb", "a\0b", "\x1b[31m", "a\u202eb",
-    "\u200fa", "a\u200bb", "\ufeffa", "'a'", '"a"', "a,b", "a;b", "$(ls)", "`ls`", "a*", "a?", "_a", "a..b", "x" * 65, "~", "a\n", "\u2028",
+    "\u200fa", "a\u200bb", "\ufeffa", "'a'", '"a"', "a,b", "a;b", "$(ls)", "`ls`", "a*", "a?", "_a",
+    "a..b", "x" * 65, "~", "a\n", "\u2028",
 ]  # fmt: skip
 
 
