@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
 
 import typer
 
-from planner.cli import catalog, init, run, schema, validate
+from planner.cli import catalog, fit_traffic, init, run, schema, validate
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
+app.command("fit-traffic")(fit_traffic.fit_traffic)
 app.command("schema")(schema.schema)
 app.add_typer(catalog.app, name="catalog")
 
@@ -45,6 +47,9 @@ def _root(
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except PlannerError as error:

@@ -16,7 +16,7 @@ def validate(
 ) -> None:
     """Check scenario files without running them; list every problem of every file."""
     from planner.build import build_plan
-    from planner.errors import Problem, ScenarioError
+    from planner.errors import Problem, ScenarioError, printable
     from planner.scenario.loading import load_scenario
 
     problems: list[Problem] = []
@@ -24,8 +24,8 @@ def validate(
         try:
             plan = build_plan(load_scenario(file, overrides or ()))
             for warning in plan.warnings:
-                typer.echo(f"{file}: warning: {warning}", err=True)
-            typer.echo(f"{file}: ok")
+                typer.echo(f"{printable(str(file))}: warning: {warning}", err=True)
+            typer.echo(f"{printable(str(file))}: ok")
         except ScenarioError as error:
             problems += error.problems
     if problems:

@@ -130,6 +130,6 @@ def _post_capital(builder: LedgerBuilder, plan: Plan, cohorts: tuple[Cohort, ...
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, owner)
     builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, owner)
     builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, owner)
-    charge = capital_charge_usd(schedule, money.discount_rate_per_year, grid.month_fractions)
+    charge = capital_charge_usd(schedule, money.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
     return schedule.opening_book_cents
