@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import catalog, init, run, schema, validate
+from planner.cli import calibrate, catalog, check_benchmarks, init, run, schema, throughput, validate
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -22,6 +22,9 @@ app.command("run")(run.run)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("schema")(schema.schema)
+app.command("throughput")(throughput.throughput)
+app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(catalog.app, name="catalog")
 
 
