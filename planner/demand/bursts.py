@@ -7,17 +7,18 @@ Requests arrive as a Poisson stream whose rate is redrawn every minute. If count
 
 because Var[count] = 60 λ + (60 λ c)². A pool that can serve μ requests/s at utilisation ρ = λ/μ then faces two queues.
 
-*Between minutes.* Work waiting, in seconds, is a random walk reflected at zero with steps 60 (ρ − 1 + ρ c Z), Z standard
-normal. In units of one step's standard deviation s = 60 ρ c the drift is −β, β = (1 − ρ) / (ρ c), and a wait of t is
-b = t / s. At minute boundaries P(wait > 0) = 1 − exp(−Σ Φ(−β √k) / k) (Spitzer 1956) and the tail falls as exp(−2 β b)
-(the exponential martingale of the Gaussian walk). Within the minute the wait moves on a straight line, so at a moment
-drawn by an arriving request it is V + u (Z − β) with u uniform and Z weighted by 1 + c Z.
+Work waiting, in seconds the pool needs for it, is then a Brownian motion reflected at zero:
+within a minute whose rate is G times the mean, its drift is ρG − 1 and its variance (1 + c_s²) / μ a second, c_s being
+the coefficient of variation of service times. Given the wait x at the minute's start, the wait at u seconds into it
+exceeds y with probability
 
-*Within the minute.* Poisson arrivals at c_s servers wait with probability C (Erlang C) and an exponential tail whose
-mean is Allen and Cunneen's (1 + cv²) / (2 c_s μ₁ (1 − ρ)): exact for M/M/c, with the exact Pollaczek–Khinchine mean for M/G/1.
+    Φ((x − y + m u) / (σ √u)) + exp(2 m y / σ²) Φ((−x − y − m u) / (σ √u))       (Harrison 1985, §1.8).
 
-The two are joined by adding mean waits, 1/θ = 1/θ_between + 1/θ_within, so that either alone is recovered when the other
-vanishes.
+The share that misses is its mean over u (uniform), G (gamma with mean 1, weighted by G because requests see their own
+crowd) and x, where x is max(0, E − κ): E exponential with the stationary decay rate θ = 2 (1 − ρ) / (variance a second,
+both kinds) and κ Siegmund's mean overshoot of a walk in minutes. A pool of few slots keeps requests waiting less often:
+y is the slack plus −ln C / θ', C the probability of waiting by Erlang, so that with Poisson arrivals (I = 1) the result
+is C exp(−θ' t): exact for M/M/c, with the exact Pollaczek–Khinchine mean for M/G/1.
 """
 
 from __future__ import annotations
@@ -34,11 +35,8 @@ DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in public API traffic (ServeGen, 14 days)."""
 BURST_S = 60.0
 """The minute over which the index of dispersion is defined and a burst's rate is taken to last."""
-_TABLE_CELLS = 1024
+_TABLE_CELLS = 256
 _SIEGMUND = 0.5825971579390106  # −ζ(1/2) / √(2π), the mean overshoot of a Gaussian walk (Siegmund 1979)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_U = 0.5 * (_NODES + 1.0)
-_U_WEIGHTS = 0.5 * _WEIGHTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,18 +109,19 @@ def miss_table(conditions: BurstConditions) -> MissTable:
 def miss_share(conditions: BurstConditions, utilisation: ArrayLike) -> NDArray[np.float64]:
     """Return the stationary share of requests that wait longer than the slack, in the shape of ``utilisation``."""
     rho = np.asarray(utilisation, dtype=np.float64)
-    stable = np.clip(rho, 1e-12, 1.0 - 1e-9)
-    between_mean_s = BURST_S * (stable * conditions.minute_rate_cv) ** 2 / (2.0 * (1.0 - stable))
-    within_mean_s = _within_mean_wait_s(conditions, stable)
-    total_mean_s = np.maximum(between_mean_s + within_mean_s, 1e-300)
-    slack_s = conditions.slack_s
-    between = _between_minutes_share(conditions.minute_rate_cv, stable, slack_s * between_mean_s / total_mean_s)
-    within = np.zeros_like(stable)
+    stable = np.clip(rho, 1e-9, 1.0 - 1e-9)
+    pool = conditions.pool or ServerPool(servers=1, service_cv=0.0)
+    local_variance_s = (1.0 + pool.service_cv**2) * stable / conditions.requests_per_s
+    decay_per_s = 2.0 * (1.0 - stable) / local_variance_s
+    log_waiting = np.zeros_like(stable)
     if conditions.pool is not None:
-        offered = conditions.pool.servers * stable
-        within = erlang_c(conditions.pool.servers, offered) * np.exp(-slack_s / total_mean_s)
-    share = 1.0 - (1.0 - between) * (1.0 - within)
-    return np.where(rho >= 1.0, 1.0, np.where(rho <= 0.0, 0.0, share))
+        log_waiting = np.log(np.maximum(erlang_c(pool.servers, pool.servers * stable), 1e-300))
+    threshold_s = conditions.slack_s - log_waiting / decay_per_s
+    if conditions.minute_rate_cv == 0.0:
+        share = np.exp(-decay_per_s * threshold_s)
+    else:
+        share = _bursty_share(conditions.minute_rate_cv, stable, local_variance_s, threshold_s)
+    return np.where(rho >= 1.0, 1.0, np.where(rho <= 0.0, 0.0, np.minimum(share, 1.0)))
 
 
 def erlang_c(servers: int, offered_load: ArrayLike) -> NDArray[np.float64]:
@@ -137,56 +136,49 @@ def erlang_c(servers: int, offered_load: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(blocking / (1.0 - load / servers * (1.0 - blocking)), dtype=np.float64)
 
 
-def _within_mean_wait_s(conditions: BurstConditions, rho: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean wait of those who wait for a slot, 1/θ_within; the service rate is the reference rate over ρ."""
-    if conditions.pool is None:
-        return np.zeros_like(rho)
-    capacity_per_s = conditions.requests_per_s / rho
-    return (1.0 + conditions.pool.service_cv**2) / (2.0 * capacity_per_s * (1.0 - rho))
-
-
-def _between_minutes_share(
-    rate_cv: float, rho: NDArray[np.float64], slack_s: NDArray[np.float64]
+def _bursty_share(
+    rate_cv: float,
+    rho: NDArray[np.float64],
+    local_variance_s: NDArray[np.float64],
+    threshold_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return P(V + u (Z − β) > b) over arriving requests, by Gauss–Legendre over u; see the module's head.
-
-    V is 0 with probability 1 − p, else x₀ + an exponential of rate 2β, the shift chosen so that the far tail is
-    Siegmund's exp(−2β (x + 0.5826)). With D = b/u + β the atom gives Φ(−D) + c φ(D), c φ(D) being the weight of requests;
-    the rest, with r = 2βu and D moved by x₀, gives Φ(−D) + (1 + c r) exp(−r D + r²/2) Φ(D − r).
-    """
-    if rate_cv == 0.0:
-        return np.zeros_like(rho)
+    """Return the reflected motion's tail, averaged over a minute's rate, start and moment: see the module's head."""
     from scipy.special import log_ndtr, ndtr  # noqa: PLC0415 - not needed where there are no bursts
 
-    beta = ((1.0 - rho) / (rho * rate_cv))[..., np.newaxis]
-    b = (slack_s / (BURST_S * rho * rate_cv))[..., np.newaxis]
-    waiting = _waiting_probability(beta)
-    shift = np.maximum(-np.log(np.maximum(waiting, 1e-300)) / (2.0 * beta) - _SIEGMUND, 0.0)
-    distance = b / _U + beta
-    atom = ndtr(-distance) + rate_cv * np.exp(-0.5 * distance**2) / np.sqrt(2.0 * np.pi)
-    distance = (b - shift) / _U + beta
-    r = 2.0 * beta * _U
-    tail = ndtr(-distance) + (1.0 + rate_cv * r) * np.exp(-r * distance + 0.5 * r**2 + log_ndtr(distance - r))
-    share = (1.0 - waiting) * atom + waiting * tail
-    return np.minimum(share @ _U_WEIGHTS, 1.0)
-
-
-def _waiting_probability(beta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return P(M > 0) for the all-time maximum M of a Gaussian walk with unit steps and drift −β.
-
-    Spitzer's sum for β ≥ 0.1; below, P(M = 0) = √2 β exp(−0.5826 β) (Chang and Peres 1997, leading terms).
-    """
-    grid, log_empty = _spitzer_table()
-    waiting = -np.expm1(np.interp(beta, grid, log_empty, right=0.0))
-    expansion = 1.0 - np.sqrt(2.0) * beta * np.exp(-_SIEGMUND * beta)
-    return np.where(beta < grid[0], expansion, waiting)
+    expand = (..., np.newaxis, np.newaxis, np.newaxis)
+    start, start_weights, gauss, gauss_weights, moment, moment_weights = _quadrature()
+    rate = np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 0.0) ** 3  # Wilson and Hilferty's gamma
+    rate_weights = gauss_weights * rate / (gauss_weights @ rate)
+    rate /= gauss_weights @ rate
+    step_variance = (BURST_S * rho * rate_cv) ** 2
+    total_variance = step_variance + BURST_S * local_variance_s
+    decay_per_s = 2.0 * (1.0 - rho) * BURST_S / total_variance
+    overshoot_s = _SIEGMUND * step_variance / np.sqrt(total_variance)
+    start_s = np.maximum(start[:, np.newaxis, np.newaxis] / decay_per_s[expand] - overshoot_s[expand], 0.0)
+    drift = rho[expand] * rate[:, np.newaxis] - 1.0
+    moment_s = BURST_S * moment
+    y = threshold_s[expand]
+    spread = np.sqrt(local_variance_s[expand] * moment_s)
+    forward = ndtr((start_s - y + drift * moment_s) / spread)
+    exponent = 2.0 * drift * y / local_variance_s[expand] + log_ndtr((-start_s - y - drift * moment_s) / spread)
+    reflected = np.exp(np.minimum(exponent, 0.0))
+    share = np.minimum(forward + reflected, 1.0)
+    return np.asarray(
+        np.einsum("...xgu,x,g,u->...", share, start_weights, rate_weights, moment_weights), dtype=np.float64
+    )
 
 
 @lru_cache(maxsize=1)
-def _spitzer_table() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return drifts β and ln P(M = 0) = −Σ Φ(−β √k) / k at each; 4,096 terms leave 1e-13 at the smallest β."""
-    from scipy.special import ndtr  # noqa: PLC0415 - as above
-
-    beta = np.linspace(0.1, 9.0, 256)
-    k = np.arange(1, 4097)
-    return beta, -(ndtr(-np.multiply.outer(beta, np.sqrt(k))) / k).sum(axis=-1)
+def _quadrature() -> tuple[NDArray[np.float64], ...]:
+    """Return nodes and weights for an exponential start, a standard normal and a moment uniform on 0..1."""
+    start, start_weights = np.polynomial.laguerre.laggauss(8)
+    gauss, gauss_weights = np.polynomial.hermite_e.hermegauss(16)
+    moment, moment_weights = np.polynomial.legendre.leggauss(4)
+    return (
+        start,
+        start_weights,
+        gauss,
+        gauss_weights / gauss_weights.sum(),
+        0.5 * (moment + 1.0),
+        0.5 * moment_weights,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -37,7 +38,7 @@ class Horizon:
     @property
     def mid_hours_h(self) -> NDArray[np.float64]:
         """Return the middle of each hour since start, shape (hours,)."""
-        return np.arange(self.hours) + 0.5
+        return np.arange(self.hours, dtype=np.float64) + 0.5
 
     def hour_of(self, day: date) -> float:
         """Return hours from the start to midnight UTC of a date (negative before the start)."""
@@ -77,7 +78,7 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     marks = [*range(0, horizon.hours, 24), horizon.hours]
     offsets = np.empty(horizon.hours, dtype=np.int64)
     at_left = offset(0)
-    for left, right in zip(marks, marks[1:], strict=False):
+    for left, right in pairwise(marks):
         at_right = offset(right)
         low, high = left, right
         while at_right != at_left and high - low > 1:

@@ -97,7 +97,7 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> NDArray[np.float64]
     time_h = np.asarray(hours_h, dtype=np.float64)
     match growth:
         case CompoundGrowth(per_year=per_year):
-            return np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h)
+            return np.asarray(np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
         case SCurveGrowth():
             return _s_curve(growth, time_h / HOURS_PER_YEAR)
         case StepGrowth(steps=steps):
@@ -117,7 +117,7 @@ def _s_curve(growth: SCurveGrowth, time_years: NDArray[np.float64]) -> NDArray[n
     k, middle = growth.steepness_per_year, growth.midpoint_years
     log_rest = -np.logaddexp(0.0, k * (time_years - middle))
     log_rest_at_start = -np.logaddexp(0.0, -k * middle)
-    return 1.0 - (growth.ceiling_multiple - 1.0) * np.expm1(log_rest - log_rest_at_start)
+    return np.asarray(1.0 - (growth.ceiling_multiple - 1.0) * np.expm1(log_rest - log_rest_at_start), dtype=np.float64)
 
 
 def _raise_all(subject: str, problems: list[str]) -> None:

@@ -86,11 +86,11 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
     if twice:
         raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
     expected = np.empty((len(names), horizon.hours))
-    for row, workload in zip(expected, workloads, strict=True):
-        row[:] = shape_factor(workload.shape, horizon)
-        row *= growth_multiplier(workload.growth, horizon.mid_hours_h)
-        row *= spike_factor(workload.spikes, horizon.hours)
-        row *= workload.requests_per_s
+    for index, workload in enumerate(workloads):
+        expected[index] = shape_factor(workload.shape, horizon)
+        expected[index] *= growth_multiplier(workload.growth, horizon.mid_hours_h)
+        expected[index] *= spike_factor(workload.spikes, horizon.hours)
+        expected[index] *= workload.requests_per_s
     sigma = np.array([workload.noise.sigma for workload in workloads])
     return DemandPlan(
         names=names,
@@ -104,22 +104,17 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
 def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.float64]:
     """Draw one replication of demand, shape (hours, workloads).
 
-    Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload or
-    tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever the
-    horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
+    Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload
+    or tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever
+    the horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
     """
-    requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
-    for row, base, noise, name in zip(
-        requests_per_s, plan.noise_base_requests_per_s, plan.noises, plan.names, strict=True
-    ):
-        if noise.sigma == 0.0:
-            row[:] = base
-        else:
-            np.exp(centred_log_noise(noise, plan.hours, streams(f"demand/{name}/noise")), out=row)
-            row *= base
-    for row, tenants, name in zip(requests_per_s, plan.tenants, plan.names, strict=True):
+    requests_per_s = plan.noise_base_requests_per_s.copy()
+    for index, (name, noise, tenants) in enumerate(zip(plan.names, plan.noises, plan.tenants, strict=True)):
+        if noise.sigma > 0.0:
+            factor = centred_log_noise(noise, plan.hours, streams(f"demand/{name}/noise"))
+            requests_per_s[index] *= np.exp(factor, out=factor)
         if tenants:
-            row *= _tenant_factor(tenants, name, plan.hours, streams)
+            requests_per_s[index] *= _tenant_factor(tenants, name, plan.hours, streams)
     return requests_per_s.T
 
 

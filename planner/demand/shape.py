@@ -22,7 +22,7 @@ from planner.errors import Problem, ScenarioError
 from planner.units import DAYS_PER_YEAR
 
 DEFAULT_PEAK_HOUR = 14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time
-_DAY = np.arange(24)
+_DAY = np.arange(24, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ def weekly_profile(
 
     Weekdays stand at level a = 7 / (5 + 2w), weekends at w·a, so that the week's mean is 1 and weekend ÷ weekday is w.
     All days share one 24-hour pattern of mean 1 and maximum peak_to_mean / max(a, w·a). Without a trough the pattern is
-    a discrete von Mises curve, exp(κ cos θ) over its mean; with one it is low + (high − low) ((1 + cos θ) / 2)^q, κ or q
-    solved for.
+    a discrete von Mises curve, exp(κ cos θ) over its mean; with one it is low + (high − low) ((1 + cos θ) / 2)^q.
+    κ and q are solved for.
     """
     weekday = 7.0 / (5.0 + 2.0 * weekend_fraction)
     levels = np.repeat([weekday, weekday * weekend_fraction], [5, 2])
@@ -92,8 +92,8 @@ def weekly_profile(
     high = peak_to_mean / levels.max()
     if high < 1.0 - 1e-12 or high > 24.0:
         raise ScenarioError(
-            f"peak_to_mean {peak_to_mean:g} cannot be met with weekend_fraction {weekend_fraction:g}: the busier days alone "
-            f"stand at {levels.max():.4g} times the week's mean, so the peak lies between that and {24 * levels.max():.4g}"
+            f"peak_to_mean {peak_to_mean:g} cannot be met with weekend_fraction {weekend_fraction:g}: the busier days "
+            f"stand at {levels.max():.4g} times the week's mean; the peak lies between that and {24 * levels.max():.4g}"
         )
     angle = 2.0 * np.pi * (_DAY - peak_hour) / 24.0
     if trough_to_mean is None:

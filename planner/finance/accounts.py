@@ -3,13 +3,14 @@
 Costs are positive, income is negative. Three views read the one ledger:
 
 * **cash**: money that changes hands, when it does.
-* **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is charged.
-* **economic**: cash, plus the value of what is still owned on the last day, as if sold then. Net present value, TCO and
-  levelised cost read this view; without that value a purchase late in the horizon would look like pure loss.
+* **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is
+  charged.
+* **economic**: cash, plus the value of what is still owned on the last day, as if sold then. Net present
+  value, TCO and levelised cost read this view; without that value a purchase late in the horizon would look
+  like pure loss.
 
-An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for every
-cohort, capex − depreciation − book value disposed of = book value left. What is in no accrual view has its counter-entry in
-``balance_sheet``, so the plain sum of ledger rows, however grouped, is accrued cost.
+An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
+every cohort, capex − depreciation − book value disposed of = book value left.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class Account(StrEnum):
     REVENUE = "revenue"
     TAX_CASH = "tax_cash"
     TAX_DEFERRED = "tax_deferred"
-    BALANCE_SHEET = "balance_sheet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,6 @@ ACCOUNTS = MappingProxyType(
         Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY),
         Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY),
         Account.TAX_DEFERRED: _describe("Tax expense of the books not yet paid.", View.ACCRUAL),
-        Account.BALANCE_SHEET: _describe(
-            "Counter-entry of purchases, sales and end value, which the books carry on the balance sheet: with it, all "
-            "rows of a month and cluster sum to accrued cost.",
-            View(0),
-        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -133,7 +128,7 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_NETWORK,
     Account.CAPEX_STORAGE,
 )
-"""The accounts a cohort's cost is made of, in the order of :func:`planner.finance.purchase.cluster_capex_cents`."""
+"""The accounts a cohort's cost is made of, in the order ``cluster_capex_cents`` returns them."""
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
 """Left out of cost per token: income, and tax on it."""
 

@@ -1,8 +1,8 @@
 """A bridge between two scenarios: how much of a difference each cause explains, summing to the whole.
 
-The order in which causes are switched from one scenario to the other changes what each seems to explain. The Shapley
-value averages over all orders, so it needs no order, splits joint effects evenly, and always sums to the difference
-(Shapley 1953).
+The order in which causes are switched from one scenario to the other changes what each seems to explain. The
+Shapley value averages over all orders, so it needs no order, splits joint effects evenly, and always sums to
+the difference (Shapley 1953).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAXIMUM_CAUSES = 10
 def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], float]) -> dict[str, float]:
     """Return what each cause adds to the measure; the values sum to measure(all) − measure(none).
 
-    ``measure`` returns the figure with the named causes taken from the second scenario and the others from the first.
-    Each set of causes is measured once.
+    ``measure`` returns the figure with the named causes taken from the second scenario and the others from
+    the first. Each set of causes is measured once.
     """
     if len(set(causes)) != len(causes) or not 1 <= len(causes) <= MAXIMUM_CAUSES:
         message = f"a bridge needs 1 to {MAXIMUM_CAUSES} causes, each named once, not {len(causes)}"

@@ -1,8 +1,8 @@
 """Carbon: what the power station emits while we run, and what making the machines emitted before.
 
-Operational emissions are location-based, energy at the meter times the grid's intensity. Embodied emissions are spread
-evenly over the service life, by exact days, whatever the books do: a shorter depreciation does not make a server
-dirtier.
+Operational emissions are location-based, energy at the meter times the grid's intensity. Embodied emissions
+are spread evenly over the service life, by exact days, whatever the books do: a shorter depreciation does not
+make a server dirtier.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def embodied_kg(
 ) -> NDArray[np.float64]:
     """Return the embodied kgCO2e charged to each period, shape (cohorts, periods).
 
-    ``service_months`` is (month coordinate in service, month coordinate retired or infinity). What is left of the life
-    on early retirement is charged in the period of retirement: it was emitted for nothing else.
+    ``service_months`` is (month coordinate in service, month coordinate retired or infinity). What is left of
+    the life on early retirement is charged in the period of retirement: it was emitted for nothing else.
     """
     total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
     life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]

@@ -1,16 +1,16 @@
 """Book depreciation by purchase cohort: what the accounts write off each month, to the cent.
 
-A cohort is what one delivery put into service on one day. Its life is counted in months of its own, from the day it
-enters service; the first and last calendar month are charged by exact days. With cost C, residual R, life L months and
-elapsed months e (0 ≤ e ≤ L), the depreciation charged so far is
+A cohort is what one delivery put into service on one day. Its life is counted in months of its own, from the
+day it enters service; the first and last calendar month are charged by exact days. With cost C, residual R,
+life L months and elapsed months e (0 ≤ e ≤ L), the depreciation charged so far is
 
 * straight line:      D(e) = (C − R)·e / L
-* declining balance:  each own month k takes max( B·f/L, (B − R)/(L − k) ) of the book value B = C − D(k), never going
-  below R; f is the factor (2 is "double declining") and the second term is the switch to straight line. Inside an own
-  month D grows evenly.
+* declining balance:  each own month k takes max( B·f/L, (B − R)/(L − k) ) of the book value B = C − D(k),
+  never going below R; f is the factor (2 is "double declining") and the second term is the switch to straight
+  line. Inside an own month D grows evenly.
 
-Every D is rounded to the cent on the running total (see :mod:`planner.finance.money`), so a schedule that runs to the
-end of its life sums to C − R exactly. A cohort that is retired in part is entered as two cohorts.
+Every D is rounded to the cent on the running total (see :mod:`planner.finance.money`), so a schedule that
+runs to the end of its life sums to C − R exactly. A cohort that is retired in part is entered as two cohorts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.errors import Problem
 from planner.finance import checks
-from planner.finance.money import cents
+from planner.finance.money import cents, usd
+from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -68,7 +70,7 @@ def make_cohorts(
     declining_factor: ArrayLike = STRAIGHT_LINE,
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
 ) -> Cohorts:
-    """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say everything that is wrong.
+    """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say all that is wrong.
 
     ``disposal`` is (month coordinate of retirement, proceeds in dollars).
     """
@@ -88,7 +90,7 @@ def make_cohorts(
 
 def _require_valid(cohorts: Cohorts) -> None:
     """Refuse negative prices, lives without a month, residuals above cost and retirements before service."""
-    problems: list[checks.Problem | None] = []
+    problems: list[Problem | None] = []
     for row in range(cohorts.count):
         path = f"cohorts[{row}]"
         cost, residual = float(cohorts.cost_usd[row]), float(cohorts.residual_usd[row])
@@ -102,10 +104,10 @@ def _require_valid(cohorts: Cohorts) -> None:
         ]
         if residual > cost >= 0:
             message = f"a residual of {residual:,.2f} is above the cost of {cost:,.2f}"
-            problems.append(checks.Problem(path=f"{path}.residual_usd", message=message))
+            problems.append(Problem(path=f"{path}.residual_usd", message=message))
         if not cohorts.retired_months[row] >= cohorts.in_service_months[row]:
             message = "the cohort is retired before it enters service"
-            problems.append(checks.Problem(path=f"{path}.retired_months", message=message))
+            problems.append(Problem(path=f"{path}.retired_months", message=message))
     checks.raise_problems(problems)
 
 
@@ -125,7 +127,7 @@ def _declining_table(cohorts: Cohorts) -> NDArray[np.float64]:
 
 
 def accumulated_cents(cohorts: Cohorts, elapsed_months: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return depreciation charged after the elapsed own months, in cents; shape (cohorts, times) both ways."""
+    """Return depreciation charged after the elapsed own months, in cents; shape (cohorts, times)."""
     life = cohorts.life_months[:, None]
     elapsed = np.clip(elapsed_months, 0.0, life)
     base = (cents(cohorts.cost_usd) - cents(cohorts.residual_usd))[:, None]
@@ -195,17 +197,18 @@ def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> Depre
 def capital_charge_usd(
     schedule: DepreciationSchedule, annual_rate: float, month_fractions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the cost of capital tied up in the book value of each period, shape (cohorts, periods), in dollars.
+    """Return the cost of capital tied up in book value, in dollars, shape (cohorts, periods).
 
-    charge = B·((1 + r)^(f/12) − 1), with B the book value at the period's start plus what entered service in it and f
-    the period's share of a month. Charged at the period's end, depreciation plus this charge has the same present
-    value as cost less discounted residual (Lücke's theorem), so spreading the purchase over its life loses nothing.
+    charge = B·((1 + r)^(f/12) − 1), with B the book value at the period's start plus what entered service in
+    it and f the period's share of a month. Charged at the period's end, depreciation plus this charge has the
+    same present value as cost less discounted residual (Lücke's theorem), so spreading the purchase over its
+    life loses nothing.
     """
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
     closing = schedule.closing_book_cents
     opening = np.concatenate([schedule.opening_book_cents[:, None], closing[:, :-1]], axis=1)
-    employed_usd = (opening + schedule.acquired_cents) / 100.0
-    return employed_usd * np.expm1(np.log1p(annual_rate) * month_fractions / 12.0)
+    growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * month_fractions / MONTHS_PER_YEAR)
+    return usd(opening + schedule.acquired_cents) * growth
 
 
 def market_value_usd(
@@ -213,8 +216,8 @@ def market_value_usd(
 ) -> NDArray[np.float64]:
     """Return what a used asset would fetch: cost·ρ^(age / reference), ρ the share left at the reference age.
 
-    Geometric decline is the usual reading of a single published residual ("30% after 36 months"); the shape between
-    and beyond is our assumption. Shapes broadcast.
+    Geometric decline is the usual reading of a single published residual ("30% after 36 months"); the shape
+    between and beyond is our assumption. Shapes broadcast.
     """
     age = np.asarray(age_months, dtype=np.float64)
     share = np.asarray(residual_fraction, dtype=np.float64)

@@ -1,9 +1,9 @@
 """The one ledger: each dollar once, by month, cluster, purchase cohort and account.
 
-Amounts are whole cents in 64-bit integers, rounded when posted and never again (:mod:`planner.finance.money` states the
-rule), so every grouping sums to the same total exactly. The ledger is columnar and canonical: one row for each
-(month, cluster, cohort, account) that has an amount, in that order. Measures divide and discount its sums; nothing else
-in the planner adds up money.
+Amounts are whole cents in 64-bit integers, rounded when posted and never again (:mod:`planner.finance.money`
+states the rule), so every grouping sums to the same total exactly. The ledger is columnar and canonical: one
+row for each (month, cluster, cohort, account) that has an amount, in that order. Measures divide and discount
+its sums; nothing else in the planner adds up money.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, Account, View, codes_in
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -88,11 +88,14 @@ class Ledger:
     def totals_cents(self, *dimensions: Dimension, view: View | None = None) -> NDArray[np.int64]:
         """Return exact sums by the dimensions given, one axis each, in that order; all accounts or one view.
 
-        The cluster and cohort axes have one place more than there are names: the last is the whole site, or none.
+        The cluster and cohort axes have one place more than there are names: the last is the whole site, or
+        none.
         """
         axes = [self._axis(dimension) for dimension in dimensions]
         totals = np.zeros(tuple(size for _, size in axes), dtype=np.int64)
         rows = self.rows_in(view)
+        if not axes:
+            return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
         np.add.at(totals, tuple(places[rows] for places, _ in axes), self.amount_cents[rows])
         return totals
 
@@ -113,25 +116,26 @@ class Ledger:
         return int(self.amount_cents[self.account_code == ACCOUNT_CODES[account]].sum())
 
     def book_value_cents(self, opening_book_cents: ArrayLike = 0) -> NDArray[np.int64]:
-        """Return each cohort's book value at the end of each month, from the ledger alone, shape (cohorts, months).
+        """Return each cohort's book value at each month's end, from the ledger; shape (cohorts, months).
 
-        opening + Σ (capex + resale − depreciation − disposal loss): resale is minus the proceeds and the loss is the
-        book value disposed of less the proceeds, so the proceeds drop out and the book value disposed of remains.
+        opening + Σ (capex + resale − depreciation − disposal loss): resale is minus the proceeds and the loss
+        is the book value disposed of less the proceeds, so the proceeds drop out and the book value disposed
+        of remains.
         """
         table = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)[:-1]
         added = table[:, :, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.RESALE)]]
         written_off = (Account.DEPRECIATION, Account.DISPOSAL_LOSS)
         taken = table[:, :, [ACCOUNT_CODES[account] for account in written_off]]
-        change = added.sum(axis=2) - taken.sum(axis=2)
+        change: NDArray[np.int64] = added.sum(axis=2) - taken.sum(axis=2)
         opening = np.broadcast_to(np.asarray(opening_book_cents, dtype=np.int64), change.shape[:1])
-        return opening[:, None] + np.cumsum(change, axis=1)
+        return np.asarray(opening[:, None] + np.cumsum(change, axis=1), dtype=np.int64)
 
     def check(self, opening_book_cents: ArrayLike = 0) -> None:
-        """Raise ConservationError unless every dollar posted is here once and every cohort's book value is possible.
+        """Raise ConservationError unless every dollar posted is here once and no book value is impossible.
 
-        Holds: indices point at names; rows are in order and no key occurs twice; each account sums to what was posted
-        to it, counted apart in integers without limit; the total is the same by month, cluster, cohort and account; no
-        cohort is written off below zero.
+        Holds: indices point at names; rows are in order and no key occurs twice; each account sums to what
+        was posted to it, counted apart in integers without limit; the total is the same by month, cluster,
+        cohort and account; no cohort is written off below zero.
         """
         problems = [*self._index_problems()]
         if not problems:
@@ -201,8 +205,6 @@ class LedgerBuilder:
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
-        if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
-            self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
         code = ACCOUNT_CODES[account]
         broadcast = np.broadcast_arrays(np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents)
         keys = np.stack([np.ravel(column).astype(np.int64) for column in broadcast[:4]])
@@ -226,7 +228,7 @@ class LedgerBuilder:
         )  # fmt: skip
 
     def build(self) -> Ledger:
-        """Return the ledger: postings with the same key joined, rows in order of month, cluster, cohort, account."""
+        """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""
         keys = np.concatenate([np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1)
         amounts = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[1] for chunk in self._chunks)])
         unique, place = np.unique(keys, axis=1, return_inverse=True)

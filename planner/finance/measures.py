@@ -1,8 +1,8 @@
 """The time value of money: annuities, net present value, internal rate of return, payback.
 
-Rates are yearly and effective; a month's rate is (1 + r)^(1/12) − 1, so that twelve monthly steps are the yearly rate.
-A flow of month m lies at the month's start, m months after the start of the horizon, so that what is bought on the
-first day is not discounted. Flows are gains when positive.
+Rates are yearly and effective; a month's rate is (1 + r)^(1/12) − 1, so that twelve monthly steps are the
+yearly rate. A flow of month m lies at the month's start, m months after the start of the horizon, so that
+what is bought on the first day is not discounted. Flows are gains when positive.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ HIGHEST_LOG_GROWTH = np.log(1e6)
 """And ends at 100 million per cent a year."""
 SEARCH_POINTS = 4001
 """Rates tried between the two: about 0.7% apart in (1 + r)."""
+SAME_ROOT = 1e-6
+"""Rates closer than this in ln(1 + r) are one: rounding splits a double root by about its square root."""
 
 
 def monthly_rate(annual_rate: float) -> float:
@@ -40,7 +42,8 @@ def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
     months = np.asarray(offset_months, dtype=np.float64)
-    return np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
+    factors: NDArray[np.float64] = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
+    return factors
 
 
 def annuity_factor(rate: float, periods: float) -> float:
@@ -70,7 +73,7 @@ def annual_payment(present_value_usd: float, annual_rate: float, years: float) -
 
 
 def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:
-    """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2, …"""
+    """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2 and so on."""
     flows = np.asarray(flows_usd, dtype=np.float64)
     months = np.arange(flows.shape[0]) if offset_months is None else offset_months
     return float(flows @ discount_factors(annual_rate, months))
@@ -91,9 +94,10 @@ class InternalRate:
 def internal_rate(flows_usd: ArrayLike) -> InternalRate:
     """Return the yearly internal rate of return of monthly flows, only where it is unique.
 
-    With x = (1 + i)^−1 the value is a polynomial in x, and by Descartes' rule it has at most as many roots as the
-    flows have changes of sign. None: no rate. One: exactly one rate. More: every rate from −99.9999% to 10⁸% a year is
-    searched, including rates the value touches without crossing, and the answer is given only if a single one is found.
+    With x = (1 + i)^−1 the value is a polynomial in x, and by Descartes' rule it has at most as many roots as
+    the flows have changes of sign. None: no rate. One: exactly one rate. More: every rate from −99.9999% to
+    10⁸% a year is searched, including rates the value touches without crossing, and the answer is given only
+    if a single one is found.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
     signs = np.sign(flows[flows != 0])
@@ -122,22 +126,25 @@ def _all_rates(flows: NDArray[np.float64]) -> tuple[float, ...]:
     months = np.arange(flows.shape[0])
 
     def balance(log_growth: NDArray[np.float64]) -> NDArray[np.float64]:
-        # Scaled by the largest discounted flow: keeps the sign, and neither overflows nor vanishes at far rates.
+        # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
+        # not a matrix product: a product of one row may round otherwise than the same row among many.
         exponent = -np.multiply.outer(log_growth / MONTHS_PER_YEAR, months)
         scale = exponent.max(axis=-1, keepdims=True)
-        return np.exp(exponent - scale) @ flows
+        return np.asarray((np.exp(exponent - scale) * flows).sum(axis=-1), dtype=np.float64)
 
     grid = np.linspace(LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH, SEARCH_POINTS)
     value = balance(grid)
     roots = [float(point) for point in grid[value == 0]]
-    for k in np.flatnonzero(value[:-1] * value[1:] < 0):
-        roots.append(_bisect(balance, grid[k], grid[k + 1]))
+    crossings = np.flatnonzero(value[:-1] * value[1:] < 0)
+    roots += [_bisect(balance, grid[k], grid[k + 1]) for k in crossings]
     size = np.abs(value)
     inner = (size[1:-1] < size[:-2]) & (size[1:-1] <= size[2:]) & (value[1:-1] != 0)
     same = (value[:-2] * value[1:-1] > 0) & (value[1:-1] * value[2:] > 0)
     for k in np.flatnonzero(inner & same) + 1:
         roots += _touching(balance, grid[k - 1], grid[k + 1])
-    return tuple(sorted(float(np.expm1(root)) for root in roots))
+    roots.sort()
+    apart = [root for k, root in enumerate(roots) if k == 0 or root - roots[k - 1] > SAME_ROOT]
+    return tuple(float(np.expm1(root)) for root in apart)
 
 
 def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
@@ -153,10 +160,10 @@ def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
 
 
 def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
-    """Return the roots near a point where the balance comes close to zero without a change of sign on the grid.
+    """Return the roots near a point where the balance comes close to zero without crossing on the grid.
 
-    The closest point is found by ever finer grids; there the balance either changes sign (two near roots), is zero to
-    rounding (one double root), or stays away (none).
+    The closest point is found by ever finer grids; there the balance either changes sign (two near roots), is
+    zero to rounding (one double root), or stays away (none).
     """
     sign = float(np.sign(balance(np.array([low]))[0]))
     left, right = low, high
@@ -174,9 +181,9 @@ def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
 def payback_months(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
     """Return when the running total last turns from loss to gain, in months from the start.
 
-    0 if it is never negative, None if it ends negative. Inside the period of the turn the flow is taken as even, so the
-    answer is interpolated. A total that turns, falls back and turns again pays back at the last turn: only then is the
-    money safe.
+    0 if it is never negative, None if it ends negative. Inside the period of the turn the flow is taken as
+    even, so the answer is interpolated. A total that turns, falls back and turns again pays back at the last
+    turn: only then is the money safe.
     """
     total = np.cumsum(np.asarray(flows_usd, dtype=np.float64))
     months = np.arange(total.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)

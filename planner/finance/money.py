@@ -1,14 +1,14 @@
 """The one rounding rule: money is written in whole cents, and rounding never accumulates.
 
-**Rule.** An amount becomes money when it is posted. It is then a whole number of cents in a 64-bit integer, and stays
-one: every table, total and file is a sum of those integers. Integer addition is exact and does not depend on order,
-so every grouping of the ledger has the same sum, and what a spreadsheet adds up from the two printed decimals is the
-ledger itself. (Micro-dollars would also add up exactly, but a file printed in cents would then disagree with its own
-total.) The largest sum, 2⁶³ cents, is 92 million billion dollars.
+**Rule.** An amount becomes money when it is posted. It is then a whole number of cents in a 64-bit integer,
+and stays one: every table, total and file is a sum of those integers. Integer addition is exact and does not
+depend on order, so every grouping of the ledger has the same sum, and what a spreadsheet adds up from the two
+printed decimals is the ledger itself. (Micro-dollars would also add up exactly, but a file printed in cents
+would then disagree with its own total.) The largest sum, 2⁶³ cents, is 92 million billion dollars.
 
 **Series.** A monthly series is rounded on its running total: cents[m] = round(S[m]) − round(S[m−1]), with
-S[m] = Σ_{k ≤ m} amount[k]. Each month is within one cent of the exact figure, every running total within half a cent,
-and a series whose exact total is a whole number of cents sums to it exactly.
+S[m] = Σ_{k ≤ m} amount[k]. Each month is within one cent of the exact figure, every running total within half
+a cent, and a series whose exact total is a whole number of cents sums to it exactly.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The calendar of a horizon: its months, their exact days and hours, and where a date falls among them.
 
-A *month coordinate* is a date written as a real number: whole calendar months since the first day of the month in
-which the horizon starts, plus the share of its own month that has passed, counted in exact days:
+A *month coordinate* is a date written as a real number: whole calendar months since the first day of the
+month in which the horizon starts, plus the share of its own month that has passed, counted in exact days:
 
     coordinate(date) = 12·(year − year₀) + (month − month₀) + (day − 1) / days in that month
 
-so 16 April, in a horizon that starts in March, is 1.5. A horizon that starts on the first of a month has one period
-per month; one that starts mid-month has a partial first and a partial last period, so that every row is still one
-calendar month and a pivot table sorts it.
+so 16 April, in a horizon that starts in March, is 1.5. A horizon that starts on the first of a month has one
+period per month; one that starts mid-month has a partial first and a partial last period, so that every row
+is still one calendar month and a pivot table sorts it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class MonthGrid:
         return self.start + timedelta(days=int(hour // HOURS_PER_DAY))
 
     def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return month coordinates of times in hours since the start, to the fraction of a day; shape as given.
+        """Return month coordinates of times in hours since the start, to the hour; shape as given.
 
         Inside one calendar month the coordinate grows evenly with time, so linear interpolation between month
         boundaries is exact. Times may lie outside the horizon by as much as its own length.

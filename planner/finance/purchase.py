@@ -1,9 +1,11 @@
-"""What hardware costs on the day it is ordered: quotes that expire, volume tiers, and the rest of the cluster.
+"""What hardware costs on the day it is ordered: quotes that expire, volume tiers, the rest of the cluster.
 
 The accelerators are only part of a cluster. The rest is given as shares, as published figures are: g, the
-accelerators' share of the server, and n and s, the network's and storage's shares of the whole. With accelerators at A:
+accelerators' share of the server, and n and s, the network's and storage's shares of the whole. With
+accelerators at A:
 
-    server = A / g,   hosts = A / g − A,   cluster = server / (1 − n − s),   network = n·cluster,   storage = s·cluster
+    server = A / g,   hosts = A / g − A,   cluster = server / (1 − n − s),   network = n·cluster,   storage =
+    s·cluster
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class Quote:
     """Last order date, included; None for never expiring."""
 
     def __post_init__(self) -> None:
-        """Refuse negative prices, discounts outside 0 to 1, tiers out of order, and dates the wrong way round."""
+        """Refuse negative prices, discounts outside 0 to 1, tiers out of order and dates reversed."""
         path = f"quotes[{self.name}]"
         problems = [checks.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
         minima = [tier.minimum_units for tier in self.tiers]
@@ -101,8 +103,8 @@ class Quote:
 def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote:
     """Return the quote for an order date: of those that hold, the one that begins last.
 
-    An expired special offer thus falls back to the standing price list. No quote for a date is an error that says which
-    dates the quotes hold for.
+    An expired special offer thus falls back to the standing price list. No quote for a date is an error that
+    says which dates the quotes hold for.
     """
     holding = [quote for quote in quotes if quote.holds_on(order_date)]
     if not holding:
@@ -142,7 +144,7 @@ class ClusterShares:
 
 
 def cluster_capex_cents(accelerator_cents: NDArray[np.int64], shares: ClusterShares) -> NDArray[np.int64]:
-    """Return accelerators, hosts, network and storage in cents, shape (…,) to (…, 4); accelerators are kept exact."""
+    """Return accelerators (kept exact), hosts, network and storage in cents, shape (…,) to (…, 4)."""
     accelerators = np.asarray(accelerator_cents, dtype=np.int64)
     server = accelerators / shares.accelerator_share_of_server
     cluster = server / (1.0 - shares.network_share_of_cluster - shares.storage_share_of_cluster)

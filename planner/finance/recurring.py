@@ -1,7 +1,7 @@
 """What is paid month after month: people, colocation, support, licences, spares.
 
-Every function returns dollars of shape (periods, clusters); yearly amounts are prorated by each period's share of a
-month, and rise once a year on the anniversary of the horizon's start.
+Every function returns dollars of shape (periods, clusters); yearly amounts are prorated by each period's
+share of a month, and rise once a year on the anniversary of the horizon's start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def yearly_cost_usd(
 ) -> NDArray[np.float64]:
     """Return quantity × yearly unit price, by period, shape (periods, clusters) both ways.
 
-    The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars insured.
+    The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
+    insured.
     """
     checks.raise_problems(
         [

@@ -45,8 +45,8 @@ def _hours(positions: Sequence[int]) -> str:
 def describe_cells(cells: NDArray[np.bool_]) -> str:
     """Return the calendar hours in words: 'Monday to Friday 14:00-18:00 in June to August'.
 
-    Cells have shape (12 months, 7 weekdays, 24 hours). Days with the same hours are named together, then months with
-    the same days.
+    Cells have shape (12 months, 7 weekdays, 24 hours). Days with the same hours are named together, then
+    months with the same days.
     """
     weeks: dict[bytes, list[int]] = {}
     for month in range(12):

@@ -1,8 +1,8 @@
 """The price of energy hour by hour: flat or time-of-use, escalators, demand charges.
 
-A time-of-use tariff is a list of windows over the local calendar (months, weekdays, hours). Together they must cover
-every hour of the year exactly once: a gap or an overlap is refused, and named. Prices step up once a year, on the
-anniversary of the horizon's start, as supply contracts do.
+A time-of-use tariff is a list of windows over the local calendar (months, weekdays, hours). Together they
+must cover every hour of the year exactly once: a gap or an overlap is refused, and named. Prices step up once
+a year, on the anniversary of the horizon's start, as supply contracts do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TariffWindow:
     name: str
     """What the bill calls it: peak, off-peak, summer."""
     price_usd_per_kwh: float
-    """Energy price inside the window; markets do go below zero, contracts do not, so it must not be negative."""
+    """Energy price inside the window; a contract's price is never negative, whatever the market does."""
     months: frozenset[int] = ALL_MONTHS
     """Calendar months, 1 to 12."""
     weekdays: frozenset[int] = ALL_WEEKDAYS
@@ -44,7 +44,7 @@ class TariffWindow:
     start_hour: int = 0
     """First local hour, 0 to 23."""
     end_hour: int = 24
-    """First local hour after the window, 1 to 24; below ``start_hour`` it runs past midnight into the same weekdays."""
+    """First local hour after it, 1 to 24; below ``start_hour`` the window wraps within each weekday."""
 
     def cells(self) -> NDArray[np.bool_]:
         """Return where the window applies, shape (12 months, 7 weekdays, 24 hours)."""
@@ -139,8 +139,8 @@ def _window_problems(window: TariffWindow) -> list[Problem | None]:
 def local_offsets_h(grid: MonthGrid, time_zone: str) -> NDArray[np.float64]:
     """Return the offset of local time from UTC at each hour of the horizon, shape (hours,).
 
-    The horizon starts at midnight UTC. Offsets change a few times in a year, so only days on which the offset at
-    midnight differs from the next day's are looked at hour by hour.
+    The horizon starts at midnight UTC. Offsets change a few times in a year, so only days on which the offset
+    at midnight differs from the next day's are looked at hour by hour.
     """
     zone = ZoneInfo(time_zone)
     start = datetime(grid.start.year, grid.start.month, grid.start.day, tzinfo=UTC)
@@ -167,8 +167,8 @@ def escalation(grid: MonthGrid, escalator_per_year: float) -> NDArray[np.float64
 def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | None = None) -> NDArray[np.float64]:
     """Return the energy price of every hour of the horizon, shape (hours,).
 
-    Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are read on
-    local clocks, daylight saving included.
+    Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
+    read on local clocks, daylight saving included.
     """
     first = np.datetime64(grid.start, "h")
     hours = np.arange(grid.hour_count)
@@ -180,13 +180,14 @@ def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | 
     weekday = (days.astype(np.int64) + 3) % 7  # day 0, 1 January 1970, was a Thursday
     hour = (local - days).astype(np.int64)
     rise = escalation(grid, tariff.escalator_per_year)[grid.hour_periods]
-    return tariff.price_table()[month, weekday, hour] * rise
+    return np.asarray(tariff.price_table()[month, weekday, hour] * rise, dtype=np.float64)
 
 
 def demand_charges_usd(tariff: Tariff, grid: MonthGrid, load_kw: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the demand charge of each period from an hourly load, shape (hours, …) to (periods, …).
 
-    charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month covered.
+    charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month
+    covered.
     """
     peaks = grid.maximum_by_period(load_kw)
     billed = peaks.copy()

@@ -1,8 +1,8 @@
 """Income tax: tax depreciation (MACRS, bonus) kept apart from the books, and cash tax against deferred tax.
 
-Tax years are calendar years. A year's deduction is spread evenly over the months of that year in which the asset is in
-service, so that monthly figures exist; yearly totals are those of the table. Source of the table and of the
-half-year convention: IRS Publication 946 (2024), Table A-1, and its rules for dispositions.
+Tax years are calendar years. A year's deduction is spread evenly over the months of that year in which the
+asset is in service, so that monthly figures exist; yearly totals are those of the table. Source of the table
+and of the half-year convention: IRS Publication 946 (2024), Table A-1, and its rules for dispositions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LossRule(StrEnum):
     """What a tax loss is worth in the year it is made."""
 
     OFFSET = "offset"
-    """It lowers the tax on the owner's other income at once: the usual reading for one project of a large firm."""
+    """It lowers the tax on the owner's other income at once, as for one project of a large firm."""
     CARRY_FORWARD = "carry_forward"
     """It waits for this project's own profits, of which it may offset 80% a year."""
 
@@ -45,7 +45,7 @@ class TaxRules:
     rate_fraction: float
     """Combined income-tax rate."""
     bonus_fraction: float = 0.0
-    """Share of cost deducted in full in the year of purchase (1.0 for property acquired after 19 January 2025)."""
+    """Share of cost deducted in the year of purchase (1.0 if acquired after 19 January 2025)."""
     losses: LossRule = LossRule.OFFSET
     """What a loss is worth."""
 
@@ -70,10 +70,10 @@ class TaxDeductions:
 
 
 def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> NDArray[np.float64]:
-    """Return the share of cost deducted in each tax year, shape (6,), given the year of disposal if there is one.
+    """Return the share of cost deducted in each tax year, shape (6,), given the year of disposal, if any.
 
-    Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought and
-    disposed of in one tax year takes nothing, bonus included.
+    Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought
+    and disposed of in one tax year takes nothing, bonus included.
     """
     fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
     if years_held == 0:
@@ -139,7 +139,7 @@ def income_tax(
     grid: MonthGrid,
     rules: TaxRules,
 ) -> TaxCharge:
-    """Return cash and deferred tax by period from taxable income and pre-tax book income, shape (periods,) each.
+    """Return cash and deferred tax from taxable income and pre-tax book income, shape (periods,) each.
 
     Tax expense of the books is rate × book income; deferred tax is what of it is not cash tax.
     """

@@ -1,7 +1,7 @@
 """Money per token and per hour: levelised cost, break-even points and margins.
 
-A ratio whose denominator is zero has no value: it is given as None (one figure) or NaN (a series, an empty cell in the
-files), never as zero or infinity.
+A ratio whose denominator is zero has no value: it is given as None (one figure) or NaN (a series, an empty
+cell in the files), never as zero or infinity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     top, bottom = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     )
-    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
+    quotient = np.full(top.shape, np.nan)
+    np.divide(top, bottom, out=quotient, where=bottom != 0)
+    return quotient
 
 
 def usd_per_million_tokens(cost_usd: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
@@ -55,8 +57,9 @@ def break_even_utilisation(
 ) -> float | None:
     """Return the share of capacity that must be sold for revenue to cover cost.
 
-    u* = F / (Q·(p − v)), with F the cost that does not depend on use, Q the quantity at full use, p the price and v the
-    variable cost of one unit. Above 1 it cannot be reached. None where a unit sold earns nothing (p ≤ v or Q = 0).
+    u* = F / (Q·(p − v)), with F the cost that does not depend on use, Q the quantity at full use, p the price
+    and v the variable cost of one unit. Above 1 it cannot be reached. None where a unit sold earns nothing (p
+    ≤ v or Q = 0).
     """
     margin = capacity_quantity * (price_usd - variable_cost_usd)
     return fixed_cost_usd / margin if margin > 0 else None
@@ -65,8 +68,9 @@ def break_even_utilisation(
 def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_usd_per_hour: float) -> float | None:
     """Return the use above which owning is cheaper than renting by the hour: owned cost per hour / rent.
 
-    Owned hours cost the same used or not, on-demand hours only when used. None where rent is free. Against a reserved
-    rental, paid whether used or not, the break-even rent is the owned levelised cost per hour itself.
+    Owned hours cost the same used or not, on-demand hours only when used. None where rent is free. Against a
+    reserved rental, paid whether used or not, the break-even rent is the owned levelised cost per hour
+    itself.
     """
     return owned_usd_per_available_hour / rental_usd_per_hour if rental_usd_per_hour > 0 else None
 
@@ -86,10 +90,10 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
 def break_even_start_price(
     annual_rate: float, cost_usd: ArrayLike, tokens: ArrayLike, relative_path: ArrayLike
 ) -> float | None:
-    """Return the first-month API price per million tokens at which buying the tokens costs the same as owning.
+    """Return the first-month API price per million tokens at which buying tokens costs the same as owning.
 
-    p* = 10⁶·Σ cost·v^m / Σ tokens·path·v^m, with path the API price relative to its first month: a market that falls by
-    90% a year must start far above the owned levelised cost before owning pays.
+    p* = 10⁶·Σ cost·v^m / Σ tokens·path·v^m, with path the API price relative to its first month: a market
+    that falls by 90% a year must start far above the owned levelised cost before owning pays.
     """
     weighted = np.asarray(tokens, dtype=np.float64) * np.asarray(relative_path, dtype=np.float64)
     price = levelised_cost(annual_rate, cost_usd, weighted)

@@ -1,0 +1,208 @@
+"""Power of a whole node against its load, in a form that costs a few array operations per three years.
+
+A replica with little to do runs small batches, not fewer seconds: each of its decode steps still streams the weights.
+So power rises steeply from idle and flattens, it is concave in load, and half the load costs far more than half the
+power. ``NodePower`` holds that curve for one cluster and workload mix, as a table on an even grid.
+
+Wall power of a node with boards of power b_i::
+
+    host_idle + Σ b_i + ρ Σ (b_i − b_idle)
+
+ρ holds fans, power supplies and the host's own work. On ten MLPerf power logs ρ is 0.11 for air-cooled nodes and 0.02
+for liquid-cooled ones. A cubic law for the fans alone is not borne out: it asks twice as much of the air-cooled H200
+nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.physics.power import BoardRating, board_power_w, throughput_fraction_at_cap
+from planner.units import KILO
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+
+# Outputs of planner.physics.power_fit.fit_host_slope on the shipped table.
+HOST_SLOPE_AIR = 0.1055
+HOST_SLOPE_LIQUID = 0.0230
+# Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
+HOST_IDLE_W = 1800.0
+# Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.
+PREFILL_ACTIVITY = (0.08, 0.59)
+_LOAD_INTERVALS = 8192
+_CAP_POINTS = 65
+_BLOCK = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRating:
+    """A node: its boards, and what stands around them."""
+
+    board: BoardRating
+    boards: int = 8
+    host_idle_w: float = HOST_IDLE_W
+    """Processors, memory, NICs, disks and fans at rest."""
+    host_slope: float = HOST_SLOPE_AIR
+    """ρ: watts of fans, supply losses and host per watt of boards above idle."""
+
+    def wall_w(self, board_w: ArrayLike) -> Array:
+        """Return wall power for boards that each draw ``board_w``."""
+        drawn_w = np.asarray(board_w, dtype=np.float64)
+        return np.asarray(self.host_idle_w + self.boards * (drawn_w + self.host_slope * (drawn_w - self.board.idle_w)))
+
+    def board_w(self, wall_w: ArrayLike) -> Array:
+        """Return the power of each board for a wall power: the inverse of ``wall_w``."""
+        boards_w = np.asarray(wall_w, dtype=np.float64) - self.host_idle_w
+        return np.asarray((boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMix:
+    """What each board of a replica does at full load: one decode step, and the share of time that prefill takes.
+
+    Bytes and operations are per board (a model sharded over two boards gives each half). The step takes
+    ``step_fixed_s + batch × step_per_sequence_s``.
+    """
+
+    batch: float
+    """Sequences decoded together at full load."""
+    weight_bytes: float
+    """Read once per step, whatever the batch."""
+    kv_bytes_per_sequence: float
+    flop_per_sequence: float
+    step_fixed_s: float
+    step_per_sequence_s: float
+    prefill_time_fraction: float = 0.0
+    """Share of a fully loaded replica's time spent in prefill."""
+
+    def __post_init__(self) -> None:
+        """Refuse loads that no replica can carry."""
+        sizes = (
+            self.weight_bytes,
+            self.kv_bytes_per_sequence,
+            self.flop_per_sequence,
+            self.step_per_sequence_s,
+        )
+        is_finite = all(np.isfinite(size) and size >= 0.0 for size in (*sizes, self.batch, self.step_fixed_s))
+        if not (is_finite and self.batch > 0.0 and self.step_fixed_s > 0.0):
+            raise ValueError(f"not a serving mix: {self}")
+        if not 0.0 <= self.prefill_time_fraction < 1.0:
+            raise ValueError(f"prefill_time_fraction must be in [0, 1): {self.prefill_time_fraction}")
+
+    def step_s(self, batch: ArrayLike) -> Array:
+        """Return the time of a decode step."""
+        return np.asarray(self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s)
+
+    def decode_activity(self, rating: BoardRating, batch: ArrayLike) -> tuple[Array, Array]:
+        """Return the fractions of datasheet bandwidth and rate that a decode step of a batch takes."""
+        sequences = np.asarray(batch, dtype=np.float64)
+        step_s = self.step_s(sequences)
+        moved_bytes = self.weight_bytes + sequences * self.kv_bytes_per_sequence
+        memory = moved_bytes / step_s / rating.bandwidth_bytes_per_s
+        compute = sequences * self.flop_per_sequence / step_s / rating.rate_flop_per_s
+        # A step time taken from a fitted model can be a little shorter than the datasheet allows.
+        return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
+
+    def sequences_at(self, load_fraction: ArrayLike) -> Array:
+        """Return the mean number of sequences in flight at a load.
+
+        Little's law with a step that grows with the batch: tokens/s at load u are u (1 − φ) B / T(B), and must
+        come from the share 1 − φu of time left by prefill, so b / T(b) = r and b = r t₀ / (1 − r t₁).
+        """
+        load = np.asarray(load_fraction, dtype=np.float64)
+        share = self.prefill_time_fraction
+        full_rate = (1.0 - share) * self.batch / float(self.step_s(self.batch))
+        rate = load * full_rate / (1.0 - share * load)
+        return np.asarray(rate * self.step_fixed_s / (1.0 - rate * self.step_per_sequence_s))
+
+
+def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: ArrayLike) -> Array:
+    """Return mean board power over an hour at a load, as a fraction of the replica's full throughput.
+
+    Prefill takes the share φu of time. Of the rest, requests in flight number b on average and come and go
+    independently, so the replica is empty with probability exp(−b) and otherwise decodes b / (1 − exp(−b)) together.
+    """
+    load = np.asarray(load_fraction, dtype=np.float64)
+    sequences = mix.sequences_at(load)
+    busy = -np.expm1(-sequences)
+    batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
+    decode_w = board_power_w(rating, *mix.decode_activity(rating, batch), busy_fraction=busy)
+    prefill_w = board_power_w(rating, *PREFILL_ACTIVITY)
+    prefill = mix.prefill_time_fraction * load
+    return np.asarray(prefill * prefill_w + (1.0 - prefill) * decode_w)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePower:
+    """Node power against load and throughput against cap, tabulated once for a cluster and its workload mix."""
+
+    idle_kw: float
+    full_kw: float
+    load_kw: Array
+    """Wall power on an even grid of load fractions 0 to 1, fine enough to be read at the nearest point."""
+    cap_kw: Array
+    """Wall caps, rising from idle to full power."""
+    cap_throughput_fraction: Array
+    """Throughput kept at each cap, over uncapped throughput."""
+
+    def node_kw(self, load_fraction: Array) -> Array:
+        """Return node power for loads of any shape, such as (hours,) or (hours, clusters); clipped to [0, 1].
+
+        The nearest point of a fine table, since interpolating costs twice the time; off by at most 0.3%, near no load.
+        """
+        load = np.asarray(load_fraction, dtype=np.float64).ravel()
+        node_kw = np.empty_like(load)
+        # In blocks, so that the arrays between stay in the cache: fresh memory would cost thrice the arithmetic.
+        for start in range(0, load.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            nearest = load[block] * (len(self.load_kw) - 1)
+            nearest += 0.5
+            self.load_kw.take(nearest.astype(np.intp), mode="clip", out=node_kw[block])
+        return node_kw.reshape(np.shape(load_fraction))
+
+    def throughput_fraction(self, cap_kw: ArrayLike) -> Array:
+        """Return the share of full throughput that a node keeps under a wall cap."""
+        return np.asarray(
+            np.interp(np.asarray(cap_kw, dtype=np.float64), self.cap_kw, self.cap_throughput_fraction, left=0.0)
+        )
+
+    def cap_for_throughput_kw(self, throughput_fraction: ArrayLike) -> Array:
+        """Return the smallest wall cap that keeps a share of full throughput."""
+        return np.asarray(
+            np.interp(np.asarray(throughput_fraction, dtype=np.float64), self.cap_throughput_fraction, self.cap_kw)
+        )
+
+
+def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
+    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
+    load_fraction = np.linspace(0.0, 1.0, _LOAD_INTERVALS + 1)
+    load_kw = node.wall_w(board_power_at_load_w(node.board, mix, load_fraction)) / KILO
+    idle_kw, full_kw = float(load_kw[0]), float(load_kw[-1])
+    cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
+    cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
+    kept = _mix_throughput(node.board, mix, cap_fraction)
+    # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
+    kept[-1] = 1.0
+    return NodePower(
+        idle_kw=idle_kw,
+        full_kw=full_kw,
+        load_kw=load_kw,
+        cap_kw=cap_kw,
+        cap_throughput_fraction=np.maximum.accumulate(kept),
+    )
+
+
+def _mix_throughput(rating: BoardRating, mix: ServingMix, cap_fraction: Array) -> Array:
+    """Return throughput kept under board caps by a replica that spends φ of its time in prefill."""
+    decode = throughput_fraction_at_cap(*mix.decode_activity(rating, mix.batch), cap_fraction)
+    prefill = throughput_fraction_at_cap(*PREFILL_ACTIVITY, cap_fraction)
+    share = mix.prefill_time_fraction
+    works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
+    safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)
+    return np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)

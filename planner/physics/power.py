@@ -1,0 +1,207 @@
+"""Board power by what the board does, and the throughput it loses under a power cap.
+
+A board's power follows what it streams and what it multiplies, not a "utilisation": an H200 rests at 126 W, draws
+500 W while it decodes a single sequence, and from a batch of about 64 sits at its 700 W limit with its clock falling
+from 1,980 to about 1,500 MHz. As a fraction of the thermal design power (TDP)::
+
+    p(m, c, f) = a m + (s + k (c / f)^g) f^e
+
+    m   bytes moved over time × datasheet bandwidth      f   clock over its maximum
+    c   operations over time × datasheet dense rate      c/f work per clock cycle
+
+The memory's share does not see the clock; the cores' share (leakage and clock tree ``s``, arithmetic ``k``) does.
+Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. Work that waits for the cores stretches as
+1/f and work that waits for memory does not, so a cap costs prefill more than decode.
+
+``planner.physics.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test refits
+them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows bear out to 5%.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+
+_LOWEST_CLOCK_FRACTION = 0.17  # 345 of 1,980 MHz, the lowest clock seen on an H200
+_BISECTIONS = 40  # halves [0.17, 1] down to 1e-12
+# Best measured over datasheet on an H200: copy 4.26 of 4.8 TB/s, prefill 0.58 of the dense rate at 0.74 of the clock.
+_REACHABLE_BANDWIDTH = 0.89
+_REACHABLE_RATE = 0.78
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCoefficients:
+    """Coefficients of board power as a fraction of TDP; see the module's formula."""
+
+    memory: float
+    """a: power at full datasheet bandwidth."""
+    active: float
+    """s: power of cores that run at full clock and multiply nothing."""
+    compute: float
+    """k: power of arithmetic at one datasheet rate's worth of work per cycle."""
+    compute_exponent: float
+    """g: below 1, since a small batch fills whole tiles of the matrix units."""
+    clock_exponent: float
+    """e: near 1, since voltage is at its floor over most of the range where caps act."""
+
+
+# Output of planner.physics.power_fit.fit_board_power on the shipped table.
+FITTED = PowerCoefficients(
+    memory=0.32029, active=0.39317, compute=1.05523, compute_exponent=0.47529, clock_exponent=1.05901
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRating:
+    """What a board's datasheet says, and what it draws at rest."""
+
+    tdp_w: float
+    idle_w: float
+    """With a model loaded and nothing running."""
+    bandwidth_bytes_per_s: float
+    rate_flop_per_s: float
+    """Dense rate at the precision served."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no board is."""
+        numbers = (self.tdp_w, self.idle_w, self.bandwidth_bytes_per_s, self.rate_flop_per_s)
+        if not all(np.isfinite(number) and number > 0.0 for number in numbers) or self.idle_w >= self.tdp_w:
+            raise ValueError(f"not a board: {self}")
+
+
+def power_fraction(
+    memory_fraction: ArrayLike,
+    compute_fraction: ArrayLike,
+    clock_fraction: ArrayLike = 1.0,
+    coefficients: PowerCoefficients = FITTED,
+) -> Array:
+    """Return power over TDP at a given clock, before any limit acts: p(m, c, f) of the module's formula."""
+    clock = np.asarray(clock_fraction, dtype=np.float64)
+    work_per_cycle = np.asarray(compute_fraction, dtype=np.float64) / clock
+    cores = coefficients.active + coefficients.compute * work_per_cycle**coefficients.compute_exponent
+    memory = coefficients.memory * np.asarray(memory_fraction, dtype=np.float64)
+    return np.asarray(memory + cores * clock**coefficients.clock_exponent)
+
+
+def board_power_w(
+    rating: BoardRating,
+    memory_fraction: ArrayLike,
+    compute_fraction: ArrayLike,
+    busy_fraction: ArrayLike = 1.0,
+    limit_w: float | None = None,
+) -> Array:
+    """Return mean board power for a share of time busy at an activity, and the rest of it idle.
+
+    Activities are those measured while the board is busy; all arguments broadcast. A limit below the TDP clips what
+    is drawn; ``throughput_fraction_at_cap`` gives what it costs.
+    """
+    limit_w = rating.tdp_w if limit_w is None else min(limit_w, rating.tdp_w)
+    busy_w = np.minimum(power_fraction(memory_fraction, compute_fraction) * rating.tdp_w, limit_w)
+    busy = np.asarray(busy_fraction, dtype=np.float64)
+    return np.asarray(rating.idle_w + busy * (np.maximum(busy_w, rating.idle_w) - rating.idle_w))
+
+
+def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Array:
+    """Return the share of a busy step that stretches as 1/clock.
+
+    The time the matrix units need at the rate they can reach, over that plus the time the memory needs at the
+    bandwidth it can reach: 1 for pure arithmetic, 0 for pure streaming.
+    """
+    compute = np.asarray(compute_fraction, dtype=np.float64) / _REACHABLE_RATE
+    memory = np.asarray(memory_fraction, dtype=np.float64) / _REACHABLE_BANDWIDTH
+    total = compute + memory
+    return np.divide(compute, total, out=np.zeros_like(total), where=total > 0.0)
+
+
+def throttled_clock_fraction(
+    memory_fraction: ArrayLike,
+    compute_fraction: ArrayLike,
+    cap_fraction: ArrayLike = 1.0,
+    coefficients: PowerCoefficients = FITTED,
+) -> Array:
+    """Return the clock (over its maximum) to which firmware falls for work that takes m and c at full clock.
+
+    Both activities thin out as the step stretches: T(f) = 1 − κ + κ/f with κ the clock-bound share.
+    """
+    memory, compute, cap = np.broadcast_arrays(memory_fraction, compute_fraction, cap_fraction)
+    bound = clock_bound_fraction(memory, compute)
+
+    def over(clock: Array) -> NDArray[np.bool_]:
+        stretch = 1.0 - bound + bound / clock
+        return np.asarray(power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
+
+    return _largest_clock(over, memory.shape)
+
+
+def throughput_fraction_at_cap(
+    memory_fraction: ArrayLike,
+    compute_fraction: ArrayLike,
+    cap_fraction: ArrayLike,
+    coefficients: PowerCoefficients = FITTED,
+) -> Array:
+    """Return throughput under a board cap, over throughput at the board's own limit.
+
+    ``cap_fraction`` is the cap over TDP. Activities are as measured at the board's own limit, at whatever clock it
+    then held. A cap below what the board draws at its lowest clock cannot be kept, and gives 0.
+    """
+    memory = np.asarray(memory_fraction, dtype=np.float64)
+    compute = np.asarray(compute_fraction, dtype=np.float64)
+    cap = np.asarray(cap_fraction, dtype=np.float64)
+    memory_full, compute_full = _at_full_clock(memory, compute, coefficients)
+    bound = clock_bound_fraction(memory_full, compute_full)
+
+    def stretch(clock: Array) -> Array:
+        return np.asarray(1.0 - bound + bound / clock)
+
+    free = throttled_clock_fraction(memory_full, compute_full, 1.0, coefficients)
+    capped = throttled_clock_fraction(memory_full, compute_full, np.minimum(cap, 1.0), coefficients)
+    lowest = stretch(np.asarray(_LOWEST_CLOCK_FRACTION))
+    floor = power_fraction(memory_full / lowest, compute_full / lowest, _LOWEST_CLOCK_FRACTION, coefficients)
+    return np.where(cap >= floor, stretch(free) / stretch(capped), 0.0)
+
+
+def cap_fraction_for_throughput(
+    memory_fraction: ArrayLike, compute_fraction: ArrayLike, throughput_fraction: ArrayLike
+) -> Array:
+    """Return the smallest cap (over TDP) that keeps a throughput: the inverse of ``throughput_fraction_at_cap``."""
+    memory, compute, wanted = np.broadcast_arrays(memory_fraction, compute_fraction, throughput_fraction)
+    lower, upper = np.zeros(memory.shape), np.ones(memory.shape)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (lower + upper)
+        enough = throughput_fraction_at_cap(memory, compute, middle) >= np.minimum(wanted, 1.0) - 1e-12
+        lower, upper = np.where(enough, lower, middle), np.where(enough, middle, upper)
+    return upper
+
+
+def _at_full_clock(memory: Array, compute: Array, coefficients: PowerCoefficients) -> tuple[Array, Array]:
+    """Return what activities measured at the board's own limit would be at full clock."""
+    memory, compute = np.broadcast_arrays(memory, compute)
+
+    def over(clock: Array) -> NDArray[np.bool_]:
+        return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
+
+    clock = _largest_clock(over, memory.shape)
+    # The share κ is of the step at full clock; it depends on m/c alone, which stretching does not change.
+    bound = clock_bound_fraction(memory, compute)
+    stretch = 1.0 - bound + bound / clock
+    return memory * stretch, compute * stretch
+
+
+def _largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]) -> Array:
+    """Return by bisection the largest clock that is not over the limit, or the lowest clock where none is."""
+    lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
+    fits = ~over(upper)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (lower + upper)
+        high = over(middle)
+        lower, upper = np.where(high, lower, middle), np.where(high, middle, upper)
+    return np.where(fits, 1.0, lower)

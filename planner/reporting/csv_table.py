@@ -1,0 +1,157 @@
+r"""The one CSV writer: the same table always gives the same bytes, and a spreadsheet opens them as meant.
+
+Numbers are plain decimals without exponent or thousands mark; an unknown number (NaN, None) is an empty cell;
+money held in cents is written from the integer, so no float ever touches it. Text that a spreadsheet would
+run as a formula (=, +, −, @, tab, carriage return or line feed at the start, and the full-width forms of the
+four signs) is given a leading apostrophe, as OWASP advises on CSV injection. Line ends are ``\n`` on every
+system.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.errors import ConservationError
+from planner.reporting.columns import ColumnKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from planner.reporting.columns import Column, TableDescription
+
+    Cells = Sequence[Any] | NDArray[Any]
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvFormat:
+    """How files are written for the reader's spreadsheet."""
+
+    decimal_comma: bool = False
+    """Write 1,5 and separate cells by semicolons, as spreadsheets in much of Europe expect."""
+    byte_order_mark: bool = False
+    """Begin with the UTF-8 mark some versions of Excel need to read accents."""
+
+    @property
+    def separator(self) -> str:
+        """The cell separator."""
+        return ";" if self.decimal_comma else ","
+
+    @property
+    def decimal_mark(self) -> str:
+        """The decimal mark."""
+        return "," if self.decimal_comma else "."
+
+
+DEFAULT_FORMAT = CsvFormat()
+
+
+def neutralised(text: str) -> str:
+    """Return text that no spreadsheet runs as a formula."""
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
+
+
+def _quoted(text: str, separator: str) -> str:
+    """Return a cell quoted where CSV (RFC 4180) needs it."""
+    if separator in text or '"' in text or "\n" in text or "\r" in text:
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _text_cells(cells: Iterable[object], separator: str) -> list[str]:
+    """Return text cells; each different text is worked out once, since names repeat down a column."""
+    known: dict[object, str] = {None: ""}
+    written = []
+    for cell in cells:
+        if cell not in known:
+            known[cell] = _quoted(neutralised(str(cell)), separator)
+        written.append(known[cell])
+    return written
+
+
+def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
+    """Return dollars with two decimals from whole cents."""
+    if not np.issubdtype(cells.dtype, np.integer):
+        msg = f"money must come in whole cents, not {cells.dtype}"
+        raise ConservationError(msg)
+    written = []
+    for amount in cells.tolist():
+        dollars, rest = divmod(abs(amount), 100)
+        written.append(f"{'-' if amount < 0 else ''}{dollars}{decimal_mark}{rest:02d}")
+    return written
+
+
+def _decimal_cells(cells: Iterable[float | None], column: Column, decimal_mark: str) -> list[str]:
+    """Return numbers with the column's decimals; NaN and None are empty, and minus zero is zero."""
+    pattern = f"%.{column.decimals}f"
+    minus_zero = pattern % -0.0
+    written = []
+    for number in cells:
+        if number is None or math.isnan(number):
+            written.append("")
+            continue
+        if math.isinf(number):
+            msg = f"column {column.name} holds an infinite number"
+            raise ConservationError(msg)
+        cell = pattern % number
+        written.append(cell[1:] if cell == minus_zero else cell)
+    if decimal_mark != ".":
+        written = [cell.replace(".", decimal_mark) for cell in written]
+    return written
+
+
+def _date_cell(day: object) -> str:
+    """Return a day as 2026-03-01, whether it comes as a date, a numpy date or nothing."""
+    match day:
+        case None:
+            return ""
+        case datetime():
+            return day.date().isoformat()
+        case date():
+            return day.isoformat()
+        case _:
+            return str(np.datetime64(str(day), "D"))
+
+
+def format_cells(column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT) -> list[str]:
+    """Return the cells of one column as they stand in the file."""
+    listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+    match column.kind:
+        case ColumnKind.CENTS:
+            return _cents_cells(np.asarray(cells), form.decimal_mark)
+        case ColumnKind.DECIMAL:
+            return _decimal_cells(listed, column, form.decimal_mark)
+        case ColumnKind.INTEGER:
+            return ["" if number is None else str(int(number)) for number in listed]
+        case ColumnKind.BOOLEAN:
+            return ["" if truth is None else "true" if truth else "false" for truth in listed]
+        case ColumnKind.DATE:
+            return [_date_cell(day) for day in cells]
+        case ColumnKind.TEXT | ColumnKind.MONTH:
+            return _text_cells(listed, form.separator)
+
+
+def write_csv(table: TableDescription, columns: Mapping[str, Cells], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
+    """Return the file of a table: the columns named in its description, in that order, all of one length."""
+    wanted, given = [column.name for column in table.columns], list(columns)
+    if set(wanted) != set(given):
+        odd = sorted(set(wanted) ^ set(given))
+        msg = f"table {table.name}: the columns do not match its description: {', '.join(odd)}"
+        raise ConservationError(msg)
+    written = [format_cells(column, columns[column.name], form) for column in table.columns]
+    lengths = {len(cells) for cells in written}
+    if len(lengths) > 1:
+        msg = f"table {table.name}: columns of different length: {sorted(lengths)}"
+        raise ConservationError(msg)
+    lines = [form.separator.join(wanted), *map(form.separator.join, zip(*written, strict=True))]
+    text = "\n".join(lines) + "\n"
+    return (BYTE_ORDER_MARK if form.byte_order_mark else b"") + text.encode("utf-8")

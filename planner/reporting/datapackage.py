@@ -1,0 +1,97 @@
+"""The data dictionary beside the files: a Frictionless ``datapackage.json``.
+
+It describes every column of every CSV, with units, the separator, the decimal mark and a checksum, so that a
+tool (or a person a year later) can read the files without this program. Written by hand to the Data Package
+v1 specification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.reporting.columns import FRICTIONLESS_TYPES, ColumnKind
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.reporting.columns import Column, TableDescription
+
+SCHEMA_VERSION = "1.0.0"
+"""Version of the columns: the first number changes when a column is renamed, removed or changes meaning."""
+CURRENCY = "USD"
+"""All money in all files; a second currency would need a column of its own, and there is none."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTable:
+    """A table and the bytes it was written as."""
+
+    description: TableDescription
+    """What the file holds."""
+    content: bytes
+    """The file."""
+
+
+def _field(column: Column, form: CsvFormat) -> Json:
+    """Return the Table Schema field of one column."""
+    entry: Json = {
+        "name": column.name,
+        "type": FRICTIONLESS_TYPES[column.kind],
+        "description": column.description,
+    }
+    if column.unit:
+        entry["unit"] = column.unit
+    if entry["type"] == "number":
+        entry["decimalChar"] = form.decimal_mark
+    if column.kind is ColumnKind.CENTS:
+        entry["decimals"] = 2
+    elif column.kind is ColumnKind.DECIMAL:
+        entry["decimals"] = column.decimals
+    return entry
+
+
+def _resource(table: WrittenTable, form: CsvFormat) -> Json:
+    """Return the resource entry of one file."""
+    schema: Json = {
+        "fields": [_field(column, form) for column in table.description.columns],
+        "missingValues": [""],
+    }
+    if table.description.key:
+        schema["primaryKey"] = list(table.description.key)
+    return {
+        "name": table.description.name.replace("_", "-"),
+        "path": f"{table.description.name}.csv",
+        "profile": "tabular-data-resource",
+        "description": table.description.description,
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "bytes": len(table.content),
+        "hash": "sha256:" + hashlib.sha256(table.content).hexdigest(),
+        "dialect": {
+            "delimiter": form.separator,
+            "lineTerminator": "\n",
+            "quoteChar": '"',
+            "doubleQuote": True,
+            "header": True,
+        },
+        "schema": schema,
+    }
+
+
+def data_package(name: str, tables: Sequence[WrittenTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
+    """Return ``datapackage.json`` for the files of one run; the same files give the same bytes."""
+    package: Json = {
+        "profile": "tabular-data-package",
+        "name": name,
+        "version": SCHEMA_VERSION,
+        "currency": CURRENCY,
+        "resources": [_resource(table, form) for table in tables],
+    }
+    return (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

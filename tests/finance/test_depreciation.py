@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.finance.depreciation import (
+    DOUBLE_DECLINING,
+    Cohorts,
+    DepreciationSchedule,
+    capital_charge_usd,
+    depreciate,
+    make_cohorts,
+    market_value_usd,
+)
+from planner.finance.measures import discount_factors
+from planner.finance.months import MonthGrid
+
+GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
+COSTS = st.floats(0, 5e7)
+
+
+def schedule_of(cohorts: Cohorts, months: int = 36) -> DepreciationSchedule:
+    return depreciate(cohorts, np.arange(months + 1.0))
+
+
+def test_straight_line_over_36_months() -> None:
+    schedule = schedule_of(make_cohorts([36_000.0], [0.0]))
+    assert np.all(schedule.depreciation_cents == 100_000)
+    assert schedule.closing_book_cents[0, -1] == 0
+
+
+def test_an_odd_price_still_sums_to_the_cent() -> None:
+    schedule = schedule_of(make_cohorts([10_000.01], [0.0], residual_usd=999.98))
+    assert int(schedule.depreciation_cents.sum()) == 900_003
+    assert schedule.depreciation_cents.max() - schedule.depreciation_cents.min() <= 1
+
+
+def test_bought_mid_month_is_charged_by_days_at_both_ends() -> None:
+    # In service on 17 January: 15 of 31 days are charged in January, the other 16/31 in the 37th month.
+    cohorts = make_cohorts([36_000.0], [GRID.coordinate(date(2026, 1, 17))])
+    schedule = schedule_of(cohorts, 40)
+    charge = schedule.depreciation_cents[0]
+    assert charge[0] == round(100_000 * 15 / 31)
+    assert np.all(np.abs(charge[1:36] - 100_000) <= 1)
+    assert charge[36] == pytest.approx(100_000 * 16 / 31, abs=1)
+    assert np.all(charge[37:] == 0)
+    assert int(charge.sum()) == 3_600_000
+
+
+def test_beyond_the_horizon_a_book_value_is_left() -> None:
+    schedule = schedule_of(make_cohorts([60_000.0], [12.0], life_months=60))
+    assert int(schedule.depreciation_cents.sum()) == 24 * 100_000
+    assert schedule.closing_book_cents[0, -1] == 36 * 100_000
+    assert schedule.acquired_cents[0, 12] == 6_000_000
+
+
+def test_owned_before_the_horizon_opens_with_its_book_value() -> None:
+    schedule = schedule_of(make_cohorts([36_000.0], [-12.0]))
+    assert schedule.opening_book_cents.tolist() == [24 * 100_000]
+    assert int(schedule.depreciation_cents.sum()) == 24 * 100_000
+    assert int(schedule.acquired_cents.sum()) == 0
+
+
+def test_in_service_after_the_horizon_leaves_no_trace() -> None:
+    schedule = schedule_of(make_cohorts([36_000.0], [36.0]))
+    assert not schedule.acquired_cents.any()
+    assert not schedule.closing_book_cents.any()
+
+
+@pytest.mark.parametrize(("proceeds", "loss_cents"), [(0.0, 2_000_000), (15_000.0, 500_000), (26_000.0, -600_000)])
+def test_retired_early_writes_off_what_the_sale_does_not_recover(proceeds: float, loss_cents: int) -> None:
+    schedule = schedule_of(make_cohorts([30_000.0], [0.0], disposal=(12.0, proceeds)))
+    assert int(schedule.depreciation_cents.sum()) == 1_000_000
+    assert schedule.disposal_loss_cents[0, 12] == loss_cents
+    assert schedule.proceeds_cents[0, 12] == round(proceeds * 100)
+    assert np.all(schedule.closing_book_cents[0, 12:] == 0)
+
+
+def test_retired_mid_month_is_charged_to_the_day() -> None:
+    schedule = schedule_of(make_cohorts([36_000.0], [0.0], disposal=(1.25, 0.0)))
+    assert schedule.depreciation_cents[0, :3].tolist() == [100_000, 25_000, 0]
+
+
+def test_retired_after_its_life_leaves_the_residual_to_write_off() -> None:
+    schedule = schedule_of(
+        make_cohorts([36_000.0], [0.0], residual_usd=3_600.0, life_months=12, disposal=(20.0, 4_000.0))
+    )
+    assert schedule.closing_book_cents[0, 15] == 360_000
+    assert schedule.disposal_loss_cents[0, 20] == -40_000
+
+
+def test_double_declining_balance_by_hand() -> None:
+    # 12,000 over 4 months at 2/4: 6,000, 3,000, then straight line of what is left: 1,500 and 1,500.
+    schedule = schedule_of(make_cohorts([12_000.0], [0.0], life_months=4, declining_factor=DOUBLE_DECLINING), 5)
+    assert schedule.depreciation_cents[0].tolist() == [600_000, 300_000, 150_000, 150_000, 0]
+
+
+def test_declining_balance_stops_at_the_residual() -> None:
+    cohorts = make_cohorts([10_000.0], [0.0], residual_usd=6_000.0, life_months=5, declining_factor=2.0)
+    schedule = schedule_of(cohorts, 6)
+    assert schedule.depreciation_cents[0].tolist() == [400_000, 0, 0, 0, 0, 0]
+
+
+def test_declining_balance_is_never_behind_straight_line() -> None:
+    both = make_cohorts([50_000.0, 50_000.0], 0.3, life_months=48, declining_factor=[0.0, 1.5])
+    book = schedule_of(both, 60).closing_book_cents
+    assert np.all(book[1] <= book[0])
+    assert np.any(book[1] < book[0])
+
+
+@given(
+    cost=COSTS,
+    residual_share=st.floats(0, 1),
+    life=st.integers(1, 84),
+    start=st.floats(-90, 40),
+    factor=st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0]),
+    horizon=st.integers(1, 60),
+)
+def test_every_cohort_keeps_its_books(
+    cost: float, residual_share: float, life: int, start: float, factor: float, horizon: int
+) -> None:
+    cohorts = make_cohorts(
+        [cost], [start], residual_usd=cost * residual_share, life_months=life, declining_factor=factor
+    )
+    schedule = schedule_of(cohorts, horizon)
+    assert np.all(schedule.depreciation_cents >= 0)
+    assert np.all(schedule.closing_book_cents >= 0)
+    whole = depreciate(cohorts, np.arange(-100.0, 200.0))
+    assert int(whole.depreciation_cents.sum()) == round(cost * 100) - round(cost * residual_share * 100)
+    assert np.array_equal(
+        whole.depreciation_cents[:, 100 : 100 + horizon], schedule.depreciation_cents
+    )  # a month's charge does not depend on the horizon it is seen in
+
+
+@given(cost=COSTS, start=st.floats(0, 30), held=st.floats(0, 50), proceeds=st.floats(0, 1e6))
+def test_retirement_accounts_for_the_whole_cost(cost: float, start: float, held: float, proceeds: float) -> None:
+    cohorts = make_cohorts([cost], [start], life_months=36, disposal=(start + held, proceeds))
+    schedule = depreciate(cohorts, np.arange(101.0))
+    spent = schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
+    assert int(spent) == round(cost * 100)
+    assert schedule.closing_book_cents[0, -1] == 0
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.25])
+def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(factor: float, rate: float) -> None:
+    # Lücke's theorem: PV(depreciation + charge on opening book) = cost − PV(residual).
+    cohorts = make_cohorts([1_000_000.0], [0.0], residual_usd=100_000.0, declining_factor=factor)
+    schedule = schedule_of(cohorts)
+    charge = capital_charge_usd(schedule, rate, np.ones(36))
+    full_cost = schedule.depreciation_cents[0] / 100 + charge[0]
+    at_month_ends = discount_factors(rate, np.arange(1, 37))
+    assert float(full_cost @ at_month_ends) == pytest.approx(1_000_000 - 100_000 * at_month_ends[-1], abs=0.01)
+
+
+def test_market_value_meets_the_published_residual() -> None:
+    values = market_value_usd(37_000.0, [0, 18, 36, 72], 0.3)
+    assert values == pytest.approx([37_000, 37_000 * 0.3**0.5, 11_100, 3_330])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost_usd": [-1.0]}, r"cohorts\[0\].cost_usd: -1 is not allowed; it must be zero or more"),
+        ({"residual_usd": 2_000.0}, r"residual of 2,000.00 is above the cost of 1,000.00"),
+        ({"life_months": 0}, r"depreciation life of 0 months is not allowed; it must be a whole number"),
+        ({"life_months": 36.5}, "36.5 months"),
+        ({"declining_factor": -2.0}, "declining_factor"),
+        ({"disposal": (-1.0, 0.0)}, "retired before it enters service"),
+        ({"disposal": (5.0, -10.0)}, "proceeds_usd: -10"),
+        ({"cost_usd": [float("nan")]}, "nan is not allowed"),
+    ],
+)
+def test_bad_cohorts_are_refused(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {"cost_usd": [1_000.0], "in_service_months": [0.0]} | change
+    with pytest.raises(ScenarioError, match=message):
+        make_cohorts(**arguments)  # type: ignore[arg-type]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        make_cohorts([-1.0, 5.0], [0.0, 0.0], life_months=[36, 0])
+    assert len(caught.value.problems) == 2

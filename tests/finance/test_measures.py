@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import pyxirr
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.finance.measures import (
+    annual_payment,
+    annuity_factor,
+    discount_factors,
+    discounted_payback_months,
+    growing_annuity_factor,
+    internal_rate,
+    monthly_rate,
+    net_present_value,
+    payback_months,
+)
+
+RATES = st.floats(-0.5, 2.0)
+
+
+@given(rate=RATES)
+def test_twelve_monthly_steps_are_the_annual_rate(rate: float) -> None:
+    assert (1 + monthly_rate(rate)) ** 12 == pytest.approx(1 + rate, rel=1e-12)
+
+
+def test_discount_factor_of_a_year() -> None:
+    assert discount_factors(0.1, [0, 12, 24]) == pytest.approx([1, 1 / 1.1, 1 / 1.21])
+
+
+@given(rate=st.floats(-0.2, 0.5), periods=st.integers(1, 120))
+def test_annuity_is_the_sum_it_stands_for(rate: float, periods: int) -> None:
+    assume(rate == 0 or abs(rate) > 1e-9)
+    by_sum = float(np.sum((1 + rate) ** -np.arange(1.0, periods + 1)))
+    assert annuity_factor(rate, periods) == pytest.approx(by_sum, rel=1e-6)
+
+
+def test_annuity_without_interest_is_the_number_of_payments() -> None:
+    assert annuity_factor(0.0, 36) == 36
+    assert annuity_factor(1e-12, 36) == pytest.approx(36, rel=1e-9)
+
+
+def test_annuity_from_a_textbook() -> None:
+    # 10% over four years: 3.16987 (any table of annuity factors).
+    assert annuity_factor(0.10, 4) == pytest.approx(3.169865, abs=1e-6)
+    assert annual_payment(37_000, 0.10, 4) == pytest.approx(37_000 / 3.169865, rel=1e-6)
+
+
+@given(rate=st.floats(0, 0.5), growth=st.floats(-0.3, 0.5), periods=st.integers(1, 80))
+def test_growing_annuity_is_the_sum_it_stands_for(rate: float, growth: float, periods: int) -> None:
+    k = np.arange(1.0, periods + 1)
+    by_sum = float(np.sum((1 + growth) ** (k - 1) / (1 + rate) ** k))
+    assert growing_annuity_factor(rate, growth, periods) == pytest.approx(by_sum, rel=1e-9)
+
+
+def test_growing_annuity_at_equal_rates() -> None:
+    assert growing_annuity_factor(0.05, 0.05, 10) == pytest.approx(10 / 1.05)
+    assert growing_annuity_factor(0.05, 0.0, 10) == pytest.approx(annuity_factor(0.05, 10))
+
+
+def test_npv_without_discount_is_the_sum() -> None:
+    assert net_present_value(0.0, [-100, 30, 30, 50]) == pytest.approx(10)
+
+
+@given(rate=st.floats(-0.3, 1.0), flows=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=72))
+def test_npv_agrees_with_another_library(rate: float, flows: list[float]) -> None:
+    ours = net_present_value(rate, flows)
+    theirs = pyxirr.npv(monthly_rate(rate), flows)
+    assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-4)
+
+
+def test_npv_of_a_level_annuity_has_its_closed_form() -> None:
+    flows = np.concatenate([[0.0], np.full(36, 1_000.0)])
+    assert net_present_value(0.1, flows) == pytest.approx(1_000 * annuity_factor(monthly_rate(0.1), 36))
+
+
+@given(
+    outlay=st.floats(1e3, 1e8),
+    returns=st.lists(st.floats(0, 1e7), min_size=1, max_size=72),
+)
+def test_an_investment_has_one_rate_and_its_npv_there_is_zero(outlay: float, returns: list[float]) -> None:
+    assume(1e-2 * outlay < sum(returns) < 1e3 * outlay)
+    flows = np.array([-outlay, *returns])
+    found = internal_rate(flows)
+    if found.annual_rate is None:
+        assert "outside" in found.explanation
+        return
+    assert net_present_value(found.annual_rate, flows) == pytest.approx(0, abs=1e-6 * np.abs(flows).sum())
+    assert len(found.all_annual_rates) == 1
+
+
+@given(rate=st.floats(-0.6, 3.0), months=st.integers(2, 72), amount=st.floats(1, 1e6))
+def test_rate_built_in_is_the_rate_found(rate: float, months: int, amount: float) -> None:
+    outlay = amount * float(discount_factors(rate, np.arange(1, months + 1)).sum())
+    flows = [-outlay] + [amount] * months
+    found = internal_rate(flows)
+    assert found.annual_rate == pytest.approx(rate, abs=1e-8)
+    theirs = pyxirr.irr(flows)
+    assert theirs is not None
+    assert (1 + theirs) ** 12 - 1 == pytest.approx(rate, abs=1e-5)
+
+
+def test_flows_of_one_sign_have_no_rate() -> None:
+    found = internal_rate([-100, -20, 0, -5])
+    assert found.annual_rate is None
+    assert "never change sign" in found.explanation
+    assert internal_rate([0.0, 0.0]).annual_rate is None
+
+
+def test_two_rates_are_both_told_and_none_is_chosen() -> None:
+    # Roots at monthly 1% and 3%: (x − 1/1.01)(x − 1/1.03) scaled.
+    a, b = 1.01, 1.03
+    found = internal_rate([-1.0, a + b, -a * b])
+    assert found.annual_rate is None
+    assert found.all_annual_rates == pytest.approx([a**12 - 1, b**12 - 1], rel=1e-9)
+    assert "2 rates fit" in found.explanation
+
+
+def test_two_sign_changes_may_leave_no_rate() -> None:
+    found = internal_rate([1.0, -2.0, 2.0])
+    assert found.annual_rate is None
+    assert found.all_annual_rates == ()
+    assert "at no rate" in found.explanation
+
+
+def test_a_rate_the_value_only_touches_is_found() -> None:
+    a = 1.017
+    found = internal_rate([-1.0, 2 * a, -a * a])
+    assert found.all_annual_rates == pytest.approx([a**12 - 1], rel=1e-5)
+
+
+def test_several_sign_changes_with_one_rate_give_it() -> None:
+    flows = [-1_000.0, 600.0, -10.0, 700.0]
+    found = internal_rate(flows)
+    theirs = pyxirr.irr(flows)
+    assert theirs is not None
+    assert found.annual_rate == pytest.approx((1 + theirs) ** 12 - 1, rel=1e-9)
+
+
+def test_the_rate_where_a_common_library_fails() -> None:
+    # A series that doubles its money in the first year: the answer is near +100%, not −99.98%.
+    flows = np.concatenate([[-100.0], np.full(36, 8.5)])
+    found = internal_rate(flows).annual_rate
+    assert found is not None
+    assert net_present_value(found, flows) == pytest.approx(0, abs=1e-9)
+    assert 1.0 < found < 1.7
+
+
+def test_a_rate_beyond_the_search_is_said_to_be_so() -> None:
+    found = internal_rate([-1.0, 1e9])
+    assert found.annual_rate is None
+    assert "outside" in found.explanation
+
+
+def test_payback_is_interpolated_inside_the_month() -> None:
+    assert payback_months([-100, 40, 40, 40]) == pytest.approx(2.5)
+    assert payback_months([-100, 40, 60]) == pytest.approx(2.0)
+    assert payback_months([5, 5]) == 0.0
+    assert payback_months([-100, 10]) is None
+
+
+def test_payback_counts_from_the_last_loss() -> None:
+    assert payback_months([-10, 20, -20, 40]) == pytest.approx(2 + 10 / 40)
+
+
+def test_discounting_delays_payback() -> None:
+    flows = [-100.0] + [5.0] * 36
+    plain, discounted = payback_months(flows), discounted_payback_months(0.2, flows)
+    assert plain == 20.0
+    assert discounted is not None
+    assert discounted > 20
+    assert discounted_payback_months(0.0, flows) == plain
+    assert discounted_payback_months(3.0, flows) is None
+
+
+@pytest.mark.parametrize("rate", [-1.0, -1.5, float("nan"), float("inf")])
+def test_a_discount_rate_of_minus_100_percent_is_refused(rate: float) -> None:
+    for measure in (monthly_rate, lambda r: discount_factors(r, [1]), lambda r: annuity_factor(r, 3)):
+        with pytest.raises(ScenarioError, match=r"must be above -1 \(-100%\)"):
+            measure(rate)

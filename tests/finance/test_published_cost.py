@@ -1,0 +1,111 @@
+"""The published owned cost per GPU-hour at a four-year life, rebuilt from our own inputs through the ledger.
+
+Published: InferenceX, GPU_SPECS costh (hyperscaler) and costn (neocloud), survey of August 2025.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.finance.accounts import Account, View
+from planner.finance.depreciation import depreciate, make_cohorts
+from planner.finance.ledger import LedgerBuilder, LedgerLabels
+from planner.finance.measures import annual_payment
+from planner.finance.money import cents, series_cents
+from planner.finance.months import MonthGrid
+from planner.finance.purchase import ClusterShares, cluster_capex_cents
+from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from planner.finance.tariffs import flat_tariff, hourly_prices_usd_per_kwh
+from planner.units import HOURS_PER_YEAR
+
+DOCS = Path(__file__).parents[2] / "docs" / "explanation" / "finance.md"
+GRID = MonthGrid(start=date(2025, 8, 1), horizon_months=48)
+PUBLISHED = {
+    ("H200", "hyperscaler"): 1.41,
+    ("H200", "neocloud"): 1.74,
+    ("B200", "hyperscaler"): 1.95,
+    ("B200", "neocloud"): 2.34,
+    ("MI325X", "hyperscaler"): 1.28,
+    ("MI325X", "neocloud"): 1.59,
+}
+UTILITY_KW_PER_IT_KW = 1.25  # the overhead inside the published all-in power figures
+FACILITY_LIFE_YEARS = 20.0  # our assumption (grade D)
+MAINTENANCE_PER_YEAR = {"hyperscaler": "low", "neocloud": "base"}
+
+
+def base(name: str) -> float:
+    return float(load_catalog().prior(name).base)
+
+
+def cost_per_hour(part: str, owner: str) -> dict[str, float]:
+    """Return dollars per hour of owned time by account, each a sum of ledger rows over a four-year life."""
+    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=(part,), cohorts=(part,)))
+    capital = base(f"capex_allin_{part.lower()}")
+    schedule = depreciate(make_cohorts([capital], [0.0], life_months=48), GRID.edge_coordinates)
+    builder.post_cohorts(Account.CAPEX_ACCELERATORS, schedule.acquired_cents, np.array([0]))
+    builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, np.array([0]))
+    utility_kw = base(f"allin_utility_kw_{part.lower()}")
+    prices = hourly_prices_usd_per_kwh(flat_tariff(base("electricity_price")), GRID)
+    builder.post_clusters(Account.ENERGY, series_cents(GRID.sum_by_period(prices * utility_kw)[:, None]))
+    it_kw = np.full((GRID.period_count, 1), utility_kw / UTILITY_KW_PER_IT_KW)
+    if owner == "neocloud":
+        rent_usd_per_kw_month = base("colo_rent")
+    else:
+        rent_usd_per_kw_month = base("facility_build_cost") * 1_000 / (FACILITY_LIFE_YEARS * 12)
+    builder.post_clusters(Account.COLOCATION, series_cents(colocation_usd(it_kw, rent_usd_per_kw_month, GRID, 0.0)))
+    upkeep = float(getattr(load_catalog().prior("om_pct_of_capex"), MAINTENANCE_PER_YEAR[owner]))
+    capital_by_month = np.full((GRID.period_count, 1), capital)
+    builder.post_clusters(Account.MAINTENANCE, series_cents(yearly_cost_usd(capital_by_month, upkeep, GRID)))
+    ledger = builder.build()
+    ledger.check()
+    accounts = (Account.DEPRECIATION, Account.ENERGY, Account.COLOCATION, Account.MAINTENANCE)
+    per_hour = {str(account): ledger.account_cents(account) / 100 / GRID.hour_count for account in accounts}
+    per_hour["total"] = float(ledger.monthly_cents(View.ACCRUAL).sum()) / 100 / GRID.hour_count
+    return per_hour
+
+
+def test_four_years_are_their_hours() -> None:
+    assert GRID.hour_count == 4 * HOURS_PER_YEAR
+
+
+@pytest.mark.parametrize(("part", "owner"), list(PUBLISHED))
+def test_published_cost_per_hour_is_met_within_five_percent(part: str, owner: str) -> None:
+    ours = cost_per_hour(part, owner)
+    assert ours["total"] == pytest.approx(PUBLISHED[part, owner], rel=0.05)
+    assert ours["total"] == pytest.approx(sum(ours.values()) - ours["total"], abs=1e-6)
+
+
+@pytest.mark.parametrize(("part", "owner"), list(PUBLISHED))
+def test_the_table_in_the_docs_is_what_is_computed(part: str, owner: str) -> None:
+    row = re.search(rf"^\| {part} \| {owner} \|(.+)\|$", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert row is not None
+    cells = [float(cell.strip().rstrip("%").replace("−", "-")) for cell in row.group(1).split("|")]
+    ours = cost_per_hour(part, owner)
+    expected = [ours[name] for name in ("depreciation", "energy", "colocation", "maintenance", "total")]
+    assert cells[:5] == pytest.approx(expected, abs=0.0051)
+    assert cells[5] == PUBLISHED[part, owner]
+    assert cells[6] == pytest.approx((ours["total"] / PUBLISHED[part, owner] - 1) * 100, abs=0.051)
+
+
+@pytest.mark.parametrize(("part", "excess"), [("H200", 0.41), ("B200", 0.34), ("MI325X", 0.02)])
+def test_module_prices_and_published_shares_give_more(part: str, excess: float) -> None:
+    # The build-up from the module price: the same power and building, 3% upkeep, capital from A / g / (1 − n − s).
+    module = base(f"gpu_module_price_{part.lower()}")
+    capital = float(cluster_capex_cents(cents([module]), ClusterShares()).sum()) / 100
+    ours = cost_per_hour(part, "hyperscaler")
+    total = capital / GRID.hour_count + 0.03 * capital / HOURS_PER_YEAR + ours["energy"] + ours["colocation"]
+    assert total / PUBLISHED[part, "hyperscaler"] - 1 == pytest.approx(excess, abs=0.01)
+
+
+def test_a_capital_charge_of_ten_percent_would_add_a_quarter() -> None:
+    # Paid back as a four-year annuity instead of straight line: 1.33 an hour instead of 1.06.
+    capital = base("capex_allin_h200")
+    annuity = annual_payment(capital, base("discount_rate"), 4) / HOURS_PER_YEAR
+    assert annuity == pytest.approx(1.332, abs=5e-4)
+    assert annuity / (capital / (4 * HOURS_PER_YEAR)) == pytest.approx(1.26, abs=5e-3)

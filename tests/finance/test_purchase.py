@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.finance.purchase import (
+    ClusterShares,
+    DiscountTier,
+    Quote,
+    TierRule,
+    choose_quote,
+    cluster_capex_cents,
+)
+
+TIERS = (
+    DiscountTier(minimum_units=100, discount_fraction=0.05),
+    DiscountTier(minimum_units=800, discount_fraction=0.14),
+)
+
+
+def quote(rule: TierRule) -> Quote:
+    return Quote(name="list", list_price_usd=22_000.0, tiers=TIERS, tier_rule=rule)
+
+
+@pytest.mark.parametrize(
+    ("units", "usd"), [(0, 0), (1, 22_000), (99, 99 * 22_000), (100, 100 * 20_900), (800, 800 * 18_920)]
+)
+def test_the_tier_reached_prices_the_whole_order(units: int, usd: float) -> None:
+    assert quote(TierRule.WHOLE_ORDER).order_cents(units) == round(usd * 100)
+
+
+@pytest.mark.parametrize(
+    ("units", "usd"),
+    [(99, 99 * 22_000), (100, 99 * 22_000 + 20_900), (801, 99 * 22_000 + 700 * 20_900 + 2 * 18_920)],
+)
+def test_marginal_tiers_price_only_the_units_inside(units: int, usd: float) -> None:
+    assert quote(TierRule.MARGINAL).order_cents(units) == round(usd * 100)
+
+
+@given(units=st.integers(0, 5000))
+def test_marginal_tiers_never_make_a_larger_order_cheaper(units: int) -> None:
+    marginal = quote(TierRule.MARGINAL)
+    assert marginal.order_cents(units + 1) > marginal.order_cents(units)
+    assert marginal.order_cents(units) >= quote(TierRule.WHOLE_ORDER).order_cents(units)
+
+
+def test_a_quote_expires_and_the_price_list_stands_again() -> None:
+    offer = Quote(
+        name="spring offer", list_price_usd=20_000.0,
+        valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31),
+    )  # fmt: skip
+    standing = quote(TierRule.WHOLE_ORDER)
+    quotes = [offer, standing]
+    assert choose_quote(quotes, date(2026, 5, 31)) is offer
+    assert choose_quote(quotes, date(2026, 6, 1)) is standing
+    assert choose_quote(quotes, date(2026, 2, 28)) is standing
+
+
+def test_the_newest_quote_wins() -> None:
+    old = Quote(name="old", list_price_usd=1.0, valid_from=date(2026, 1, 1))
+    new = Quote(name="new", list_price_usd=2.0, valid_from=date(2026, 6, 1))
+    assert choose_quote([new, old], date(2026, 7, 1)) is new
+    assert choose_quote([new, old], date(2026, 5, 1)) is old
+
+
+def test_a_date_without_a_quote_says_which_dates_there_are() -> None:
+    only = Quote(name="spring", list_price_usd=1.0, valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31))
+    with pytest.raises(ScenarioError, match=r"order date 2026-07-01 \(spring: 2026-03-01 to 2026-05-31\)"):
+        choose_quote([only], date(2026, 7, 1))
+    with pytest.raises(ScenarioError, match="there are no quotes"):
+        choose_quote([], date(2026, 7, 1))
+
+
+@given(accelerators=st.integers(1, 10**12))
+def test_cluster_shares_come_back_from_the_parts(accelerators: int) -> None:
+    shares = ClusterShares()
+    parts = cluster_capex_cents(np.array(accelerators), shares)
+    total = int(parts.sum())
+    assert parts[0] == accelerators
+    assert parts[0] / (parts[0] + parts[1]) == pytest.approx(0.65, abs=2 / accelerators)
+    assert parts[2] / total == pytest.approx(0.12, abs=4 / accelerators)
+    assert parts[3] / total == pytest.approx(0.015, abs=4 / accelerators)
+
+
+def test_parts_of_several_cohorts() -> None:
+    parts = cluster_capex_cents(np.array([650_000, 1_300_000]), ClusterShares())
+    assert parts.shape == (2, 4)
+    assert parts[1].tolist() == pytest.approx((2 * parts[0]).tolist(), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"list_price_usd": -5.0}, "list_price_usd: -5 is not allowed"),
+        ({"tiers": TIERS[::-1]}, "rise from tier to tier"),
+        ({"tiers": (DiscountTier(minimum_units=0, discount_fraction=0.1),)}, "1 or more"),
+        ({"tiers": (DiscountTier(minimum_units=5, discount_fraction=14.0),)}, "for 14 percent write 0.14"),
+        ({"valid_from": date(2026, 2, 1), "valid_until": date(2026, 1, 1)}, "before it begins"),
+    ],
+)
+def test_bad_quotes_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        Quote(**({"name": "q", "list_price_usd": 1.0} | change))  # type: ignore[arg-type]
+
+
+def test_a_negative_order_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="cannot order -1 units"):
+        quote(TierRule.WHOLE_ORDER).order_cents(-1)
+
+
+def test_shares_that_leave_no_server_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="take the whole cluster"):
+        ClusterShares(network_share_of_cluster=0.6, storage_share_of_cluster=0.4)
+    with pytest.raises(ScenarioError, match="accelerator_share_of_server"):
+        ClusterShares(accelerator_share_of_server=0.0)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+
+from planner.errors import ScenarioError
+from planner.finance.measures import annuity_factor, growing_annuity_factor, net_present_value
+from planner.finance.months import MonthGrid
+from planner.finance.recurring import (
+    ENGINEER_USD_PER_YEAR,
+    colocation_usd,
+    extra_engineers,
+    yearly_cost_usd,
+)
+
+GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
+
+
+def test_two_engineers_for_three_years() -> None:
+    # 2 × 280,000 × 3 = 1.68 million: 2,100 for each of 800 accelerators.
+    people = np.broadcast_to(extra_engineers([800.0]), (36, 1))
+    cost = yearly_cost_usd(people, ENGINEER_USD_PER_YEAR, GRID)
+    assert cost.sum() == pytest.approx(1_680_000)
+    assert cost.sum() / 800 == pytest.approx(2_100)
+
+
+@pytest.mark.parametrize(("accelerators", "people"), [(0, 0), (1, 1), (400, 1), (401, 2), (800, 2), (1_600, 4)])
+def test_engineers_come_whole(accelerators: int, people: int) -> None:
+    assert extra_engineers(accelerators) == people
+    assert extra_engineers(accelerators, whole=False) == pytest.approx(accelerators / 400)
+
+
+def test_rent_is_paid_for_provisioned_power_and_rises_each_year() -> None:
+    rent = colocation_usd(np.full((36, 1), 1_000.0), 180.0, GRID, 0.04)
+    assert rent[0, 0] == pytest.approx(180_000)
+    assert rent[11, 0] == pytest.approx(180_000)
+    assert rent[35, 0] == pytest.approx(180_000 * 1.04**2)
+
+
+def test_a_part_month_is_paid_by_days() -> None:
+    grid = MonthGrid(start=date(2026, 4, 16), horizon_months=12)
+    cost = yearly_cost_usd(np.ones((13, 1)), 12_000.0, grid)
+    assert cost[0, 0] == pytest.approx(500.0)
+    assert cost.sum() == pytest.approx(12_000.0)
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.04])
+def test_present_value_of_escalating_rent_is_a_growing_annuity(growth: float) -> None:
+    # A year's twelve payments are one annuity due; the years are a growing annuity.
+    rate, monthly = 0.1, 1.1 ** (1 / 12) - 1
+    cost = yearly_cost_usd(np.ones((36, 1)), 12.0, GRID, growth)[:, 0]
+    one_year = annuity_factor(monthly, 12) * (1 + monthly)
+    years = growing_annuity_factor(rate, growth, 3) * (1 + rate)
+    assert net_present_value(rate, cost) == pytest.approx(one_year * years)
+
+
+def test_negative_prices_and_quantities_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="unit_usd_per_year"):
+        yearly_cost_usd(np.ones((36, 1)), -1.0, GRID)
+    with pytest.raises(ScenarioError, match="quantity"):
+        yearly_cost_usd(-np.ones((36, 1)), 1.0, GRID)
+    with pytest.raises(ScenarioError, match="engineers_per_accelerator"):
+        extra_engineers(8, -0.1)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.finance.months import MonthGrid
+from planner.finance.tariffs import (
+    Tariff,
+    TariffWindow,
+    demand_charges_usd,
+    flat_tariff,
+    hourly_prices_usd_per_kwh,
+    local_offsets_h,
+)
+
+YEAR = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
+WEEKDAYS = frozenset(range(5))
+WEEKEND = frozenset({5, 6})
+SUMMER = frozenset({6, 7, 8, 9})
+PEAK = TariffWindow(name="peak", price_usd_per_kwh=0.20, weekdays=WEEKDAYS, start_hour=14, end_hour=20)
+NIGHT = TariffWindow(name="off-peak", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=20, end_hour=14)
+REST = TariffWindow(name="weekend", price_usd_per_kwh=0.04, weekdays=WEEKEND)
+TIME_OF_USE = Tariff(windows=(PEAK, NIGHT, REST))
+
+
+def test_a_flat_tariff_has_one_price() -> None:
+    prices = hourly_prices_usd_per_kwh(flat_tariff(0.075), YEAR)
+    assert prices.shape == (8760,)
+    assert np.all(prices == 0.075)
+
+
+def test_escalators_step_on_the_anniversary() -> None:
+    grid = MonthGrid(start=date(2026, 7, 1), horizon_months=25)
+    prices = hourly_prices_usd_per_kwh(flat_tariff(0.10, escalator_per_year=0.035), grid)
+    by_month = prices[grid.edge_hours[:-1]]
+    assert by_month == pytest.approx([0.10] * 12 + [0.1035] * 12 + [0.10 * 1.035**2])
+
+
+def test_time_of_use_follows_the_calendar() -> None:
+    prices = hourly_prices_usd_per_kwh(TIME_OF_USE, YEAR)
+    # Every hour against Python's own calendar.
+    start = datetime(2026, 1, 1)
+    for hour in range(0, 8760, 7):
+        moment = start + timedelta(hours=hour)
+        on_weekday = 0.20 if 14 <= moment.hour < 20 else 0.05
+        expected = 0.04 if moment.weekday() >= 5 else on_weekday
+        assert prices[hour] == expected, moment
+
+
+def test_seasons() -> None:
+    summer = TariffWindow(name="summer", price_usd_per_kwh=0.12, months=SUMMER)
+    winter = TariffWindow(name="winter", price_usd_per_kwh=0.08, months=frozenset(range(1, 13)) - SUMMER)
+    prices = hourly_prices_usd_per_kwh(Tariff(windows=(summer, winter)), YEAR)
+    by_month = prices[YEAR.edge_hours[:-1]]
+    assert by_month.tolist() == [0.08] * 5 + [0.12] * 4 + [0.08] * 3
+
+
+def test_daylight_saving_moves_the_window_in_utc() -> None:
+    prices = hourly_prices_usd_per_kwh(TIME_OF_USE, YEAR, "America/New_York")
+    zone = ZoneInfo("America/New_York")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for hour in range(8760):
+        local = (start + timedelta(hours=hour)).astimezone(zone)
+        peak = local.weekday() < 5 and 14 <= local.hour < 20
+        assert (prices[hour] == 0.20) == peak, local
+
+
+def test_offsets_change_on_the_right_hour() -> None:
+    offsets = local_offsets_h(YEAR, "America/New_York")
+    changes = np.flatnonzero(np.diff(offsets)) + 1
+    moments = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=int(hour)) for hour in changes]
+    assert moments == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 11, 1, 6, tzinfo=UTC)]
+
+
+def test_demand_charge_takes_the_highest_hour_of_each_month() -> None:
+    tariff = flat_tariff(0.05, demand_charge_usd_per_kw_month=15.0, escalator_per_year=0.1)
+    grid = MonthGrid(start=date(2026, 1, 1), horizon_months=13)
+    load = np.full((grid.hour_count, 2), 100.0)
+    load[5, 0] = 500.0
+    charges = demand_charges_usd(tariff, grid, load)
+    assert charges.shape == (13, 2)
+    assert charges[:2, 0] == pytest.approx([7_500.0, 1_500.0])
+    assert charges[12] == pytest.approx([1_650.0, 1_650.0])
+
+
+def test_a_part_month_pays_its_days() -> None:
+    tariff = flat_tariff(0.05, demand_charge_usd_per_kw_month=10.0)
+    grid = MonthGrid(start=date(2026, 4, 16), horizon_months=1)
+    charges = demand_charges_usd(tariff, grid, np.full(grid.hour_count, 60.0))
+    assert charges == pytest.approx([600 * 15 / 30, 600 * 15 / 31])
+
+
+def test_a_ratchet_bills_the_earlier_peak() -> None:
+    tariff = Tariff(
+        windows=(TariffWindow(name="flat", price_usd_per_kwh=0.05),),
+        demand_charge_usd_per_kw_month=10.0,
+        demand_ratchet_fraction=0.8,
+    )
+    grid = MonthGrid(start=date(2026, 1, 1), horizon_months=14)
+    load = np.full(grid.hour_count, 50.0)
+    load[10] = 100.0
+    charges = demand_charges_usd(tariff, grid, load)
+    assert charges == pytest.approx([1_000] + [800] * 11 + [500] * 2)
+
+
+@given(peak_start=st.integers(0, 23), peak_length=st.integers(1, 23))
+def test_a_window_and_its_complement_always_cover_the_day(peak_start: int, peak_length: int) -> None:
+    end = (peak_start + peak_length) % 24 or 24
+    rest_end = peak_start or 24
+    rest_start = end % 24
+    tariff = Tariff(
+        windows=(
+            TariffWindow(name="peak", price_usd_per_kwh=0.2, start_hour=peak_start, end_hour=end),
+            TariffWindow(name="rest", price_usd_per_kwh=0.1, start_hour=rest_start, end_hour=rest_end),
+        )
+    )
+    assert tariff.price_table()[0, 0].sum() == pytest.approx(0.2 * peak_length + 0.1 * (24 - peak_length))
+
+
+def test_a_gap_is_named() -> None:
+    late = TariffWindow(name="late", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=22, end_hour=14)
+    with pytest.raises(ScenarioError, match="no window covers Monday to Friday 20:00-22:00"):
+        Tariff(windows=(PEAK, late, REST))
+
+
+def test_a_gap_in_one_season_names_the_months() -> None:
+    peak = TariffWindow(
+        name="peak", price_usd_per_kwh=0.2, weekdays=WEEKDAYS, start_hour=14, end_hour=20,
+        months=frozenset(range(1, 13)) - {6, 7, 8, 12},
+    )  # fmt: skip
+    message = "no window covers Monday to Friday 14:00-20:00 in June to August and December"
+    with pytest.raises(ScenarioError, match=message):
+        Tariff(windows=(peak, NIGHT, REST))
+
+
+def test_an_overlap_names_both_windows() -> None:
+    everything = TariffWindow(name="all", price_usd_per_kwh=0.1, weekdays=WEEKEND, start_hour=3, end_hour=5)
+    with pytest.raises(ScenarioError, match="'weekend' and 'all' both cover Saturday to Sunday 03:00-05:00"):
+        Tariff(windows=(PEAK, NIGHT, REST, everything))
+
+
+def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
+    one_by_one = tuple(
+        TariffWindow(name=f"m{m}", price_usd_per_kwh=0.1, months=frozenset({m}), start_hour=0, end_hour=m)
+        for m in range(1, 13)
+    )
+    with pytest.raises(ScenarioError, match="and 9 more blocks"):
+        Tariff(windows=one_by_one)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        (TariffWindow(name="x", price_usd_per_kwh=-0.01), "price_usd_per_kwh: -0.01 is not allowed"),
+        (TariffWindow(name="x", price_usd_per_kwh=0.1, months=frozenset({13})), "months must be"),
+        (TariffWindow(name="x", price_usd_per_kwh=0.1, weekdays=frozenset()), "weekdays must be"),
+        (TariffWindow(name="x", price_usd_per_kwh=0.1, start_hour=24), "start_hour must be 0 to 23"),
+        (TariffWindow(name="x", price_usd_per_kwh=0.1, start_hour=5, end_hour=5), "window is empty"),
+    ],
+)
+def test_bad_windows_are_refused(window: TariffWindow, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        Tariff(windows=(window,))
+
+
+def test_bad_charges_are_all_told() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        flat_tariff(-0.1, escalator_per_year=-1.0, demand_charge_usd_per_kw_month=-3.0)
+    assert len(caught.value.problems) == 3

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.physics.power import (
+    FITTED,
+    BoardRating,
+    board_power_w,
+    cap_fraction_for_throughput,
+    clock_bound_fraction,
+    power_fraction,
+    throttled_clock_fraction,
+    throughput_fraction_at_cap,
+)
+
+H200 = BoardRating(tdp_w=700.0, idle_w=126.0, bandwidth_bytes_per_s=4.8e12, rate_flop_per_s=1979e12)
+PREFILL = (0.08, 0.59)
+DECODE_1 = (0.745, 0.0036)
+DECODE_32 = (0.784, 0.106)
+DECODE_128 = (0.718, 0.278)
+activities = st.tuples(st.floats(0.0, 0.9), st.floats(0.001, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("activity", "measured_w"),
+    [(DECODE_1, 501.6), (DECODE_32, 672.1), (DECODE_128, 709.5), (PREFILL, 713.5)],
+)
+def test_an_h200_draws_what_was_measured_within_seven_percent(activity: tuple[float, float], measured_w: float) -> None:
+    assert float(board_power_w(H200, *activity)) == pytest.approx(measured_w, rel=0.07)
+
+
+@pytest.mark.parametrize(("activity", "measured_mhz"), [(DECODE_1, 1980), (DECODE_32, 1980), ((0.783, 0.303), 1500)])
+def test_clocks_fall_where_they_were_seen_to_fall(activity: tuple[float, float], measured_mhz: float) -> None:
+    assert float(throttled_clock_fraction(*activity)) * 1980 == pytest.approx(measured_mhz, rel=0.05)
+
+
+def test_power_is_not_utilisation_times_tdp() -> None:
+    # A single sequence uses under 1% of the arithmetic, yet draws 70% of the board's limit.
+    assert float(board_power_w(H200, *DECODE_1)) > 0.65 * H200.tdp_w
+
+
+def test_the_formula_against_a_closed_form_at_two_points() -> None:
+    assert float(power_fraction(0.0, 0.0)) == pytest.approx(FITTED.active)
+    assert float(power_fraction(1.0, 1.0)) == pytest.approx(FITTED.memory + FITTED.active + FITTED.compute)
+    half = float(power_fraction(1.0, 0.0, 0.5))
+    assert half == pytest.approx(FITTED.memory + FITTED.active * 0.5**FITTED.clock_exponent)
+
+
+def test_idle_and_busy_time_average() -> None:
+    busy_w = float(board_power_w(H200, *DECODE_1))
+    mean_w = board_power_w(H200, *DECODE_1, busy_fraction=np.array([0.0, 0.25, 1.0]))
+    np.testing.assert_allclose(mean_w, [126.0, 0.75 * 126.0 + 0.25 * busy_w, busy_w])
+
+
+def test_a_limit_clips_power_and_a_limit_above_tdp_changes_nothing() -> None:
+    assert float(board_power_w(H200, *PREFILL, limit_w=500.0)) == pytest.approx(500.0)
+    assert float(board_power_w(H200, *PREFILL, limit_w=9000.0)) == pytest.approx(700.0)
+
+
+def test_work_that_only_streams_or_only_multiplies() -> None:
+    np.testing.assert_allclose(clock_bound_fraction([0.5, 0.0, 0.0], [0.0, 0.5, 0.0]), [0.0, 1.0, 0.0])
+
+
+def test_a_cap_of_a_seventh_costs_prefill_most() -> None:
+    # Published: 5 to 8% for LLM inference at 600 of 700 W, 10 to 15% for arithmetic-bound training steps.
+    cap = 600.0 / 700.0
+    lost = {name: 1.0 - float(throughput_fraction_at_cap(*activity, cap)) for name, activity in _by_name().items()}
+    assert 0.10 <= lost["prefill"] <= 0.15
+    assert 0.05 <= lost["decode 128"] <= 0.09
+    assert lost["decode 1"] == pytest.approx(0.0, abs=1e-9)
+    assert lost["prefill"] > lost["decode 128"] > lost["decode 32"] > lost["decode 1"]
+
+
+def _by_name() -> dict[str, tuple[float, float]]:
+    return {"prefill": PREFILL, "decode 128": DECODE_128, "decode 32": DECODE_32, "decode 1": DECODE_1}
+
+
+def test_a_cap_that_cannot_be_kept_gives_nothing() -> None:
+    assert float(throughput_fraction_at_cap(*PREFILL, 0.05)) == 0.0
+
+
+@given(activities, st.floats(0.3, 1.0), st.floats(0.3, 1.0))
+def test_a_lower_cap_never_gives_more(activity: tuple[float, float], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    kept_low, kept_high = throughput_fraction_at_cap(*activity, np.array([low, high]))
+    assert 0.0 <= kept_low <= kept_high + 1e-9 <= 1.0 + 2e-9
+
+
+@given(activities)
+def test_no_cap_costs_nothing(activity: tuple[float, float]) -> None:
+    assert float(throughput_fraction_at_cap(*activity, 1.0)) == pytest.approx(1.0)
+
+
+@given(activities, st.floats(0.3, 1.0))
+def test_under_a_cap_the_board_draws_no_more_than_the_cap(activity: tuple[float, float], cap: float) -> None:
+    clock = float(throttled_clock_fraction(*activity, cap))
+    bound = float(clock_bound_fraction(*activity))
+    stretch = 1.0 - bound + bound / clock
+    drawn = float(power_fraction(activity[0] / stretch, activity[1] / stretch, clock))
+    assert drawn <= cap + 1e-9 or clock == pytest.approx(0.17)
+
+
+@given(activities, st.floats(0.75, 0.99))
+def test_the_inverse_cap_keeps_the_throughput_and_no_more_is_needed(activity: tuple[float, float], kept: float) -> None:
+    cap = float(cap_fraction_for_throughput(*activity, kept))
+    assert float(throughput_fraction_at_cap(*activity, cap)) >= kept - 1e-6
+    assert float(throughput_fraction_at_cap(*activity, cap - 1e-3)) <= kept + 1e-6
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 0.1))
+def test_more_activity_never_draws_less(memory: float, compute: float, more: float) -> None:
+    assert power_fraction(memory + more, compute) >= power_fraction(memory, compute)
+    assert power_fraction(memory, compute + more) >= power_fraction(memory, compute)
+
+
+def test_arrays_broadcast() -> None:
+    memory, compute = np.linspace(0.0, 0.8, 5)[:, None], np.linspace(0.0, 0.6, 7)[None, :]
+    assert board_power_w(H200, memory, compute).shape == (5, 7)
+    assert throughput_fraction_at_cap(memory, compute, 0.8).shape == (5, 7)
+
+
+@pytest.mark.parametrize("wrong", [{"tdp_w": 0.0}, {"idle_w": 800.0}, {"bandwidth_bytes_per_s": float("nan")}])
+def test_what_is_no_board_is_refused(wrong: dict[str, float]) -> None:
+    numbers = {"tdp_w": 700.0, "idle_w": 110.0, "bandwidth_bytes_per_s": 4.8e12, "rate_flop_per_s": 1e15}
+    with pytest.raises(ValueError, match="not a board"):
+        BoardRating(**(numbers | wrong))
