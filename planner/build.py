@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.catalog.calibration import shipped_calibration
 from planner.catalog.entries import Accelerator, Model
 from planner.catalog.load import Catalog
 from planner.demand.calendar import Horizon
@@ -17,7 +18,7 @@ from planner.finance.months import MonthGrid
 from planner.fleet.plan import ClusterPlan, MoneyPlan, Plan, WorkloadPlan
 from planner.physics.model_shape import ModelShape
 from planner.physics.part import Part
-from planner.physics.roofline import Service, best_replica
+from planner.physics.sizing import Service, best_replica
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
@@ -141,12 +142,15 @@ def _node_rate(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
     service = Service(
         input_tokens=workload.tokens.input.mean,
         output_tokens=workload.tokens.output.mean,
+        input_p95_tokens=workload.tokens.input.p95,
+        output_p95_tokens=workload.tokens.output.p95,
         prefix_cache_hit_fraction=workload.prefix_cache_hit_fraction,
         precision=cluster.precision or workload.precision,
         ttft_s=workload.slo.ttft_s,
         tpot_s=workload.slo.tpot_s,
     )
-    replica = best_replica(shape_of(workload.model, model), part_of(cluster.accelerator, accelerator), service)
+    part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, model)
+    replica = best_replica(part, shape, cluster.engine, service, shipped_calibration())
     per_node = accelerator.accelerators_per_node.value / replica.tensor_parallel
     return replica.requests_per_s * per_node * multiplier
 

@@ -112,7 +112,8 @@ def _spec(names: tuple[str, str, str, str, int | None], catalog: Catalog, contex
     if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
         fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
         raise CannotPredictError(
-            f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; {fewest} would"
+            f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
+            f"{fewest} would hold them"
         )
     return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
 

@@ -10,8 +10,8 @@ from planner.benchmarks.check import GROUPS, entries, summary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.benchmarks.calibration_file import CalibrationFile
     from planner.benchmarks.check import Check
+    from planner.catalog.calibration import CalibrationFile
 
 _TITLES = {
     "ttft_ms": "time to first token",

@@ -22,9 +22,9 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Fit the throughput coefficients to measurements and write them with their errors."""
-    from planner.benchmarks.calibration_file import calibrate as fit_table
-    from planner.benchmarks.calibration_file import write_calibration
+    from planner.benchmarks.calibrate import calibrate as fit_table
     from planner.benchmarks.report import calibration_table
+    from planner.catalog.calibration import write_calibration
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)

@@ -20,11 +20,11 @@ def check_benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
-    from planner.benchmarks.calibration_file import SHIPPED_CALIBRATION, read_calibration
     from planner.benchmarks.check import check_benchmarks as check_table
     from planner.benchmarks.check import entries, summary
     from planner.benchmarks.report import check_report
     from planner.benchmarks.table import read_benchmarks
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
 
     frame = read_benchmarks(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from planner.cli.options import AsJson
 
 
 def throughput(
+    *,
     model: Annotated[str, typer.Option("--model", help="Model, or several by comma.")],
     accelerator: Annotated[str, typer.Option("--accelerator", help="Accelerator, or several by comma.")],
     engine: Annotated[str, typer.Option("--engine", help="Serving engine, or several by comma.")] = "vllm",
@@ -43,8 +45,8 @@ def throughput(
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid."""
-    from planner.benchmarks.calibration_file import SHIPPED_CALIBRATION, read_calibration
     from planner.benchmarks.grid import Grid, evaluate_grid
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
     from planner.units import MILLISECOND
 
@@ -94,7 +96,7 @@ def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
         except ValueError:
             kind = "whole numbers" if whole else "numbers"
             raise ScenarioError(Problem(path=option, message=f"takes {kind} by comma, not {word!r}")) from None
-        if number != number or number in (float("inf"), float("-inf")):
+        if not math.isfinite(number):
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))
         numbers.append(number)
     return numbers
