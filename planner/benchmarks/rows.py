@@ -116,7 +116,8 @@ def _cached_fraction(frame: pd.DataFrame) -> Floats:
     """Return the share of each prompt found in the prefix cache where the table says so, else 0."""
     if HIT_COLUMN not in frame.columns:
         return np.zeros(len(frame))
-    return np.nan_to_num(frame[HIT_COLUMN].to_numpy(dtype=float), nan=0.0)
+    given: Floats = frame[HIT_COLUMN].to_numpy(dtype=float)
+    return np.where(np.isnan(given), 0.0, given)
 
 
 def _repeated_fraction(frame: pd.DataFrame, concurrency: Floats) -> Floats:

@@ -1,18 +1,105 @@
-"""The shipped calibration of the throughput model."""
+"""The throughput calibration as a file: fitted coefficients, their errors, and which measurements they came from."""
 
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
-from planner.catalog.load import FOLDER
+from pydantic import NonNegativeFloat, PositiveFloat
+
 from planner.documents import read_document
-from planner.physics.coefficients import Calibration
+from planner.errors import Problem, ScenarioError
+from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
+from planner.validation import Strict, validate
+
+FOLDER = Path(__file__).parent
+SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
+SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
+
+
+class Errors(Strict):
+    """How far predictions are from measurements of one kind."""
+
+    rows: int
+    """Rows measured."""
+    mean_fraction: NonNegativeFloat
+    """Mean absolute error."""
+    median_fraction: NonNegativeFloat
+    """Median absolute error."""
+
+
+class Spread(Strict):
+    """Model error as a distribution: ln(measured/predicted) is normal with this median and standard deviation."""
+
+    log_median: float
+    """Median of the log ratio."""
+    log_sigma: NonNegativeFloat
+    """Robust standard deviation of the log ratio."""
+
+
+class CalibrationFile(Strict):
+    """What ``planner calibrate`` writes."""
+
+    measurements: str
+    """The table the coefficients were fitted to."""
+    rows: int
+    """Rows used."""
+    common: dict[str, PositiveFloat]
+    """Each coefficient's common value."""
+    engines: dict[str, dict[str, float]]
+    """Log deviations by engine."""
+    vendors: dict[str, dict[str, float]]
+    """Log deviations by vendor."""
+    residuals: dict[str, Spread]
+    """Model error by quantity and architecture class: what a Monte Carlo draws."""
+    fitted: dict[str, dict[str, Errors]]
+    """Errors on the rows fitted to, by quantity, then by all, accelerator, engine or model."""
+    cross_validated: dict[str, dict[str, dict[str, Errors]]]
+    """Errors on rows the fit never saw, leaving out one accelerator, engine or model at a time."""
+
+    def calibration(self) -> Calibration:
+        """Return the coefficients for the throughput formula."""
+        return Calibration(common=self.common, engine_log_deviation=self.engines, vendor_log_deviation=self.vendors)
+
+
+def read_calibration(path: Path) -> CalibrationFile:
+    """Read a calibration file; raise ScenarioError when a coefficient is missing or unknown."""
+    document = read_document(path)
+    found = validate(CalibrationFile, document)
+    tables = {"common": found.common, **found.engines, **found.vendors}
+    problems = [
+        Problem(file=str(path), path=f"{table}.{name}", message="is required and is not there")
+        for table, names in tables.items()
+        for name in NAMES
+        if name not in names
+    ]
+    problems += [
+        Problem(file=str(path), path=f"{table}.{name}", message="is not a coefficient")
+        for table, names in tables.items()
+        for name in names
+        if name not in NAMES
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return found
 
 
 @functools.cache
-def load_calibration() -> Calibration:
-    """Read the coefficients that were fitted to the shipped measurements."""
-    content = read_document(FOLDER / "calibration.yaml").content
-    return Calibration(
-        common=content["common"], engine_log_deviation=content["engines"], vendor_log_deviation=content["vendors"]
-    )
+def shipped_calibration() -> Calibration:
+    """Return the calibration that comes with the planner."""
+    return read_calibration(SHIPPED_CALIBRATION).calibration()
+
+
+def write_calibration(found: CalibrationFile, path: Path) -> None:
+    """Write a calibration file; nothing is left half written."""
+    import yaml  # noqa: PLC0415
+
+    meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
+    head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
+    text = head + yaml.safe_dump(found.model_dump(), sort_keys=False, allow_unicode=True, width=120)
+    temporary = path.with_name(path.name + ".part")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None

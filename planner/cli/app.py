@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import catalog, fit_traffic, init, run, schema, validate
+from planner.cli import calibrate, catalog, check_benchmarks, fit_traffic, init, probe, run, schema, throughput, validate
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -24,6 +24,10 @@ app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)
 app.command("schema")(schema.schema)
+app.command("throughput")(throughput.throughput)
+app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
+app.command("calibrate")(calibrate.calibrate)
+app.command("probe")(probe.probe)
 app.add_typer(catalog.app, name="catalog")
 
 

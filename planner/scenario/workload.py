@@ -11,8 +11,6 @@ from pydantic import Field, model_validator
 from planner.scenario.fields import BelowOne, EntryName, Positive, Precision
 from planner.validation import Strict
 
-WORKLOAD_CLASSES = ("chat", "code-completion", "long-context", "reasoning", "agentic", "batch", "bulk-api")
-
 
 class Compound(Strict):
     """Growth by the same factor every year."""
@@ -100,8 +98,8 @@ class Shape(Strict):
     """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
     trough_to_mean: Annotated[float, Field(ge=0, le=1)] | None = None
     """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
-    weekend_fraction: Annotated[float, Field(gt=0, le=3)] = 0.65
-    """Weekend mean over weekday mean. Default 0.65: the same week."""
+    weekend_fraction: Annotated[float, Field(gt=0, le=3)] = 0.57
+    """Weekend mean over weekday mean. Default 0.57: the same week."""
     weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = None
     """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
     season: Season | None = None

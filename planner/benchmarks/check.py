@@ -1,0 +1,181 @@
+"""Holding the formula against a table of measurements: one entry per measured quantity, and errors by group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.benchmarks.rows import predict_rows, prepare
+from planner.benchmarks.table import COLUMNS, MEASURED_COLUMNS
+from planner.units import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from planner.catalog.load import Catalog
+    from planner.physics.arrays import Bools, Floats
+    from planner.physics.coefficients import Calibration
+
+GROUPS = ("accelerator", "engine", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Measured against predicted, one entry per measured quantity, shape (entries,)."""
+
+    frame: pd.DataFrame
+    """The table as read; its index is the line in the file."""
+    position: Any
+    """Each entry's position in the frame."""
+    quantity: Any
+    """Each entry's column name; the empty string for a row without any measurement."""
+    measured: Floats
+    predicted: Floats
+    reason: list[str]
+    """Why an entry has no prediction; the empty string where it has one."""
+    is_mixture: Bools
+    """Whether an entry's model is a mixture of experts."""
+    repeated_rows: int
+    """Rows whose prompts were taken to repeat."""
+
+    @property
+    def error_fraction(self) -> Floats:
+        """Predicted over measured, less one; NaN without a prediction."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def is_predicted(self) -> Bools:
+        """Whether an entry has a prediction."""
+        return np.isfinite(self.predicted) & np.isfinite(self.measured)
+
+
+def check_benchmarks(frame: pd.DataFrame, catalog: Catalog, calibration: Calibration) -> Check:
+    """Predict every row of a benchmark table and put predictions beside what was measured."""
+    rows = prepare(frame, catalog)
+    size = len(frame)
+    empty = {name: np.full(size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
+    found = predict_rows(rows, calibration) if (rows.deployment >= 0).any() else empty
+    predicted = {
+        "ttft_ms": found["ttft_s"] / MILLISECOND,
+        "tpot_ms": found["tpot_s"] / MILLISECOND,
+        "output_tokens_per_s_per_gpu": found["tokens_per_s_per_accelerator"],
+    }
+    positions, quantities, measured, values = [], [], [], []
+    for name in MEASURED_COLUMNS:
+        column = frame[name].to_numpy(dtype=float)
+        there = np.flatnonzero(~np.isnan(column))
+        positions.append(there)
+        quantities.append(np.full(there.size, name, dtype=object))
+        measured.append(column[there])
+        values.append(predicted[name][there])
+    bare = np.flatnonzero(frame[list(MEASURED_COLUMNS)].isna().all(axis=1).to_numpy())
+    nothing = np.full(bare.size, np.nan)
+    position = np.concatenate([*positions, bare])
+    quantity = np.concatenate([*quantities, np.full(bare.size, "", dtype=object)])
+    value = np.concatenate([*values, nothing])
+    reason = [
+        _reason(rows.reasons[place], name, float(number))
+        for place, name, number in zip(position, quantity, value, strict=True)
+    ]
+    value = np.where(np.isfinite(value), value, np.nan)
+    mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
+    return Check(
+        frame=frame,
+        position=position,
+        quantity=quantity,
+        measured=np.concatenate([*measured, nothing]),
+        predicted=value,
+        reason=reason,
+        is_mixture=mixtures[rows.deployment][position] & (rows.deployment[position] >= 0),
+        repeated_rows=int((rows.repeated_fraction > 0).sum()),
+    )
+
+
+def _reason(of_row: str, quantity: str, predicted: float) -> str:
+    """Return why an entry has no prediction, or the empty string."""
+    if of_row:
+        return of_row
+    if not quantity:
+        return "nothing was measured"
+    if np.isfinite(predicted):
+        return ""
+    if quantity == "ttft_ms":
+        return "an offline run has no time to first token: its queue has no bottom"
+    return "the weights and one sequence do not fit in memory"
+
+
+def entries(check: Check) -> Iterator[dict[str, Any]]:
+    """Yield one JSON-ready entry per measured quantity, worst error first, entries with a reason last."""
+    error = check.error_fraction
+    worst_first = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")
+    columns = [column for column in check.frame.columns if column in COLUMNS or column == "prefix_hit_fraction"]
+    plain = {column: _plain(check.frame[column]) for column in columns}
+    lines = [int(line) for line in check.frame.index]
+    for index in worst_first:
+        place = check.position[index]
+        entry: dict[str, Any] = {"row": lines[place]}
+        entry |= {column: cells[place] for column, cells in plain.items()}
+        entry["quantity"] = check.quantity[index] or None
+        entry["measured"] = _number(check.measured[index])
+        if check.reason[index]:
+            entry["reason"] = check.reason[index]
+        else:
+            entry["predicted"] = float(check.predicted[index])
+            entry["error_fraction"] = float(error[index])
+        yield entry
+
+
+def summary(check: Check) -> dict[str, Any]:
+    """Return errors by quantity: over all entries, by architecture, accelerator, engine and model."""
+    result: dict[str, Any] = {
+        "rows": len(check.frame),
+        "entries": int(check.position.size),
+        "predicted": int(check.is_predicted.sum()),
+        "unpredicted": int(check.position.size - check.is_predicted.sum()),
+        "rows_with_repeated_prompts_assumed": check.repeated_rows,
+        "quantities": {},
+    }
+    for name in MEASURED_COLUMNS:
+        chosen = check.is_predicted & (check.quantity == name)
+        if not chosen.any():
+            continue
+        table: dict[str, Any] = {"all": _errors(check, chosen)}
+        for label, mask in (("dense", ~check.is_mixture), ("mixture-of-experts", check.is_mixture)):
+            if (chosen & mask).any():
+                table[label] = _errors(check, chosen & mask)
+        for group in GROUPS:
+            labels = check.frame[group].to_numpy(dtype=object)[check.position]
+            members = {str(label): chosen & (labels == label) for label in dict.fromkeys(labels[chosen])}
+            table[f"by_{group}"] = {label: _errors(check, mask) for label, mask in members.items()}
+        result["quantities"][name] = table
+    return result
+
+
+def _errors(check: Check, chosen: Bools) -> dict[str, float | int]:
+    """Return count, mean, median and worst absolute error and the mean signed one."""
+    error = check.error_fraction[chosen]
+    size = np.abs(error)
+    return {
+        "count": int(size.size),
+        "mean_absolute_error_fraction": float(size.mean()),
+        "median_absolute_error_fraction": float(np.median(size)),
+        "worst_absolute_error_fraction": float(size.max()),
+        "bias_fraction": float(error.mean()),
+    }
+
+
+def _plain(column: pd.Series[Any]) -> list[Any]:
+    """Return a column as JSON values: whole numbers without a point, blanks as None."""
+    if column.dtype == float:
+        return [_number(cell) for cell in column.to_numpy()]
+    return [cell or None for cell in column.astype(str)]
+
+
+def _number(cell: float) -> float | int | None:
+    if np.isnan(cell):
+        return None
+    return int(cell) if float(cell).is_integer() else float(cell)

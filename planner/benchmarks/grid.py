@@ -1,0 +1,143 @@
+"""A grid of operating points from names: what ``planner throughput`` prints and draws."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
+from planner.errors import CapacityError, Problem, ScenarioError
+from planner.physics.memory import memory_fit, smallest_fit
+from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
+from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.units import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.catalog.load import Catalog
+    from planner.physics.coefficients import Calibration
+
+DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The cases asked for: every combination of replicas, lengths and loads."""
+
+    models: Sequence[str]
+    accelerators: Sequence[str]
+    engines: Sequence[str]
+    precisions: Sequence[str]
+    """As people write them; the empty string picks the model's own or FP8."""
+    tensor_parallel: Sequence[int | None]
+    """Accelerators of one replica; None picks the fewest that fit."""
+    input_tokens: Sequence[float]
+    output_tokens: Sequence[float]
+    cached_fraction: float = 0.0
+    concurrency: Sequence[float] = ()
+    """Closed loops; empty for an objective or saturation."""
+    ttft_objective_s: float = np.inf
+    tpot_objective_s: float = np.inf
+    offline: bool = False
+
+
+def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
+    """Return one record per case, in the order asked for; raise ScenarioError with everything that cannot be."""
+    _check(grid)
+    specs = _specs(grid, catalog)
+    replicas = price_replicas(specs, calibration)
+    loads: Sequence[float | None] = [None]
+    if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
+        loads = grid.concurrency or DEFAULT_CONCURRENCY
+    cases = list(itertools.product(range(len(specs)), grid.input_tokens, grid.output_tokens, loads))
+    index = np.array([case[0] for case in cases], dtype=np.intp)
+    traffic = Traffic(
+        input_tokens=np.array([case[1] for case in cases]),
+        output_tokens=np.array([case[2] for case in cases]),
+        cached_fraction=grid.cached_fraction,
+    )
+    if grid.offline:
+        point = at_saturation(replicas, index, traffic)
+    elif loads[0] is None:
+        point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
+    else:
+        point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
+    return [_record(specs[case[0]], case, point, number) for number, case in enumerate(cases)]
+
+
+def _check(grid: Grid) -> None:
+    """Refuse numbers no case can have, all at once."""
+    problems = []
+    for name, numbers in (
+        ("--input", grid.input_tokens),
+        ("--output", grid.output_tokens),
+        ("--concurrency", grid.concurrency),
+        ("--slo-ttft-ms", [grid.ttft_objective_s]),
+        ("--slo-tpot-ms", [grid.tpot_objective_s]),
+    ):
+        wrong = [number for number in numbers if not number > 0]
+        problems += [Problem(path=name, message=f"must be above zero, not {number:g}") for number in wrong]
+    if not 0.0 <= grid.cached_fraction <= 1.0:
+        problems.append(Problem(path="--cached", message=f"must lie between 0 and 1, not {grid.cached_fraction:g}"))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _specs(grid: Grid, catalog: Catalog) -> list[ReplicaSpec]:
+    """Return the replicas of a grid; raise ScenarioError with every combination that cannot be."""
+    specs, problems = [], []
+    for names in itertools.product(grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel):
+        try:
+            specs.append(_spec(names, catalog, max(grid.input_tokens) + max(grid.output_tokens)))
+        except (CannotPredictError, CapacityError) as error:
+            problems.append(Problem(message=str(error)))
+    if problems:
+        raise ScenarioError(list(dict.fromkeys(problems)))
+    return specs
+
+
+def _spec(names: tuple[str, str, str, str, int | None], catalog: Catalog, context_tokens: float) -> ReplicaSpec:
+    """Resolve one combination of names."""
+    model, accelerator, engine, precision_name, degree = names
+    shape, part = find_model(model, catalog), find_part(accelerator, catalog)
+    precision = find_precision(precision_name, part, shape)
+    if degree is None:
+        degree = smallest_fit(part, shape, precision, context_tokens).accelerators
+    if degree < 1 or not shape.divides_heads(degree):
+        raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
+    if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
+        fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
+        raise CannotPredictError(
+            f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
+            f"{fewest} would hold them"
+        )
+    return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
+
+
+def _record(
+    spec: ReplicaSpec, case: tuple[int, float, float, float | None], point: OperatingPoint, number: int
+) -> dict[str, Any]:
+    """Return one case as a flat record; what has no value (a queue without bottom) is None."""
+    tpot_s, ttft_s = float(point.tpot_s[number]), float(point.ttft_s[number])
+    served = point.running_sequences[number] > 0
+    concurrency = float(point.concurrency[number])
+    return {
+        "model": spec.shape.name,
+        "accelerator": spec.part.name,
+        "engine": spec.engine,
+        "precision": spec.precision,
+        "tp": spec.accelerators,
+        "input_tokens": case[1],
+        "output_tokens": case[2],
+        "concurrency": concurrency if np.isfinite(concurrency) else None,
+        "running_sequences": float(point.running_sequences[number]),
+        "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) else None,
+        "tpot_ms": tpot_s / MILLISECOND,
+        "tokens_per_s_per_user": 1.0 / tpot_s if served else 0.0,
+        "output_tokens_per_s_per_gpu": float(point.output_tokens_per_s_per_accelerator[number]),
+        "memory_limited": bool(point.memory_limited[number]),
+    }

@@ -1,0 +1,39 @@
+"""``planner check-benchmarks``: hold the throughput formula against measured runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import AsJson
+
+
+def check_benchmarks(
+    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measured runs.", show_default=False)],
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients to use [default: those shipped]."),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="How many of the worst rows to print.")] = 15,
+    as_json: AsJson = False,
+) -> None:
+    """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
+    from planner.benchmarks.check import check_benchmarks as check_table
+    from planner.benchmarks.check import entries, summary
+    from planner.benchmarks.report import check_report
+    from planner.benchmarks.table import read_benchmarks
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
+    from planner.catalog.load import load_catalog
+
+    frame = read_benchmarks(table)
+    coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
+    found = check_table(frame, load_catalog(), coefficients)
+    if as_json:
+        import json
+
+        text = json.dumps({"rows": list(entries(found)), "summary": summary(found)}, indent=None, allow_nan=False)
+        typer.echo(text)
+        return
+    typer.echo(check_report(found, worst))
