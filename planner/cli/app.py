@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import calibrate, catalog, check_benchmarks, fit_traffic, init, probe, run, schema, throughput, validate
+from planner.cli import (
+    calibrate,
+    catalog,
+    check_benchmarks,
+    fit_traffic,
+    init,
+    probe,
+    run,
+    schema,
+    throughput,
+    validate,
+)
 from planner.errors import PlannerError
 
 app = typer.Typer(

@@ -39,9 +39,9 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
 
 def scenario_from_document(document: Document) -> Scenario:
     """Validate merged content and everything that only shows across fields."""
+    lay_classes_under(document)
     try:
-        lay_classes_under(document)
-    scenario = validate(Scenario, document)
+        scenario = validate(Scenario, document)
     except ScenarioError as error:
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
