@@ -19,7 +19,8 @@ from planner.units import unit_of
 
 # How a number whose name carries no unit may say what it counts, in its documentation.
 UNIT_IN_WORDS = re.compile(
-    r"tokens|in the unit of|standard deviation|variance over mean|engineers|probability|weight|share|times|day of the year",
+    r"tokens|in the unit of|standard deviation|variance over mean|engineers|probability|weight|share|times"
+    r"|day of the year",
     re.IGNORECASE,
 )
 REASON = re.compile(r"Default[^:]*(: *\S| for | \(assum)")
