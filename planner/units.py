@@ -81,3 +81,8 @@ def unit_of(name: str) -> str | None:
         if name.endswith(suffix) or (len(name) > 3 and name == suffix[1:]):
             return _UNIT_BY_SUFFIX[suffix]
     return None
+
+
+def unit_suffixes() -> dict[str, str]:
+    """Return every suffix that states a unit, with that unit, for the nomenclature page."""
+    return dict(_UNIT_BY_SUFFIX)

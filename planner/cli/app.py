@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import catalog, init, run, schema, validate
+from planner.cli import catalog, fit_traffic, init, run, schema, validate
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
+app.command("fit-traffic")(fit_traffic.fit_traffic)
 app.command("schema")(schema.schema)
 app.add_typer(catalog.app, name="catalog")
 
