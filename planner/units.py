@@ -59,6 +59,8 @@ _UNIT_BY_SUFFIX = {
     "_per_year": "1/year",
     "_per_month": "1/month",
     "per_year": "1/year",
+    "_h_per_node": "h/node",
+    "_hours_per_day": "h/day",
     "_years": "years",
     "_months": "months",
     "_weeks": "weeks",
@@ -75,9 +77,9 @@ _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit that the suffix of ``name`` states, or None for a count, a name or a switch."""
+    """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch."""
     for suffix in _SUFFIXES:
-        if name.endswith(suffix):
+        if name.endswith(suffix) or (len(name) > 3 and name == suffix[1:]):
             return _UNIT_BY_SUFFIX[suffix]
     return None
 
