@@ -72,6 +72,9 @@ _UNIT_BY_SUFFIX = {
     "_multiplier": "ratio",
     "_ratio": "ratio",
     "_to_mean": "ratio",
+    "multiplier": "ratio",
+    "hours_per_day": "h/day",
+    "index_of_dispersion": "ratio",
 }
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -156,4 +157,4 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
              "lost_to_power_cap": "power cap", "without_demand": "no demand"}  # fmt: skip
     lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
     lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
-    return lines
+    return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]

@@ -21,9 +21,9 @@ class Order(Strict):
     slip_weeks: Spread = Spread(low=0, base=2, high=12)
     """Weeks by which the delivery may slip. Default 0 / 2 / 12: assumption; new parts slipped two quarters and more."""
     deliveries: Annotated[int, Field(ge=1, le=100)] = 1
-    """Number of equal shipments. Default 1."""
+    """Number of equal shipments. Default 1: all at once."""
     delivery_interval_weeks: Annotated[float, Field(ge=0, le=520)] = 4.0
-    """Weeks between shipments. Default 4."""
+    """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Fraction = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
 
@@ -50,7 +50,7 @@ class Cluster(Strict):
     throughput_tokens_per_s_per_accelerator: Positive | None = None
     """Output tokens per second of one accelerator, measured or claimed, in place of the model. Default: the model's."""
     throughput_multiplier: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Factor on what one accelerator sustains, e.g. your own measurement over ours. Default 1."""
+    """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
     unit_price_usd: Price | None = None
     """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
     price_source: str = "stated in the scenario"

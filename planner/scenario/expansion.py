@@ -39,4 +39,4 @@ class Expansion(Strict):
     power_envelope_kw: Positive | None = None
     """Most provisioned IT power after expansion. Default: no limit beyond the site's."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1)] = 0.0
-    """Change of unit prices per year for later purchases. Default 0."""
+    """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""

@@ -38,4 +38,4 @@ class Reliability(Strict):
     spare_fraction: Fraction = 0.05
     """Spare parts in stock, as a share of nodes, at least one per cluster. Default 0.05: a published pool."""
     rma_weeks: Positive = 4.0
-    """Weeks until a used spare is replaced. Default 4 (assumption)."""
+    """Weeks until a used spare is replaced. Default 4: assumption."""

@@ -59,7 +59,7 @@ class Scenario(Strict):
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
     routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
     """How work is spread over clusters. Default workload-aware: large models and long contexts to the memory-rich pool
-    first, the rest to the pool that serves it with least energy."""
+    first, the rest where it takes least energy."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
     finance: Finance = Finance()

@@ -25,10 +25,10 @@ class Curtailment(Strict):
 
     date: datetime.date
     """First day."""
-    days: Positive = 1.0
-    """How long it lasts. Default 1."""
+    length_days: Positive = 1.0
+    """How long it lasts. Default 1: a day, as such calls usually are (assumption)."""
     hours_per_day: Annotated[float, Field(gt=0, le=24)] = 24.0
-    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24."""
+    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
     cut_fraction: Fraction
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
 
@@ -57,10 +57,10 @@ class Site(Strict):
     outages_per_year: NonNegative = 0.2
     """Outages of the whole site. Default 0.2: one in five years (assumption; Uptime reports one in three operators)."""
     outage_h: Positive = 4.0
-    """Mean length of an outage. Default 4 (assumption)."""
+    """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Price = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000)] = 4
-    """Crews that install and accept ordered nodes. Default 4 (assumption)."""
+    """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: NonNegative = 6.0
-    """Crew hours to install and accept one node. Default 6 (assumption)."""
+    """Crew hours to install and accept one node. Default 6: assumption."""

@@ -18,10 +18,10 @@ class Software(Strict):
     release_gain_multiplier: NonNegative = 1.0
     """Factor on what releases gain or lose; 0 freezes throughput. Default 1: the catalogue's gains."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
-    """latest takes every release at once; staged waits eight weeks and meets half the regressions; pinned takes none,
-    and meets a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
+    """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
+    meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
     wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
-    """Serve on the release before, or in the next wider precision, until the fix. Default roll-back."""
+    """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
     engineers: NonNegative | None = None
     """Engineers who mend incidents and bring models up, one at a time each. Default: as many as are paid for."""
     engineers_per_800_amd: NonNegative = 2.0
@@ -31,10 +31,10 @@ class Software(Strict):
     engineer_usd_per_year: Price = 280_000.0
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
-    """Vendor support: it takes none 1.5, standard 1, premium 0.6 of the usual time to a fix. Default standard."""
+    """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
     support_usd_per_accelerator_year: Price | None = None
     """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
     fix_engineer_h: Positive = 40.0
     """Engineer's hours on one incident before the fix is out of hands. Default 40: a working week (assumption)."""
     hang_loss_fraction: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Throughput lost to resets while a hang is unfixed. Default 0.05 (assumption)."""
+    """Throughput lost to resets while a hang is unfixed. Default 0.05: assumption."""

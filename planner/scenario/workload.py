@@ -77,7 +77,7 @@ class Season(Strict):
     amplitude_fraction: Annotated[float, Field(ge=0, le=1)]
     """Height of the peak over the yearly mean."""
     peak_day: Annotated[float, Field(ge=1, le=366)] = 335.0
-    """Day of the year of the peak. Default 335: December."""
+    """Day of the year of the peak. Default 335: 1 December."""
 
 
 class Holiday(Strict):
@@ -175,7 +175,7 @@ class Tenant(Strict):
     mean_on_h: Positive = 72.0
     """Mean hours it stays on. Default 72: a working stretch (assumption)."""
     mean_off_h: Positive = 24.0
-    """Mean hours it stays off. Default 24 (assumption)."""
+    """Mean hours it stays off. Default 24: assumption."""
 
 
 class Objective(Strict):
