@@ -98,9 +98,7 @@ def workload_plan(name: str = "chat", clusters: Sequence[int] = (0,), months: in
 
 def cause_plan(**changes: Any) -> CausePlan:
     """A cause that fails every node once in a hundred days, always softly."""
-    plain = CausePlan(
-        name="gpu", per_node_h=1 / 2400, whole_node=False, soft_fraction=1.0, medium_fraction=0.0
-    )
+    plain = CausePlan(name="gpu", per_node_h=1 / 2400, whole_node=False, soft_fraction=1.0, medium_fraction=0.0)
     return dataclasses.replace(plain, **changes)
 
 
