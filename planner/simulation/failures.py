@@ -150,7 +150,8 @@ class RepairShop:
         self.wait_h: list[float] = []
         self.failed: list[Failures] = []
         self._expected: list[tuple[int, Failures]] = []
-        self._waiting_parts: list[tuple[float, int, float, int]] = []
+        self._waiting_parts: list[tuple[float, int, float, tuple[int, ...]]] = []
+        """Repairs that wait for a part: when it comes, the first outage row, the repair's length, the groups down."""
 
     def _initial_spares(self, cluster: ClusterPlan) -> list[float]:
         if self.plan.spare_fraction <= 0:
@@ -188,7 +189,7 @@ class RepairShop:
                 ready_h = self._part_ready_h(cluster, time_h)
                 if ready_h > time_h:
                     up_again[member] = np.inf
-                    self._hold(number, time_h, ready_h, one_group[cluster], repair_h, member)
+                    self._hold(number, time_h, ready_h, one_group[cluster], repair_h, (member,))
                     continue
             free_h = crews[0]
             begin_h = free_h if free_h > time_h else time_h
@@ -222,37 +223,39 @@ class RepairShop:
         """Begin the repairs whose parts arrive before ``end_h``."""
         waiting, crews = self._waiting_parts, self.crews
         while waiting and waiting[0][0] < end_h:
-            ready_h, row, repair_h, member = heapq.heappop(waiting)
+            ready_h, row, repair_h, members = heapq.heappop(waiting)
             begin_h = max(crews[0], ready_h)
             back_h = begin_h + repair_h
             heapq.heapreplace(crews, back_h)
-            number = self.failure[row]
-            while row < len(self.failure) and self.failure[row] == number:  # its groups lie side by side
+            number, left = self.failure[row], list(members)
+            while left:  # a failure's groups lie side by side
+                assert self.failure[row] == number
                 self.end_h[row] = max(back_h, self.start_h[row])
-                self.wait_h[row] = begin_h - self.start_h[row]
+                self.wait_h[row] = max(begin_h - self.start_h[row], 0.0)
+                together, left = left[: self.lost_groups[row]], left[self.lost_groups[row] :]
+                for group in together:
+                    self.up_again[group] = self.end_h[row]
                 row += 1
-            for group in self._members(member, self.lost_cluster[row - 1]):
-                if self.up_again.get(group) == np.inf:
-                    self.up_again[group] = back_h
-
-    def _members(self, member: int, cluster: int) -> range:
-        """Return the groups that a number stands for: one, or (negative) all of a node."""
-        return range(member, member + 1) if member >= 0 else range(-1 - member, -1 - member + self.groups[cluster])
 
     def _fail_node(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, first: int) -> None:
-        """Take a whole node of several groups down; groups that are down already join when they would come back."""
+        """Take a whole node of several groups down.
+
+        Groups that are down already join when they would come back; one that waits for a part of its own does not,
+        since nobody knows yet when that is.
+        """
         members = range(first, first + self.groups[cluster])
-        until = [self.up_again.get(member, 0.0) for member in members]
-        if min(until) > time_h:
+        until = {member: self.up_again.get(member, 0.0) for member in members}
+        if min(until.values()) > time_h:
             return
-        together = max(until) <= time_h
-        since = [time_h] if together else [max(time_h, end_h) for end_h in until if end_h < np.inf]
-        groups = len(members) if together else 1
+        joining = [(member, max(time_h, up_h)) for member, up_h in until.items() if up_h < np.inf]
+        together = max(until.values()) <= time_h
+        groups = len(joining) if together else 1
+        since = [start_h for _, start_h in joining[:: len(joining) if together else 1]]
         if severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-            self._hold(number, since[0], ready_h, (cluster, groups), repair_h, -1 - first)
+            self._hold(number, since[0], ready_h, (cluster, groups), repair_h, tuple(member for member, _ in joining))
             for start_h in since[1:]:
                 self._down(number, start_h, np.inf, (cluster, 1), 0.0)
-            self.up_again.update(dict.fromkeys(members, np.inf))
+            self.up_again.update(dict.fromkeys((member for member, _ in joining), np.inf))
             return
         begin_h = time_h
         if severity != SOFT:
@@ -262,8 +265,8 @@ class RepairShop:
         for start_h in since:
             if start_h < end_h:
                 self._down(number, start_h, end_h, (cluster, groups), begin_h - time_h)
-        for member, up_h in zip(members, until, strict=True):
-            self.up_again[member] = max(end_h, up_h)
+        for member, start_h in joining:
+            self.up_again[member] = max(end_h, start_h)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
         """Take a part from stock, or the next that comes back; a replacement is ordered the moment one is needed."""
@@ -272,10 +275,16 @@ class RepairShop:
         return heapq.heapreplace(spares, back_h) if spares else back_h
 
     def _hold(
-        self, number: int, time_h: float, ready_h: float, lost: tuple[int, int], repair_h: float, member: int
+        self,
+        number: int,
+        time_h: float,
+        ready_h: float,
+        lost: tuple[int, int],
+        repair_h: float,
+        members: tuple[int, ...],
     ) -> None:
         """Take what waits for a part out of service for as long as that takes."""
-        heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, member))
+        heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, members))
         self._down(number, time_h, np.inf, lost, 0.0)
 
     def _down(self, number: int, start_h: float, end_h: float, lost: tuple[int, int], wait_h: float) -> None:
@@ -293,10 +302,12 @@ class RepairShop:
             (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
         ]
         node = Failures.joined(self.failed).node if self.failed else np.zeros(0, dtype=np.int64)
+        gone = set()
         for row, end_h in enumerate(self.end_h):
             if self.lost_cluster[row] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
                 self.end_h[row] = max(now_h, self.start_h[row])
-        kept = [job for job in self._waiting_parts if self.end_h[job[1]] > now_h]
+                gone.add(row)
+        kept = [job for job in self._waiting_parts if job[1] not in gone]
         heapq.heapify(kept)
         self._waiting_parts[:] = kept
 
