@@ -17,6 +17,7 @@ test: $(VENV)/installed-dev
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reporting.reference docs/reference
+	$(BIN)/python -m planner.benchmarks.validation docs/reference
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks
