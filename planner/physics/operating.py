@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CHUNK_CASES = 8192
 TANGENT_STEPS = 3
-BRACKET_STEPS = 10
+BRACKET_STEPS = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

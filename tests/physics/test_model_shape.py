@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,6 @@ def test_heads_divide() -> None:
         ({"sliding_layers_fraction": 1.5}, "sliding_layers_fraction"),
     ],
 )
-def test_impossible_shapes_are_refused(change: dict[str, int], message: str) -> None:
+def test_impossible_shapes_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(LLAMA_8B, **change)

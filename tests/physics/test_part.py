@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_a_part_knows_the_precisions_it_has() -> None:
 @pytest.mark.parametrize("number", [0, -1, float("nan")])
 def test_numbers_that_are_not_above_zero_are_refused(field: str, number: float) -> None:
     with pytest.raises(ValueError, match=field):
-        dataclasses.replace(H200, **{field: number})
+        dataclasses.replace(H200, **cast("Any", {field: number}))
 
 
 def test_an_unknown_precision_is_refused() -> None:
