@@ -1,10 +1,12 @@
-# make run    set up and run the reference scenario
-# make test   set up and run every check
+# make run        set up and run the reference scenario
+# make test       set up and run every check
+# make reference  write the generated docs pages and the output shown in the docs anew
+# make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check bench docs clean
+.PHONY: run test bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -15,9 +17,13 @@ test: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto
 
-docs: $(VENV)/installed-dev
-	$(BIN)/python -m planner.reporting.reference docs/reference
+reference: $(VENV)/installed-dev
+	$(BIN)/python -m planner.reference docs/reference
 	$(BIN)/python -m planner.benchmarks.validation docs/reference
+	$(BIN)/python -m tests.docs.refresh
+
+docs: $(VENV)/installed-dev
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks
@@ -37,5 +43,5 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	@touch $@ $(VENV)/installed

@@ -26,11 +26,14 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_BYTES = 4_000_000  # a scenario is a few kB; the limit leaves room for a 100-fold one
 MAX_DEPTH = 32
 MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
+_TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so that repeated long text counts too
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})$")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
+# What YAML 1.2 calls non-printable (5.1): refused here, because the parser would not name the line.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPECIAL = {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
 KeyPath = tuple[str | int, ...]
@@ -63,7 +66,11 @@ def dotted(path: KeyPath) -> str:
     """Write a key path the way a user types it: ``clusters.h200.nodes``, ``orders[0].date``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            word = part or "''"
+            text += f".{word}" if text else word
     return text
 
 
@@ -107,10 +114,12 @@ def read_document(path: Path) -> Document:
     if len(raw) > MAX_BYTES:
         raise ScenarioError(Problem(file=name, message=f"is longer than the {MAX_BYTES:,} bytes a file may have"))
     try:
-        return parse_document(raw.decode("utf-8-sig"), name)
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
         message = f"is not UTF-8 text (byte {error.start}), so not YAML"
-        raise ScenarioError(Problem(file=name, message=message)) from None
+        raise ScenarioError(Problem(file=name, line=line, message=message)) from None
+    return parse_document(text, name)
 
 
 def _nearest_file(path: Path) -> str | None:
@@ -139,6 +148,10 @@ class _Builder:
         self.events: Iterator[Any] = iter(())
 
     def build(self, text: str) -> Document:
+        if bad := _FORBIDDEN.search(text):
+            at = text.count("\n", 0, bad.start()) + 1
+            message = f"not valid YAML: the character U+{ord(bad.group()):04X} is not text"
+            raise ScenarioError(Problem(file=self.name, line=at, message=message))
         try:
             self.events = iter(yaml.parse(text, Loader=_LOADER))
             content = self._stream()
@@ -150,6 +163,7 @@ class _Builder:
         except yaml.YAMLError as error:
             detail = str(error).splitlines()[0]
             raise ScenarioError(Problem(file=self.name, message=f"not valid YAML: {detail}")) from None
+        self.locations.setdefault((), Location(self.name, 1))  # an empty file still has a name
         return Document(content, self.locations)
 
     def _fail(self, message: str, event: Any) -> ScenarioError:
@@ -171,6 +185,10 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise self._fail(f"more than {MAX_NODES:,} values once aliases are expanded", event)
 
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None and event.tag != "!":
+            raise self._fail(f"the tag {event.tag} is not understood; write plain YAML", event)
+
     def _value(self, event: Any, path: KeyPath) -> Any:
         if len(path) > MAX_DEPTH:
             raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
@@ -182,9 +200,8 @@ class _Builder:
             self._count(event, nodes)
             return value
         before = self.nodes
-        self._count(event, 1)
-        if event.tag is not None and event.tag != "!":
-            raise self._fail(f"the tag {event.tag} is not understood; write plain YAML", event)
+        self._count(event, 1 + len(getattr(event, "value", "")) // _TEXT_PER_NODE)
+        self._refuse_tag(event)
         match event:
             case yaml.ScalarEvent():
                 value = parse_scalar(event.value) if event.implicit[0] else event.value
@@ -213,7 +230,8 @@ class _Builder:
             if event.value in items:
                 first = self.locations[(*path, str(event.value))].line
                 raise self._fail(f"duplicate key {dotted((*path, event.value))}, first on line {first}", event)
-            self._count(event, 1)
+            self._refuse_tag(event)
+            self._count(event, 1 + len(event.value) // _TEXT_PER_NODE)
             value = self._value(next(self.events), (*path, event.value))
             items[event.value] = value
             self.locations[(*path, event.value)] = place

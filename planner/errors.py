@@ -13,6 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def printable(text: str) -> str:
+    """Escape what a terminal would obey rather than show: control characters, text direction marks, lone surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
+
+
 class PlannerError(Exception):
     """Root of everything the planner raises on purpose."""
 
@@ -30,11 +37,11 @@ class Problem:
     hint: str | None = None
 
     def __str__(self) -> str:
-        """Return ``file:line: dotted.path: message (hint)``, leaving out what is not known."""
+        """Return ``file:line: dotted.path: message (hint)`` on one printable line, leaving out what is not known."""
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
         parts = [part for part in (place, self.path, self.message) if part]
         text = ": ".join(parts)
-        return f"{text} ({self.hint})" if self.hint else text
+        return printable(f"{text} ({self.hint})" if self.hint else text)
 
 
 class ScenarioError(PlannerError):

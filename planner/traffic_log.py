@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import itertools
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,6 @@ from planner.errors import Problem, ScenarioError
 if TYPE_CHECKING:
     import pandas as pd
 
-TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 ROLES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "arrived_at", "arrival_time", "arrival", "time", "ts", "t", "start_time", "created_at"),
     "input": (
@@ -71,7 +73,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
     return chosen
 
 
-def read_request_log(path: Path, columns: dict[str, str] | None = None, time_unit: TimeUnit = "auto") -> RequestLog:
+def read_request_log(path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto") -> RequestLog:
     """Read a request log, sort it by time and check every number; raise ScenarioError with row numbers."""
     table = read_table(path)
     names = _find_columns(table, columns or {}, path)
@@ -79,7 +81,7 @@ def read_request_log(path: Path, columns: dict[str, str] | None = None, time_uni
     problems: list[Problem] = []
     times_s = _times_s(table[names["timestamp"]], time_unit, is_mooncake="hashes" in names)
     problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
-    tokens = {}
+    tokens: dict[str, NDArray[np.float64]] = {}
     for role in ("input", "output", "cached"):
         if role in names:
             tokens[role] = _numbers(table[names[role]])
@@ -128,10 +130,10 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     return HourlyRates(column=chosen, rates=rates, first_hour_of_week=_first_hour_of_week(table, chosen, path))
 
 
-def is_hourly_series(path: Path) -> bool:
+def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
     """Return whether a file has no token columns at all, so that it can only be a series of rates."""
     lower = {str(name).lower() for name in read_table(path, rows=1).columns}
-    return not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
+    return not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
@@ -144,7 +146,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
         raise ScenarioError(Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB"))
     try:
         if _is_json(path):
-            table = pd.read_json(path, lines=True, convert_dates=False, nrows=rows)
+            table = pd.DataFrame(_json_rows(path, rows))
         else:
             table = pd.read_csv(path, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
@@ -153,6 +155,22 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     if table.empty:
         raise ScenarioError(Problem(file=str(path), message="holds no rows"))
     return table
+
+
+def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
+    """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
+    open_text = gzip.open if path.suffix == ".gz" else open
+    found = []
+    with open_text(path, "rt", encoding="utf-8") as stream:
+        for number, line in enumerate(itertools.islice(stream, rows), start=1):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} is not a JSON object")
+            found.append(row)
+    return found
 
 
 def _is_json(path: Path) -> bool:
@@ -180,7 +198,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
     return found
 
 
-def _times_s(column: pd.Series, unit: TimeUnit, *, is_mooncake: bool) -> NDArray[np.float64]:
+def _times_s(column: pd.Series, unit: str, *, is_mooncake: bool) -> NDArray[np.float64]:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
     import pandas as pd  # noqa: PLC0415 - loaded by now
 
@@ -255,7 +273,7 @@ def _hit_fraction(
             known += 1
         hit_tokens += min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
         seen.update(blocks[index])
-    return hit_tokens / total
+    return float(hit_tokens / total)
 
 
 def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> int | None:

@@ -50,6 +50,9 @@ _UNIT_BY_SUFFIX = {
     "_tokens_per_s": "tokens/s",
     "_requests_per_s": "requests/s",
     "requests_per_s": "requests/s",
+    "tokens_per_s": "tokens/s",
+    "_per_s": "1/s",
+    "_per_h": "1/h",
     "_tokens": "tokens",
     "_per_1000_node_days": "1/(1000 node·days)",
     "_per_accelerator_year": "1/(accelerator·year)",
@@ -77,3 +80,8 @@ def unit_of(name: str) -> str | None:
         if name.endswith(suffix):
             return _UNIT_BY_SUFFIX[suffix]
     return None
+
+
+def unit_suffixes() -> dict[str, str]:
+    """Return every suffix that states a unit, with that unit, for the nomenclature page."""
+    return dict(_UNIT_BY_SUFFIX)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import datetime
 import difflib
 import types
 import typing
@@ -9,12 +11,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from planner.documents import Document, KeyPath, dotted
+from planner.documents import Document, KeyPath, dotted, parse_scalar
 from planner.errors import Problem, ScenarioError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_PROBLEMS = 50
+_ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
 _PHRASES = {
     "missing": "is required and is not there",
     "int_from_float": "must be a whole number",
@@ -38,10 +41,19 @@ _PHRASES = {
 
 
 class Strict(BaseModel):
-    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept."""
+    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept.
+
+    Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. Sequences are tuples, which
+    are frozen too.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, populate_by_name=True
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
     )
 
 
@@ -49,18 +61,52 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     """Check a document against a pydantic model; raise one ScenarioError that lists every problem."""
     if not isinstance(document.content, dict):
         place = document.locate(())
-        name = place.file if place else None
+        file, line = (place.file, place.line) if place else (None, None)
         found = "is empty" if document.content is None else f"holds {_describe(document.content)}"
-        raise ScenarioError(Problem(file=name, message=f"{found}; expected a mapping of keys to values"))
+        raise ScenarioError(Problem(file=file, line=line, message=f"{found}; expected a mapping of keys to values"))
     try:
-        return model.model_validate(document.content)
+        return model.model_validate(_frozen(document.content))
     except ValidationError as error:
-        problems = [_problem(model, document, detail) for detail in error.errors(include_url=False)]
-    unique = list(dict.fromkeys(problems))
-    if len(unique) > MAX_PROBLEMS:
-        rest = len(unique) - MAX_PROBLEMS
-        unique = [*unique[:MAX_PROBLEMS], Problem(message=f"... and {rest} more problems")]
-    raise ScenarioError(unique)
+        details = error.errors(include_url=False)
+    problems: dict[Problem, None] = {}
+    for count, detail in enumerate(details):  # a file can be wrong in 100,000 places; nobody waits for them all
+        if len(problems) == MAX_PROBLEMS:
+            place = document.locate(())
+            problems[
+                Problem(file=place.file if place else None, message=f"and {len(details) - count} more problems")
+            ] = None
+            break
+        problems[_problem(model, document, detail)] = None
+    raise ScenarioError(list(problems))
+
+
+def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
+    """Leave out what is wrong in a document and validate the rest; None where nothing usable is left.
+
+    One message can then name both the values that are wrong in themselves and those that contradict each other.
+    """
+    content = copy.deepcopy(document.content)
+    for _ in range(_ROUNDS):
+        try:
+            return model.model_validate(_frozen(content))
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        for detail in details[:MAX_PROBLEMS]:
+            path, _owner = _resolve(model, detail["loc"], content)
+            path = path[:-1] if detail["type"] == "missing" else path
+            if not path:
+                return None
+            while not isinstance(parent := _lookup(content, path[:-1]), dict):
+                path = path[:-1]  # an item of a list takes its list with it
+            parent.pop(path[-1], None)
+    return None
+
+
+def _frozen(content: Any) -> Any:
+    """Return plain data with tuples for lists."""
+    if isinstance(content, dict):
+        return {key: _frozen(part) for key, part in content.items()}
+    return tuple(map(_frozen, content)) if isinstance(content, list) else content
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
@@ -94,8 +140,10 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
     else:
         message = _PHRASES.get(kind) or _plain(detail)
         written = detail.get("input")
-        if not isinstance(written, dict | list) or kind in _PHRASES:
+        if not isinstance(written, dict | tuple) or kind in _PHRASES:
             message += f", not {_describe(written)}"
+        if kind == "date_type" and isinstance(written, str) and isinstance(parse_scalar(written), datetime.date):
+            hint = "write it without quotes"
     return Problem(
         file=place.file if place else None,
         line=place.line if place else None,
@@ -122,11 +170,13 @@ def _describe(value: Any) -> str:
     """Show what was written, cut to a readable length and safe to print."""
     if isinstance(value, dict):
         return "a mapping"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "a list"
     if value is None:
         return "nothing"
-    text = repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value[:60]) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from planner.units import unit_of
 from planner.validation import Strict
@@ -170,9 +170,9 @@ class Model(Entry):
     """Routed experts that each token visits."""
     expert_intermediate_size: Sourced[PositiveInt] | None = None
     """Width of one expert."""
-    shared_experts: Sourced[int] | None = None
+    shared_experts: Sourced[NonNegativeInt] | None = None
     """Experts that every token visits."""
-    dense_layers: Sourced[int] | None = None
+    dense_layers: Sourced[NonNegativeInt] | None = None
     """Leading layers with a dense feed-forward block in a mixture-of-experts model."""
     q_lora_rank: Sourced[PositiveInt] | None = None
     """Rank of the compressed query (latent attention)."""

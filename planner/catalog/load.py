@@ -80,9 +80,22 @@ class Catalog(Strict):
         return known[name]
 
 
-@functools.cache
 def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
     """Read the catalogue. Later layers win, value by value: shipped files, the assumption set, the user's overlay."""
+    return _load(assumption_set, overlay, None if overlay is None else _stamp(overlay))
+
+
+def _stamp(path: Path) -> tuple[str, int, int] | None:
+    """Return what changes when a file does, so that a notebook that edits its overlay reads it again."""
+    try:
+        state = path.stat()
+        return str(path.absolute()), state.st_mtime_ns, state.st_size
+    except (OSError, ValueError):
+        return None  # reading it will say why
+
+
+@functools.lru_cache(maxsize=16)
+def _load(assumption_set: str, overlay: Path | None, _stamp: tuple[str, int, int] | None) -> Catalog:
     layers = [_shipped(section) for section in _SECTIONS]
     if assumption_set not in ASSUMPTION_SETS:
         raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
@@ -102,7 +115,7 @@ def _overlay(path: Path) -> Document:
     """Read a user's catalogue file, which may be empty of sections but not of a mapping."""
     document = read_document(path)
     if not isinstance(document.content, dict):
-        raise ScenarioError(Problem(file=str(path), message=f"expected a mapping with {', '.join(_SECTIONS)}"))
+        raise ScenarioError(Problem(file=str(path), line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
     return document
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
 
 import typer
 
-from planner.cli import calibrate, catalog, check_benchmarks, init, run, schema, throughput, validate
+from planner.cli import (
+    calibrate,
+    catalog,
+    check_benchmarks,
+    fit_traffic,
+    init,
+    run,
+    schema,
+    throughput,
+    validate,
+)
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -21,6 +32,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
+app.command("fit-traffic")(fit_traffic.fit_traffic)
 app.command("schema")(schema.schema)
 app.command("throughput")(throughput.throughput)
 app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
@@ -47,6 +59,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except PlannerError as error:

@@ -53,7 +53,7 @@ def show(
 ) -> None:
     """Show one entry: every value with unit, source, date and grade."""
     from planner.catalog.load import load_catalog
-    from planner.errors import Problem, ScenarioError
+    from planner.errors import Problem, ScenarioError, printable
     from planner.reporting.folder import json_text
     from planner.reporting.text_table import text_table
     from planner.validation import nearest
@@ -68,7 +68,7 @@ def show(
     if as_json:
         typer.echo(json_text({"section": section, "name": found, "facts": facts}), nl=False)
         return
-    typer.echo(f"{found} ({section})\n")
+    typer.echo(f"{printable(found)} ({section})\n")
     rows = [
         (key, str(fact["value"]), fact["unit"] or "", fact["grade"], fact["date"], _short(fact))
         for key, fact in facts.items()
@@ -103,6 +103,8 @@ def _facts_json(known: Catalog, section: str, name: str) -> dict[str, Any]:
 def _wrap(names: list[str]) -> str:
     import textwrap
 
+    from planner.errors import printable
+
     return textwrap.fill(
-        ", ".join(names), width=78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        printable(", ".join(names)), width=78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )

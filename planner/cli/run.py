@@ -22,6 +22,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, events and assumptions."""
+    from planner.errors import printable
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import write_run
     from planner.reporting.summary import summary, summary_table
@@ -39,4 +40,4 @@ def run(
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:
         typer.echo(summary_table(summary(result)))
-        typer.echo(f"\nresults in {folder}")
+        typer.echo(f"\nresults in {printable(str(folder))}")

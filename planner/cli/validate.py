@@ -16,14 +16,14 @@ def validate(
 ) -> None:
     """Check scenario files without running them; list every problem of every file."""
     from planner.build import build_plan
-    from planner.errors import Problem, ScenarioError
+    from planner.errors import Problem, ScenarioError, printable
     from planner.scenario.loading import load_scenario
 
     problems: list[Problem] = []
     for file in files:
         try:
             build_plan(load_scenario(file, overrides or ()))
-            typer.echo(f"{file}: ok")
+            typer.echo(f"{printable(str(file))}: ok")
         except ScenarioError as error:
             problems += error.problems
     if problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -91,6 +92,7 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     return offsets
 
 
+@lru_cache(maxsize=32)
 def local_hour_index(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     """Return the local wall-clock hour counted from Monday 29 December 1969 00:00, shape (hours,).
 
@@ -99,7 +101,9 @@ def local_hour_index(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     """
     start_s = int((horizon.start_utc - _EPOCH).total_seconds())
     middle_s = start_s + 3600 * np.arange(horizon.hours, dtype=np.int64) + 1800 + utc_offset_s(horizon, timezone)
-    return middle_s // 3600 + 24 * _EPOCH_WEEKDAY
+    hour = middle_s // 3600 + 24 * _EPOCH_WEEKDAY
+    hour.flags.writeable = False  # shared by all who ask for this zone
+    return hour
 
 
 def local_day_index(day: date) -> int:

@@ -198,27 +198,33 @@ def fit_hourly_shape(rates: NDArray[np.float64], first_hour_of_week: int | None)
     """
     if rates.size < HOURS_FOR_DAILY_SHAPE or not np.any(rates > 0.0):
         return None
-    if rates.size < HOURS_PER_WEEK or first_hour_of_week is None:
-        by_hour = _mean_by(rates, np.arange(rates.size) % 24, 24)
-        relative = by_hour / by_hour.mean()
-        peak, trough = float(relative.max()), float(relative.min())
-        return ShapeFit(
-            peak_to_mean=peak,
-            trough_to_mean=trough,
-            weekend_fraction=None,
-            weekly_profile=None,
-            noise_sigma=None,
-            noise_correlation_h=None,
-        )
-    hour = (first_hour_of_week + np.arange(rates.size)) % HOURS_PER_WEEK
+    hour = ((first_hour_of_week or 0) + np.arange(rates.size)) % HOURS_PER_WEEK
+    if rates.size < HOURS_PER_WEEK:
+        return _daily_shape(rates, None, None)
     profile = _mean_by(rates, hour, HOURS_PER_WEEK)
     profile /= profile.mean()
     sigma, correlation_h = _residual_noise(rates, profile[hour])
+    if first_hour_of_week is None:
+        return _daily_shape(rates, sigma, correlation_h)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
         trough_to_mean=float(profile.min()),
         weekend_fraction=float(profile[120:].mean() / profile[:120].mean()),
         weekly_profile=tuple(profile.tolist()),
+        noise_sigma=sigma,
+        noise_correlation_h=correlation_h,
+    )
+
+
+def _daily_shape(rates: NDArray[np.float64], sigma: float | None, correlation_h: float | None) -> ShapeFit:
+    """Fit the mean day alone, counted from the first row."""
+    by_hour = _mean_by(rates, np.arange(rates.size) % 24, 24)
+    relative = by_hour / by_hour.mean()
+    return ShapeFit(
+        peak_to_mean=float(relative.max()),
+        trough_to_mean=float(relative.min()),
+        weekend_fraction=None,
+        weekly_profile=None,
         noise_sigma=sigma,
         noise_correlation_h=correlation_h,
     )

@@ -15,7 +15,7 @@ from planner.demand.noise import (
     LaunchSpike,
     LognormalNoise,
     Tenant,
-    centred_log_noise,
+    log2_noise,
     spike_factor,
     tenant_on_fraction,
 )
@@ -67,7 +67,7 @@ class DemandPlan:
     expected_requests_per_s: NDArray[np.float64]
     """Growth · shape · spikes, the mean over replications, shape (workloads, hours)."""
     noise_base_requests_per_s: NDArray[np.float64]
-    """The same times exp(−σ²/2), so that exp of the centred noise restores the mean, shape (workloads, hours)."""
+    """The same times exp(−σ²/2), so that the noise of median 1 restores the mean, shape (workloads, hours)."""
     noises: tuple[LognormalNoise, ...]
     """Per workload."""
     tenants: tuple[tuple[Tenant, ...], ...]
@@ -108,13 +108,16 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.floa
     or tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever
     the horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
     """
-    requests_per_s = plan.noise_base_requests_per_s.copy()
+    requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
     for index, (name, noise, tenants) in enumerate(zip(plan.names, plan.noises, plan.tenants, strict=True)):
+        row, base = requests_per_s[index], plan.noise_base_requests_per_s[index]
         if noise.sigma > 0.0:
-            factor = centred_log_noise(noise, plan.hours, streams(f"demand/{name}/noise"))
-            requests_per_s[index] *= np.exp(factor, out=factor)
+            np.exp2(log2_noise(noise, plan.hours, streams(f"demand/{name}/noise")), out=row)
+            row *= base
+        else:
+            row[:] = base
         if tenants:
-            requests_per_s[index] *= _tenant_factor(tenants, name, plan.hours, streams)
+            row *= _tenant_factor(tenants, name, plan.hours, streams)
     return requests_per_s.T
 
 

@@ -135,7 +135,7 @@ class TokenMix:
     def length_multiplier(self, hours_h: ArrayLike) -> NDArray[np.float64]:
         """Return tokens per request at times in hours since start ÷ at the start."""
         time_h = np.asarray(hours_h, dtype=np.float64)
-        return np.exp(np.log1p(self.growth_per_year) / HOURS_PER_YEAR * time_h)
+        return np.asarray(np.exp(np.log1p(self.growth_per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
 
 
 def _check_positive(**named: float) -> None:

@@ -10,7 +10,8 @@ Costs are positive, income is negative. Three views read the one ledger:
   like pure loss.
 
 An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
-every cohort, capex − depreciation − book value disposed of = book value left.
+every cohort, capex − depreciation − book value disposed of = book value left. What is in no accrual view has
+its counter-entry in ``balance_sheet``, so the plain sum of ledger rows, however grouped, is accrued cost.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Account(StrEnum):
     REVENUE = "revenue"
     TAX_CASH = "tax_cash"
     TAX_DEFERRED = "tax_deferred"
+    BALANCE_SHEET = "balance_sheet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,11 @@ ACCOUNTS = MappingProxyType(
         Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY),
         Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY),
         Account.TAX_DEFERRED: _describe("Tax expense of the books not yet paid.", View.ACCRUAL),
+        Account.BALANCE_SHEET: _describe(
+            "Counter-entry of purchases, sales and end value, which the books carry on the balance sheet: with it, "
+            "all rows of a month and cluster sum to accrued cost.",
+            View(0),
+        ),
     }
 )
 """What each account holds, in the order of the reports."""

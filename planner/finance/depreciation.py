@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.errors import Problem
 from planner.finance import checks
-from planner.finance.money import cents, usd
+from planner.finance.money import cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -133,13 +133,13 @@ def accumulated_cents(cohorts: Cohorts, elapsed_months: NDArray[np.float64]) -> 
     base = (cents(cohorts.cost_usd) - cents(cohorts.residual_usd))[:, None]
     straight = base * (elapsed / life)
     if not np.any(cohorts.declining_factor > 0):
-        return np.rint(straight).astype(np.int64)
+        return whole_cents(straight)
     table = _declining_table(cohorts)
     before = np.minimum(np.floor(elapsed), life - 1).astype(np.int64)
     low = np.take_along_axis(table, before, axis=1)
     high = np.take_along_axis(table, before + 1, axis=1)
     declining = np.where(elapsed >= life, base, low + (high - low) * (elapsed - before))
-    return np.rint(np.where(cohorts.declining_factor[:, None] > 0, declining, straight)).astype(np.int64)
+    return whole_cents(np.where(cohorts.declining_factor[:, None] > 0, declining, straight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +161,8 @@ class DepreciationSchedule:
     """Book value taken off the books on retirement."""
     proceeds_cents: NDArray[np.int64]
     """What retired assets were sold for."""
+    held_months: NDArray[np.float64]
+    """Share of a calendar month each cohort was on the books in each period, by exact days."""
 
     @property
     def disposal_loss_cents(self) -> NDArray[np.int64]:
@@ -191,23 +193,21 @@ def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> Depre
         depreciation_cents=np.diff(accumulated, axis=1),
         disposed_book_cents=np.where(leaves, cost - at_retirement, 0),
         proceeds_cents=np.where(leaves, cents(cohorts.proceeds_usd)[:, None], 0),
+        held_months=np.maximum(np.minimum(high, retired) - np.maximum(low, start), 0.0),
     )
 
 
-def capital_charge_usd(
-    schedule: DepreciationSchedule, annual_rate: float, month_fractions: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDArray[np.float64]:
     """Return the cost of capital tied up in book value, in dollars, shape (cohorts, periods).
 
-    charge = B·((1 + r)^(f/12) − 1), with B the book value at the period's start plus what entered service in
-    it and f the period's share of a month. Charged at the period's end, depreciation plus this charge has the
-    same present value as cost less discounted residual (Lücke's theorem), so spreading the purchase over its
-    life loses nothing.
+    charge = B·((1 + r)^(h/12) − 1), with B the book value at the period's start, or the cost of what entered service in
+    it, and h the share of a month it was held. Charged at the period's end, depreciation plus this charge has the same
+    present value as cost less discounted residual (Lücke's theorem): spreading a purchase over its life loses nothing.
     """
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
     closing = schedule.closing_book_cents
     opening = np.concatenate([schedule.opening_book_cents[:, None], closing[:, :-1]], axis=1)
-    growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * month_fractions / MONTHS_PER_YEAR)
+    growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
     return usd(opening + schedule.acquired_cents) * growth
 
 

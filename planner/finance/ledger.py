@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, Account, View, codes_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -205,6 +205,8 @@ class LedgerBuilder:
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
+        if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
+            self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
         code = ACCOUNT_CODES[account]
         broadcast = np.broadcast_arrays(np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents)
         keys = np.stack([np.ravel(column).astype(np.int64) for column in broadcast[:4]])

@@ -23,17 +23,24 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 CENTS_PER_USD = 100
-MAXIMUM_EXACT_CENTS = 2.0**53
-"""Above this a float no longer holds every whole cent (90 thousand billion dollars)."""
+HALF_CENT = 0.5 + 1e-6
+"""Halves round away from zero, as a spreadsheet's ROUND does; the millionth of a cent keeps a half that a float holds
+as 0.4999999999 a half, so that a workbook that repeats the sum finds the same cent."""
+MAXIMUM_EXACT_CENTS = 2.0**50
+"""Above this a float can no longer round to the cent (11 thousand billion dollars)."""
 
 
 def cents(amount_usd: ArrayLike) -> NDArray[np.int64]:
-    """Round dollars to whole cents, each alone, halves to even; shape as given."""
-    amount_cents = np.asarray(amount_usd, dtype=np.float64) * CENTS_PER_USD
+    """Round dollars to whole cents, each alone, halves away from zero; shape as given."""
+    return whole_cents(np.asarray(amount_usd, dtype=np.float64) * CENTS_PER_USD)
+
+
+def whole_cents(amount_cents: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Round fractional cents to whole cents, halves away from zero; shape as given."""
     if amount_cents.size and not np.all(np.abs(amount_cents) < MAXIMUM_EXACT_CENTS):
         msg = "an amount of money is not finite, or too large to hold to the cent"
         raise ConservationError(msg)
-    return np.rint(amount_cents).astype(np.int64)
+    return np.trunc(amount_cents + np.copysign(HALF_CENT, amount_cents)).astype(np.int64)
 
 
 def series_cents(amount_usd: ArrayLike, *, axis: int = 0) -> NDArray[np.int64]:
@@ -49,7 +56,7 @@ def split_cents(total_cents: NDArray[np.int64], shares: ArrayLike) -> NDArray[np
         msg = "the shares of a split do not sum to one"
         raise ConservationError(msg)
     totals = np.asarray(total_cents, dtype=np.int64)[..., None]
-    running = np.rint(totals * edges).astype(np.int64)
+    running = whole_cents(totals * edges)
     running[..., -1:] = totals
     return np.diff(running, axis=-1, prepend=0)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.errors import Problem, ScenarioError
 from planner.finance import checks
-from planner.finance.money import cents
+from planner.finance.money import cents, whole_cents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,8 +149,8 @@ def cluster_capex_cents(accelerator_cents: NDArray[np.int64], shares: ClusterSha
     server = accelerators / shares.accelerator_share_of_server
     cluster = server / (1.0 - shares.network_share_of_cluster - shares.storage_share_of_cluster)
     rest = (
-        np.rint(server).astype(np.int64) - accelerators,
-        np.rint(cluster * shares.network_share_of_cluster).astype(np.int64),
-        np.rint(cluster * shares.storage_share_of_cluster).astype(np.int64),
+        whole_cents(server) - accelerators,
+        whole_cents(cluster * shares.network_share_of_cluster),
+        whole_cents(cluster * shares.storage_share_of_cluster),
     )
     return np.stack([accelerators, *rest], axis=-1)

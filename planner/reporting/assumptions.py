@@ -27,15 +27,16 @@ def assumptions(scenario: Scenario) -> dict[str, list[str]]:
     return {name: list(column) for name, column in zip(HEADER, columns, strict=True)}
 
 
-def _leaves(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, Any, str]]:
-    """Yield each plain value inside a scenario: its path, the value, its documentation."""
+def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
+    """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
     for name, field in type(model).model_fields.items():
-        yield from _leaf(getattr(model, name), (*path, field.alias or name), field.description or "")
+        text = field.description or ""
+        yield from _leaf(getattr(model, name), (*path, field.alias or name), text if "Default" in text else around)
 
 
 def _leaf(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, str]]:
     if isinstance(value, BaseModel):
-        yield from _leaves(value, path)
+        yield from _leaves(value, path, text)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _leaf(item, (*path, key), text)
@@ -47,7 +48,7 @@ def _leaf(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, 
 
 
 def _inputs(scenario: Scenario) -> Iterator[Row]:
-    for path, value, text in _leaves(scenario, ()):
+    for path, value, text in _leaves(scenario, (), ""):
         place = scenario.document.locations.get(path)
         if place is not None:
             line = f":{place.line}" if place.line is not None else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from planner.units import unit_of
 
 _DECIMALS_BY_UNIT = {"USD": 2, "USD/million tokens": 6, "tokens": 0, "kWh": 3, "kW": 3, "h": 4, "fraction": 6}
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.]*([eE][-+]?[0-9]+)?")
 
 
 def csv_text(columns: Mapping[str, Any]) -> str:
@@ -32,7 +34,7 @@ def _cells(name: str, values: Any) -> list[str]:
 
 def quote(text: str) -> str:
     """Write one text cell: neutralise what a spreadsheet would run as a formula, quote what CSV would split."""
-    if text.startswith(_FORMULA_STARTS):
+    if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text):
         text = "'" + text
     if any(mark in text for mark in ',"\n\r'):
         text = '"' + text.replace('"', '""') + '"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -24,18 +25,41 @@ def json_text(content: Any) -> str:
 
 
 def check_target(folder: Path) -> None:
-    """Refuse a target that exists and is not, file for file, what an earlier run wrote."""
+    """Refuse a target that cannot be written, or that exists and holds anything an earlier run did not write."""
+    try:
+        _check_place(folder)
+        _check_content(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> ScenarioError:
+    message = f"cannot be written: {error.strerror or error}"
+    return ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
+
+
+def _check_place(folder: Path) -> None:
+    """Find out before a long run, not after it, that the folder cannot be made."""
+    parent = next((above for above in folder.absolute().parents if above.exists()), Path("/"))
+    if not parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{parent} is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, f"no permission to write in {parent}")
+
+
+def _check_content(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ScenarioError(Problem(file=str(folder), message="exists and is not a folder", hint="choose --out"))
     if not folder.exists():
         return
-    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
-    if not present and not any(folder.iterdir()):
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    if not present:
         return
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = {MANIFEST, *manifest["files"]} if manifest["product"] == PRODUCT else set()
-    except (OSError, ValueError, KeyError, TypeError):
+        known |= {parent.as_posix() for name in known for parent in Path(name).parents}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
     if not known:
         message = "was not written by planner, and will not be overwritten"
@@ -63,11 +87,10 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], manifest: Mappi
                 stream.write(content)
         _swap(fresh, folder, scratch / "old")
     except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out")) from None
+        raise _unwritable(folder, error) from None
     finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is not None and (folder.exists() or not (scratch / "old").exists()):
+            shutil.rmtree(scratch, ignore_errors=True)  # but never the only copy of the earlier results
 
 
 def _swap(fresh: Path, folder: Path, old: Path) -> None:
@@ -76,7 +99,7 @@ def _swap(fresh: Path, folder: Path, old: Path) -> None:
         os.replace(folder, old)  # noqa: PTH105 - Path.replace would do the same, less plainly
     try:
         os.replace(fresh, folder)  # noqa: PTH105 - as above
-    except OSError:
+    except BaseException:  # an interrupt between the two renames, too
         if old.exists():
             with contextlib.suppress(OSError):
                 os.replace(old, folder)  # noqa: PTH105 - as above

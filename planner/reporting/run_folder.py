@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 import planner
 from planner.catalog.load import VERSION
 from planner.reporting.assumptions import assumptions
@@ -21,7 +23,11 @@ from planner.simulation.result import RunResult
 
 def scenario_sha256(scenario: Scenario) -> str:
     """Return the hash of what the scenario says, defaults included, wherever it was written."""
-    content = scenario.model_dump(mode="json", by_alias=True, exclude={"extends"})
+    return _sha256(scenario, exclude={"extends"})
+
+
+def _sha256(model: BaseModel, exclude: set[str] | None = None) -> str:
+    content = model.model_dump(mode="json", by_alias=True, exclude=exclude)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -35,7 +41,11 @@ def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
         "overrides": list(overrides),
         "seed": result.seed,
         "replication": result.replication,
-        "catalog": {"assumptions": result.scenario.catalog.assumptions, "version": VERSION},
+        "catalog": {
+            "assumptions": result.scenario.catalog.assumptions,
+            "version": VERSION,
+            "sha256": _sha256(result.scenario.load_catalog()),
+        },
     }
 
 

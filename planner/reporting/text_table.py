@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.errors import printable
+
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out rows under a header; columns that hold numbers align right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
 

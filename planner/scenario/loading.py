@@ -7,7 +7,8 @@ Precedence, from weakest to strongest, key by key:
 3. ``--set path=value``, in the order given.
 
 Mappings merge key by key; lists and plain values replace. ``null`` takes a key away again, so that a what-if can drop
-a cluster of its base: ``clusters: {h200: null}``.
+a cluster of its base: ``clusters: {h200: null}``. The place of each value follows it, so that a message or the list
+of assumptions names the file whose value stands.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from planner.documents import Document, KeyPath, Location, dotted, parse_documen
 from planner.errors import Problem, ScenarioError
 from planner.scenario.checks import check_scenario
 from planner.scenario.scenario import Scenario
-from planner.validation import validate
+from planner.validation import sound_part, validate
 
 MAX_EXTENDS = 16
 
@@ -36,75 +37,121 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
 
 def scenario_from_document(document: Document) -> Scenario:
     """Validate merged content and everything that only shows across fields."""
-    scenario = validate(Scenario, document)
+    try:
+        scenario = validate(Scenario, document)
+    except ScenarioError as error:
+        raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
     return scenario
 
 
-def _read_chain(path: Path, below: tuple[Path, ...]) -> Document:
+def _contradictions(document: Document) -> list[Problem]:
+    """Return what is wrong between the parts of a scenario some of whose values are wrong in themselves."""
+    scenario = sound_part(Scenario, document) if isinstance(document.content, dict) else None
+    if scenario is None:
+        return []
+    scenario._document = document
+    try:
+        check_scenario(scenario)
+    except ScenarioError as error:
+        return error.problems
+    return []
+
+
+def _read_chain(path: Path, below: tuple[str, ...]) -> Document:
     """Read a file over what it extends."""
     document = read_document(path)
     if not isinstance(document.content, dict):
         return document
-    chain = (*below, path.resolve())
     base_name = document.content.get("extends")
     if base_name is None:
         return document
-    place = document.locations[("extends",)]
+    place = document.locate(("extends",))
+
+    def fail(message: str) -> ScenarioError:
+        return ScenarioError(
+            Problem(file=str(path), line=place.line if place else None, path="extends", message=message)
+        )
+
     if not isinstance(base_name, str):
-        raise ScenarioError(Problem(file=str(path), line=place.line, path="extends", message="must be a file name"))
+        raise fail("must be a file name")
     base_path = path.parent / base_name
-    if base_path.resolve() in chain or len(chain) > MAX_EXTENDS:
-        circle = " -> ".join(part.name for part in (*chain, base_path))
-        reason = "extends itself" if base_path.resolve() in chain else f"extends more than {MAX_EXTENDS} deep"
-        raise ScenarioError(Problem(file=str(path), line=place.line, path="extends", message=f"{reason}: {circle}"))
-    if not base_path.exists():
-        message = f"no such file: {base_path}"
-        raise ScenarioError(Problem(file=str(path), line=place.line, path="extends", message=message))
+    chain = (*below, os.path.realpath(path))
+    if not _is_there(base_path):
+        raise fail(f"no such file: {base_path}")
+    if os.path.realpath(base_path) in chain or len(chain) > MAX_EXTENDS:
+        circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
+        reason = "extends itself" if os.path.realpath(base_path) in chain else f"extends more than {MAX_EXTENDS} deep"
+        raise fail(f"{reason}: {circle}")
     base = _read_chain(base_path, chain)
     if not isinstance(base.content, dict):
-        raise ScenarioError(Problem(file=str(base_path), message="expected a mapping of keys to values"))
+        raise ScenarioError(Problem(file=str(base_path), line=1, message="expected a mapping of keys to values"))
     merge(base, document)
     return base
 
 
+def _is_there(path: Path) -> bool:
+    """Say whether a path leads anywhere; a name no file can have (too long, a NUL in it) leads nowhere."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def merge(base: Document, layer: Document) -> None:
     """Lay one document over another in place: mappings merge, the rest replaces, null removes."""
-    base.content = _merged(base.content, layer.content)
-    base.locations.update(layer.locations)
+    gone: dict[KeyPath, bool] = {}
+    base.content = _merged(base.content, layer.content, (), gone)
+    kept = {path: place for path, place in base.locations.items() if not _inside(path, gone)}
+    kept.update({path: place for path, place in layer.locations.items() if not gone.get(path, False)})
+    base.locations = kept
 
 
-def _merged(below: Any, above: Any) -> Any:
-    if not isinstance(below, dict) or not isinstance(above, dict):
+def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) -> Any:
+    """Return ``above`` over ``below``; note in ``gone`` what no longer stands, and whether a null took it away."""
+    if not isinstance(above, dict):
+        gone[path] = False
         return above
+    if not isinstance(below, dict):
+        gone[path] = False
+        below = {}
     result = dict(below)
     for key, value in above.items():
         if value is None:
+            gone[(*path, key)] = True
             result.pop(key, None)
         else:
-            result[key] = _merged(result.get(key), value)
+            result[key] = _merged(result.get(key), value, (*path, key), gone)
     return result
+
+
+def _inside(path: KeyPath, roots: dict[KeyPath, bool]) -> bool:
+    return any(path[:end] in roots for end in range(len(path) + 1))
 
 
 def _apply_override(document: Document, override: str, origin: str) -> None:
     """Apply one ``dotted.path=value``; the value is YAML, so ``[1, 2]``, ``{a: 1}`` and dates work."""
     path_text, equals, value_text = override.partition("=")
-    keys = path_text.strip().split(".")
+    keys: KeyPath = tuple(path_text.strip().split("."))
     if not equals or not all(keys):
         message = f"{override!r} is not of the form dotted.path=value"
         raise ScenarioError(Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80"))
-    value = parse_document(value_text, origin).content
-    layer: Any = value
+    if keys == ("extends",):
+        message = "cannot be set: the file that a scenario extends is read before any --set"
+        raise ScenarioError(Problem(file=origin, path="extends", message=message))
+    value = parse_document(value_text, origin)
+    parent = _walk(document.content, keys[:-1])
+    if parent is not None and not isinstance(parent, dict):
+        message = f"{dotted(_holder(document.content, keys))} holds no keys"
+        raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
+    layer: Any = value.content
     for key in reversed(keys):
         layer = {key: layer}
-    path: KeyPath = tuple(keys)
-    locations = {path[:end]: Location(origin, None) for end in range(1, len(path) + 1)}
-    kept = {key: place for key, place in locations.items() if key not in document.locations or key == path}
-    parent = _walk(document.content, path[:-1])
-    if parent is not None and not isinstance(parent, dict):
-        raise ScenarioError(Problem(file=origin, path=dotted(path), message=f"{dotted(path[:-1])} holds no keys"))
-    merge(document, Document(layer, kept))
+    places: dict[KeyPath, Location] = {keys[:end]: Location(origin, None) for end in range(1, len(keys))}
+    new = {path: place for path, place in places.items() if path not in document.locations}
+    new.update({(*keys, *path): Location(origin, None) for path in value.locations})
+    merge(document, Document(layer, new))
 
 
 def _walk(content: Any, path: KeyPath) -> Any:
@@ -116,3 +163,9 @@ def _walk(content: Any, path: KeyPath) -> Any:
         if content is None:
             return None
     return content
+
+
+def _holder(content: Any, path: KeyPath) -> KeyPath:
+    """Return the part of ``path`` that leads to something other than a mapping."""
+    ends = (end for end in range(1, len(path)) if not isinstance(_walk(content, path[:end]), dict))
+    return path[: next(ends)]

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from planner.catalog.load import Catalog, load_catalog
 from planner.documents import Document
@@ -33,15 +33,15 @@ class Scenario(Strict):
     name: Name
     """Name of the scenario; also of its output folder."""
     description: str = ""
-    """What question it answers. Default empty."""
+    """What question it answers. Default empty: the name may say enough."""
     extends: str | None = None
     """Another scenario file that this one changes; relative to this file. Default: none."""
-    start: datetime.date
-    """First day."""
+    start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
+    """First day, from 2000-01-01 to 2100-12-31."""
     horizon_months: Annotated[int, Field(ge=1, le=120)] = 36
     """Months to simulate. Default 36: three years of depreciation."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
-    """Root of all random numbers. Default 1."""
+    """Root of all random numbers. Default 1: any number is as good."""
     catalog: CatalogChoice = CatalogChoice()
     """Assumption set and overlay. Default: measured."""
     workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
@@ -57,12 +57,6 @@ class Scenario(Strict):
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
 
-    @model_validator(mode="after")
-    def _start_is_reasonable(self) -> Scenario:
-        if not 2000 <= self.start.year <= 2100:
-            raise ValueError(f"start must lie between 2000 and 2100, not {self.start}")
-        return self
-
     @property
     def document(self) -> Document:
         """What the user wrote, merged, with the place of each value."""
@@ -72,7 +66,7 @@ class Scenario(Strict):
         """Read the catalogue this scenario chose."""
         overlay = None
         if self.catalog.overlay is not None:
-            place = self._document.locations.get(("catalog", "overlay"))
+            place = self._document.locate(("catalog", "overlay"))
             folder = Path(place.file).parent if place and place.line is not None else Path()
             overlay = folder / self.catalog.overlay
         return load_catalog(self.catalog.assumptions, overlay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter, ValidationError
 
+from planner.documents import parse_scalar
 from planner.errors import Problem, ScenarioError
 from planner.scenario.fields import Name
 
@@ -60,4 +61,5 @@ def starter_text(name: str) -> str:
     except ValidationError as error:
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
-    return _TEXT.format(name=name)
+    plain = isinstance(parse_scalar(name), str)
+    return _TEXT.format(name=name if plain else f'"{name}"')  # a name such as 2026 or null needs its quotes

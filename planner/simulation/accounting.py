@@ -37,7 +37,7 @@ def write_ledger(plan: Plan, energy_kwh: Floats) -> Ledger:
     for account, amount in zip(CAPEX_ACCOUNTS, split_cents(cents(capital), parts / capital[:, None]).T, strict=True):
         builder.post_cohorts(account, np.where(entered, amount[:, None], 0), own)
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, own)
-    charge = capital_charge_usd(schedule, money.discount_rate_per_year, grid.month_fractions)
+    charge = capital_charge_usd(schedule, money.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), own)
     present = _present_fraction(plan)
 

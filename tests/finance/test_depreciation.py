@@ -18,6 +18,7 @@ from planner.finance.depreciation import (
     market_value_usd,
 )
 from planner.finance.measures import discount_factors
+from planner.finance.money import cents
 from planner.finance.months import MonthGrid
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
@@ -131,7 +132,7 @@ def test_every_cohort_keeps_its_books(
     assert np.all(schedule.depreciation_cents >= 0)
     assert np.all(schedule.closing_book_cents >= 0)
     whole = depreciate(cohorts, np.arange(-100.0, 200.0))
-    assert int(whole.depreciation_cents.sum()) == round(cost * 100) - round(cost * residual_share * 100)
+    assert int(whole.depreciation_cents.sum()) == int(cents(cost) - cents(cost * residual_share))
     assert np.array_equal(
         whole.depreciation_cents[:, 100 : 100 + horizon], schedule.depreciation_cents
     )  # a month's charge does not depend on the horizon it is seen in
@@ -142,7 +143,7 @@ def test_retirement_accounts_for_the_whole_cost(cost: float, start: float, held:
     cohorts = make_cohorts([cost], [start], life_months=36, disposal=(start + held, proceeds))
     schedule = depreciate(cohorts, np.arange(101.0))
     spent = schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
-    assert int(spent) == round(cost * 100)
+    assert int(spent) == int(cents(cost))
     assert schedule.closing_book_cents[0, -1] == 0
 
 
@@ -152,10 +153,20 @@ def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(
     # Lücke's theorem: PV(depreciation + charge on opening book) = cost − PV(residual).
     cohorts = make_cohorts([1_000_000.0], [0.0], residual_usd=100_000.0, declining_factor=factor)
     schedule = schedule_of(cohorts)
-    charge = capital_charge_usd(schedule, rate, np.ones(36))
+    charge = capital_charge_usd(schedule, rate)
     full_cost = schedule.depreciation_cents[0] / 100 + charge[0]
     at_month_ends = discount_factors(rate, np.arange(1, 37))
     assert float(full_cost @ at_month_ends) == pytest.approx(1_000_000 - 100_000 * at_month_ends[-1], abs=0.01)
+
+
+def test_capital_is_charged_for_the_days_it_was_held() -> None:
+    schedule = schedule_of(make_cohorts([12_000.0, 12_000.0], [0.75, 0.0], disposal=([np.inf, 1.5], [0.0, 0.0])))
+    charge = capital_charge_usd(schedule, 0.12)
+    assert charge[0, 0] == pytest.approx(12_000 * (1.12 ** (0.25 / 12) - 1))
+    assert charge[1, 0] == pytest.approx(12_000 * (1.12 ** (1 / 12) - 1))
+    book = schedule.closing_book_cents[1, 0] / 100
+    assert charge[1, 1] == pytest.approx(book * (1.12 ** (0.5 / 12) - 1))
+    assert not charge[1, 2:].any()
 
 
 def test_market_value_meets_the_published_residual() -> None:

@@ -57,7 +57,7 @@ def test_every_account_is_described_and_in_a_view() -> None:
     assert tuple(ACCOUNTS) == ACCOUNT_ORDER
     for account, description in ACCOUNTS.items():
         assert description.description.endswith("."), account
-        assert description.views, account
+        assert bool(description.views) == (account is not Account.BALANCE_SHEET), account
 
 
 def test_what_is_economic_is_cash_but_for_the_terminal_value() -> None:
@@ -74,7 +74,8 @@ def test_every_grouping_has_the_same_total(postings: list[tuple[Account, int, in
         builder.post(account, amount, month=month, cluster=cluster, cohort=cohort)
     ledger = builder.build()
     ledger.check()
-    total = sum(posting[4] for posting in postings)
+    kept = {account for account in Account if View.ACCRUAL in ACCOUNTS[account].views} | {Account.BALANCE_SHEET}
+    total = sum(posting[4] for posting in postings if posting[0] in kept)
     for size in range(5):
         for dimensions in combinations(Dimension, size):
             grouped = ledger.totals_cents(*dimensions)
@@ -85,6 +86,8 @@ def test_every_grouping_has_the_same_total(postings: list[tuple[Account, int, in
         by_hand[month, account] = by_hand.get((month, account), 0) + amount
     table = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     for (month, account), amount in by_hand.items():
+        if account is Account.BALANCE_SHEET:
+            continue
         assert table[month, ACCOUNT_CODES[account]] == amount
 
 

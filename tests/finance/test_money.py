@@ -12,8 +12,9 @@ from planner.finance.money import cents, series_cents, split_cents, usd
 SERIES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e7, 1e7))
 
 
-def test_cents_round_halves_to_even() -> None:
-    assert cents([0.125, 0.375, -1.0, 19.99]).tolist() == [12, 38, -100, 1999]
+def test_cents_round_halves_away_from_zero() -> None:
+    assert cents([0.125, 0.375, -0.125, -1.0, 19.99, 0.1249]).tolist() == [13, 38, -13, -100, 1999, 12]
+    assert cents(1.005) == 101  # a half that a float holds a little low is still a half
 
 
 @given(amount_usd=SERIES)

@@ -1,0 +1,1 @@
+"""The reference part of the docs, written from the code so that it cannot disagree with it."""

@@ -1,0 +1,50 @@
+"""The page of what a run writes: files, columns, accounts."""
+
+from __future__ import annotations
+
+from planner.finance.accounts import ACCOUNTS, View
+from planner.reference.markdown import code, page, table, text
+from planner.reporting.columns import reference_page
+from planner.reporting.run_columns import RUN_TABLES
+
+_INTRODUCTION = """\
+`planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
+folder that the planner did not write is never overwritten. The same scenario, seed and version give the same bytes.
+
+CSV files are UTF-8 with a header line, commas and decimal points. All money is in US dollars."""
+
+_JSON = """\
+## `summary.json`
+
+The headline figures of the fleet and of each cluster over the whole horizon, under the names of `timeline_monthly.csv`.
+`planner run --json` prints the same.
+
+## `manifest.json`
+
+What identifies a run: version, scenario and its SHA-256 (defaults included), `--set` overrides, seed, replication,
+catalogue version, and the SHA-256 of every file. Two runs with the same manifest hold the same bytes."""
+
+_ACCOUNTS = """\
+## Accounts
+
+The accounts of `ledger.csv` and the views that count them: cash is money that changes hands, accrual the books
+(`cost_usd` in the timeline), economic is cash plus the value of what is still owned at the end.
+[How money is counted](../explanation/finance.md) defines every measure.
+
+"""
+
+
+def outputs_page() -> str:
+    """Return the page of output files, their columns and the chart of accounts."""
+    rows = [
+        (code(account.value), text(described.description), *("yes" if view in described.views else "" for view in View))
+        for account, described in ACCOUNTS.items()
+    ]
+    views = [str(view.name).lower() for view in View]
+    return page(
+        "Output files",
+        _INTRODUCTION,
+        reference_page(RUN_TABLES),
+        _JSON,
+        _ACCOUNTS + table(("account", "what it holds", *views), rows),
+    )

@@ -1,0 +1,129 @@
+"""The workbook's sheets, their cell formats, and the sheets that only list: ledger, assumptions, events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from planner.finance.accounts import ACCOUNT_ORDER
+
+if TYPE_CHECKING:
+    from planner.reporting.workbook import SheetTable, WorkbookContent
+
+SHEET_NAMES = ("Summary", "Monthly P&L", "Cash flow", "Depreciation", "Ledger", "Assumptions", "Events")
+NOTE_SITE = "(site)"
+FIRST_ROW = 1
+"""Row of the first record below the headings, counting from zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheets:
+    """The open workbook: its sheets and formats (XlsxWriter objects)."""
+
+    book: Any
+    summary: Any
+    profit: Any
+    cash: Any
+    depreciation: Any
+    ledger: Any
+    assumptions: Any
+    events: Any
+    formats: dict[str, Any]
+
+    @classmethod
+    def add_to(cls, book: Any) -> Sheets:
+        """Add every sheet, in order, and the cell formats."""
+        formats = {
+            "heading": book.add_format({"bold": True, "bg_color": "#DDE6F0", "text_wrap": True, "valign": "top"}),
+            "title": book.add_format({"bold": True, "font_size": 14}),
+            "note": book.add_format({"italic": True, "font_color": "#555555"}),
+            "month": book.add_format({"num_format": "yyyy-mm"}),
+            "usd": book.add_format({"num_format": "#,##0.00"}),
+            "usd_bold": book.add_format({"num_format": "#,##0.00", "bold": True}),
+            "unit_usd": book.add_format({"num_format": "#,##0.000000"}),
+            "count": book.add_format({"num_format": "#,##0"}),
+            "plain": book.add_format({"num_format": "0.000000"}),
+            "percent_in": book.add_format({"num_format": "0.00%", "bg_color": "#FFF4C2", "border": 1}),
+            "number_in": book.add_format({"num_format": "0.000000", "bg_color": "#FFF4C2", "border": 1}),
+            "count_in": book.add_format({"num_format": "#,##0", "bg_color": "#FFF4C2", "border": 1}),
+            "percent": book.add_format({"num_format": "0.00%"}),
+        }
+        names = ("summary", "profit", "cash", "depreciation", "ledger", "assumptions", "events")
+        pages = {key: book.add_worksheet(name) for key, name in zip(names, SHEET_NAMES, strict=True)}
+        for page in pages.values():
+            page.set_landscape()
+            page.fit_to_pages(1, 0)
+        return cls(book=book, formats=formats, **pages)
+
+
+def column_letters(column: int) -> str:
+    """Return a column's letters, counting columns from zero: 0 is A, 26 is AA."""
+    letters = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def address(row: int, column: int, *, fixed: str = "") -> str:
+    """Return a cell's address; ``fixed`` holds R and C where the row or the column must not move."""
+    column_mark = "$" if "C" in fixed else ""
+    row_mark = "$" if "R" in fixed else ""
+    return f"{column_mark}{column_letters(column)}{row_mark}{row + 1}"
+
+
+def month_dates(content: WorkbookContent) -> list[date]:
+    """Return the first day of each calendar month of the horizon."""
+    return [edge.replace(day=1) for edge in content.grid.edges[:-1]]
+
+
+def write_headings(sheet: Any, sheets: Sheets, headings: tuple[str, ...] | list[str], row: int = 0) -> None:
+    """Write a row of headings and keep it in sight."""
+    sheet.write_row(row, 0, headings, sheets.formats["heading"])
+    sheet.freeze_panes(row + 1, 1)
+
+
+def ledger_range(content: WorkbookContent, column: str) -> str:
+    """Return the address of one column of the ledger sheet's records."""
+    last = max(content.ledger.row_count, 1) + FIRST_ROW
+    return f"Ledger!${column}${FIRST_ROW + 1}:${column}${last}"
+
+
+def write_ledger(sheets: Sheets, content: WorkbookContent) -> None:
+    """Write every ledger row: month, cluster, cohort, account, amount."""
+    ledger, sheet = content.ledger, sheets.ledger
+    write_headings(sheet, sheets, ("month", "cluster", "cohort", "account", "amount_usd"))
+    months = month_dates(content)
+    clusters, cohorts = (*ledger.labels.clusters, NOTE_SITE), (*ledger.labels.cohorts, "")
+    columns = (ledger.month_index, ledger.cluster_index, ledger.cohort_index, ledger.account_code, ledger.amount_cents)
+    for row, (month, cluster, cohort, code, amount) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True), start=FIRST_ROW
+    ):
+        sheet.write_datetime(row, 0, months[month], sheets.formats["month"])
+        sheet.write_string(row, 1, clusters[cluster])
+        sheet.write_string(row, 2, cohorts[cohort])
+        sheet.write_string(row, 3, str(ACCOUNT_ORDER[code]))
+        sheet.write_number(row, 4, amount / 100, sheets.formats["usd"])
+    sheet.autofilter(0, 0, max(ledger.row_count, 1), 4)
+    sheet.set_column(0, 4, 18)
+
+
+def write_plain(sheet: Any, sheets: Sheets, table: SheetTable) -> None:
+    """Write a table as it is: numbers as numbers, dates as dates, all else as text that is never run."""
+    write_headings(sheet, sheets, table.headings)
+    for row, cells in enumerate(table.rows, start=FIRST_ROW):
+        for column, cell in enumerate(cells):
+            match cell:
+                case None:
+                    pass
+                case bool():
+                    sheet.write_boolean(row, column, cell)
+                case int() | float():
+                    sheet.write_number(row, column, cell)
+                case date():
+                    sheet.write_string(row, column, cell.isoformat())
+                case _:
+                    sheet.write_string(row, column, str(cell))
+    sheet.set_column(0, max(len(table.headings) - 1, 0), 22)

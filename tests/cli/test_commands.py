@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner as package
+from planner.errors import ConservationError
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_run_writes_a_folder_and_prints_a_table(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    outcome = planner("run", "tiny.yaml")
+    assert outcome.code == 0
+    assert "results in outputs/tiny" in outcome.out
+    assert "mi325x" in outcome.out
+    assert "simulating tiny" in outcome.err
+    assert (tmp_path / "outputs" / "tiny" / "timeline_monthly.csv").exists()
+
+
+def test_json_on_stdout_is_the_summary_file(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    outcome = planner("run", "tiny.yaml", "--json", "--out", "o", "--quiet")
+    assert json.loads(outcome.out) == json.loads((tmp_path / "o" / "summary.json").read_text())
+    assert outcome.err == ""
+
+
+def test_quiet_is_quiet(planner: Planner, write: Write) -> None:
+    write()
+    outcome = planner("run", "tiny.yaml", "-q")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_a_run_repeats_byte_for_byte_and_seeds_differ(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    for out, seed in (("a", "5"), ("b", "5"), ("c", "6")):
+        assert planner("run", "tiny.yaml", "--out", out, "--seed", seed, "-q").code == 0
+    assert planner("run", "tiny.yaml", "--out", "a", "--seed", "5", "-q").code == 0
+    assert folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b") != folder_bytes(tmp_path / "c")
+
+
+def test_two_processes_write_the_same_bytes(write: Write, tmp_path: Path) -> None:
+    write()
+    for out, salt in (("a", "0"), ("b", "1")):
+        command = [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml", "--out", out]
+        subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": salt}
+        )
+    assert folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b")
+
+
+def test_set_is_obeyed_and_recorded(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    assert planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=2", "--set", "name=other", "-q").code == 0
+    manifest = json.loads((tmp_path / "outputs" / "other" / "manifest.json").read_text())
+    assert manifest["overrides"] == ["clusters.h200.nodes=2", "name=other"]
+    assert manifest["scenario"] == "other"
+
+
+def test_a_run_over_an_edited_folder_is_refused(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    assert planner("run", "tiny.yaml", "--out", "o").code == 0
+    (tmp_path / "o" / "notes.txt").write_text("mine")
+    planner("run", "tiny.yaml", "--out", "o").refused("o: holds 'notes.txt', which planner did not write")
+    assert (tmp_path / "o" / "notes.txt").read_text() == "mine"
+
+
+def test_validate_says_ok_per_file_and_writes_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    write("extends: tiny.yaml\nname: top\n", "top.yaml")
+    outcome = planner("validate", "tiny.yaml", "top.yaml")
+    assert (outcome.code, outcome.out) == (0, "tiny.yaml: ok\ntop.yaml: ok\n")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["first", "2026"])
+def test_init_writes_a_scenario_that_runs(planner: Planner, tmp_path: Path, name: str) -> None:
+    assert planner("init", name).out.startswith(f"wrote {name}.yaml")
+    assert planner("run", f"{name}.yaml", "--set", "horizon_months=3", "-q").code == 0
+    assert (tmp_path / "outputs" / name / "manifest.json").exists()
+    planner("init", name).refused(f"{name}.yaml: exists and will not be overwritten")
+
+
+def test_schema_is_json(planner: Planner) -> None:
+    content = json.loads(planner("schema").out)
+    assert content["$schema"].startswith("https://json-schema.org/")
+    assert "Scenario" in content["$defs"]
+
+
+def test_catalog_lists_and_shows(planner: Planner) -> None:
+    listed = planner("catalog").out
+    for word in ("MI325X", "H200", "B200", "llama-3.1-70b", "rocm-vllm", "us-ohio"):
+        assert word in listed
+    shown = planner("catalog", "show", "h200").out
+    assert shown.startswith("H200 (accelerators)")
+    assert "hbm_gb" in shown
+    planner("catalog", "show", "H20O").refused("the catalogue has no 'H20O' (did you mean H200?)")
+    planner("catalog", "--assumptions", "guessed").refused("unknown assumption set 'guessed'")
+    planner("catalog", "--overlay", "nowhere.yaml").refused("nowhere.yaml: no such file")
+
+
+def test_catalog_json_has_provenance_for_every_value(planner: Planner) -> None:
+    sections = json.loads(planner("catalog", "--json").out)
+    for section, entries in sections.items():
+        for name, facts in entries.items():
+            for key, fact in facts.items():
+                assert fact["source"], (section, name, key)
+                assert fact["date"], (section, name, key)
+                assert fact["grade"] in "ABCD", (section, name, key)
+    one = json.loads(planner("catalog", "show", "H200", "--json").out)
+    assert one["facts"] == sections["accelerators"]["H200"]
+
+
+def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -> None:
+    values = "energy_usd_per_kwh: 1, grid_carbon_g_per_kwh: 2"
+    entry = f'{{source: "our \\a\\e[2J quote", grade: A, date: 2026-01-01, {values}}}'
+    overlay = write(f'tariffs: {{"x\\a\\e[31m": {entry}}}\n', "o.yaml")
+    for arguments in (["catalog"], ["catalog", "show", "x\a\x1b[31m"], ["catalog", "--json"]):
+        outcome = planner(*arguments, "--overlay", overlay)
+        assert outcome.code == 0
+        assert "\x07" not in outcome.out
+        assert "\x1b" not in outcome.out
+
+
+def test_version_and_help(planner: Planner) -> None:
+    assert planner("--version").out == f"planner {package.__version__}\n"
+    text = planner("--help").out
+    for command in ("run", "validate", "init", "schema", "catalog"):
+        assert command in text
+        assert planner(command, "--help").code == 0
+
+
+def test_our_own_bug_is_one_line_and_exit_code_1(
+    planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ConservationError("tokens do not add up")
+
+    monkeypatch.setattr("planner.simulation.run.simulate", broken)
+    write()
+    outcome = planner("run", "tiny.yaml", "-q")
+    assert (outcome.code, outcome.err) == (1, "error: tokens do not add up\n")
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.simulation.run.simulate", interrupted)
+    write()
+    outcome = planner("run", "tiny.yaml", "-q")
+    assert outcome.code == 128 + signal.SIGINT
+    assert "Traceback" not in outcome.err
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m planner.cli.app catalog --json | head -c 10"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == '{\n  "accel'
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,94 @@
+"""A scenario small enough to run in a blink, and the command line called in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+TINY = """\
+name: tiny
+start: 2026-01-01
+horizon_months: 3
+workloads:
+  chat:
+    model: llama-3.1-8b
+    requests_per_s: 5
+    tokens: {input: {mean: 500}, output: {mean: 100}}
+clusters:
+  h200:
+    accelerator: H200
+    nodes: 4
+  mi325x:
+    accelerator: MI325X
+    nodes: 3
+    online: 2026-02-01
+"""
+
+
+class Outcome(NamedTuple):
+    """What one call of the command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    def refused(self, *parts: str) -> Outcome:
+        """Assert exit code 2, one clean message on stderr with all the parts, and nothing on stdout."""
+        assert self.code == 2, self
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        assert all(line.isprintable() for line in self.err.splitlines())
+        for part in parts:
+            assert part in self.err, (part, self.err)
+        return self
+
+
+Planner = Callable[..., Outcome]
+WriteScenario = Callable[..., Path]
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture
+def tiny() -> str:
+    return TINY
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> WriteScenario:
+    """Write text or bytes to a file in the test's folder."""
+
+    def writer(content: str | bytes = TINY, name: str = "tiny.yaml") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return writer
+
+
+@pytest.fixture
+def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Planner:
+    """Call ``planner ARGUMENTS`` in this process, inside the test's folder."""
+    from planner.cli.app import main  # noqa: PLC0415 - tests of pure functions need no command line
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["planner", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        out, err = capsys.readouterr()
+        code = leaving.value.code
+        return Outcome(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+
+    return call

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.demand.growth import CompoundGrowth, Growth, SCurveGrowth, StepGrowth, TableGrowth, growth_multiplier
+from planner.errors import ScenarioError
+from planner.units import HOURS_PER_YEAR
+
+
+def test_compound_growth_is_the_annual_factor_after_a_year() -> None:
+    growth = CompoundGrowth(per_year=0.6)
+    np.testing.assert_allclose(growth_multiplier(growth, [0.0, HOURS_PER_YEAR, 3 * HOURS_PER_YEAR]), [1, 1.6, 1.6**3])
+
+
+@given(st.floats(-0.9, 10), st.floats(0, 50_000), st.floats(0, 50_000))
+def test_compound_growth_over_two_spans_multiplies(rate: float, first_h: float, second_h: float) -> None:
+    first, second, both = growth_multiplier(CompoundGrowth(per_year=rate), [first_h, second_h, first_h + second_h])
+    assert both == pytest.approx(first * second, rel=1e-9)
+
+
+def test_s_curve_equals_the_textbook_logistic() -> None:
+    growth = SCurveGrowth(ceiling_multiple=5.0, midpoint_years=1.5, steepness_per_year=2.0)
+    years = np.linspace(0, 6, 50)
+    logistic = 1 / (1 + np.exp(-2.0 * (years - 1.5)))
+    start = 1 / (1 + np.exp(3.0))
+    expected = 1 + 4 * (logistic - start) / (1 - start)
+    np.testing.assert_allclose(growth_multiplier(growth, years * HOURS_PER_YEAR), expected, rtol=1e-12)
+
+
+@given(st.floats(0, 100), st.floats(-50, 50), st.floats(0.01, 50))
+def test_s_curve_starts_at_one_and_stays_between_one_and_its_ceiling(ceiling: float, middle: float, k: float) -> None:
+    growth = SCurveGrowth(ceiling_multiple=ceiling, midpoint_years=middle, steepness_per_year=k)
+    multiplier = growth_multiplier(growth, np.linspace(0, 30, 40) * HOURS_PER_YEAR)
+    assert multiplier[0] == 1.0
+    low, high = sorted((1.0, ceiling))
+    assert np.all((multiplier >= low - 1e-9) & (multiplier <= high + 1e-9))
+    assert np.all(np.diff(multiplier) * np.sign(ceiling - 1.0) >= -1e-9)
+
+
+def test_steps_hold_from_their_hour_on_in_any_order() -> None:
+    growth = StepGrowth(steps=((200.0, 3.0), (100.0, 2.0)))
+    np.testing.assert_array_equal(growth_multiplier(growth, [0, 99.5, 100, 150, 200, 1e6]), [1, 1, 2, 2, 3, 3])
+
+
+def test_table_joins_its_points_and_is_level_outside() -> None:
+    growth = TableGrowth(hours_h=(10.0, 20.0), factors=(1.0, 3.0))
+    np.testing.assert_allclose(growth_multiplier(growth, [0, 10, 15, 20, 99]), [1, 1, 2, 3, 3])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CompoundGrowth(per_year=-1.0), "above -1"),
+        (lambda: CompoundGrowth(per_year=float("nan")), "above -1"),
+        (lambda: SCurveGrowth(ceiling_multiple=-1, midpoint_years=1, steepness_per_year=0), "(?s)ceiling.*steepness"),
+        (lambda: StepGrowth(steps=((1.0, -2.0), (5.0, 1.0), (5.0, 2.0))), "(?s)at least 0.*two steps at hour 5"),
+        (lambda: TableGrowth(hours_h=(1.0, 1.0), factors=(1.0, -1.0)), "(?s)row 2.*row 2: factor"),
+        (lambda: TableGrowth(hours_h=(), factors=()), "at least one"),
+        (lambda: TableGrowth(hours_h=(1.0,), factors=(1.0, 2.0)), "as many factors"),
+    ],
+)
+def test_bad_growth_is_refused_with_every_problem(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(ScenarioError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [CompoundGrowth(per_year=0.5), SCurveGrowth(ceiling_multiple=3, midpoint_years=1, steepness_per_year=3)],
+)
+def test_growth_keeps_the_shape_of_its_hours(growth: Growth) -> None:
+    assert growth_multiplier(growth, np.zeros((3, 2))).shape == (3, 2)

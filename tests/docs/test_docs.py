@@ -1,0 +1,125 @@
+"""Every command, file and program that the docs show is carried out, and prints what the docs say it prints."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.blocks import blocks, steps
+from tests.docs.carrying_out import ROOT, carry_out, copy_checkout, makefile_recipes, pages, shown
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HTML_FETCH = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["'](?:https?:)?//[^"']*["']""")
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    copy_checkout(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if steps(_text(page))], ids=_name)
+def test_what_a_page_shows_happens(page: Path, checkout: Path) -> None:
+    for outcome in carry_out(_text(page), checkout):
+        place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
+        assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
+        output = outcome.step.output
+        if output is None:
+            continue
+        assert outcome.is_compared, f"{place}\nshows output that cannot be checked here"
+        difference = difflib.unified_diff(shown(output), outcome.printed, "in the page", "printed now", lineterm="")
+        assert shown(output) == outcome.printed, "\n".join(
+            [place, *difference, "python -m tests.docs.refresh puts what is printed now into the pages"]
+        )
+
+
+@pytest.mark.parametrize("page", pages(), ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = "\n".join(line for line in _without_blocks(_text(page)))
+    targets = [target for target in LINK.findall(prose) if not re.match(r"[a-z]+:", target)]
+    missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+    assert not missing
+    outside = [target for target in targets if page.name != "README.md" and not _is_within_docs(page, target)]
+    assert not outside, "a page of the site can link only to pages of the site"
+
+
+def _is_within_docs(page: Path, target: str) -> bool:
+    return (page.parent / target.partition("#")[0]).resolve().is_relative_to(ROOT / "docs")
+
+
+def _without_blocks(text: str) -> list[str]:
+    lines = text.splitlines()
+    for block in blocks(text):
+        lines[block.first_line : block.first_line + len(block.lines)] = [""] * len(block.lines)
+    return lines
+
+
+@pytest.mark.parametrize("page", pages(), ids=_name)
+def test_yaml_in_the_docs_is_yaml(page: Path) -> None:
+    for block in blocks(_text(page)):
+        if block.language == "yaml":
+            assert yaml.safe_load("\n".join(block.lines)) is not None
+
+
+def test_readme_shows_the_two_commands_first() -> None:
+    commands = [step.content for step in steps(_text(ROOT / "README.md"))]
+    assert commands[:2] == ["make run", "make test"]
+
+
+def test_docs_have_their_four_parts() -> None:
+    for part in ("tutorial", "how-to", "explanation", "reference"):
+        assert list((ROOT / "docs" / part).glob("*.md")), part
+
+
+def test_make_targets_are_phony_so_that_a_file_of_that_name_does_not_hide_them() -> None:
+    makefile = _text(ROOT / "Makefile")
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == set(makefile_recipes(makefile))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install -e '.[docs]'")
+    target = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
+def test_site_builds_strictly_and_holds_every_page(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
+
+
+def test_site_needs_no_network(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not HTML_FETCH.findall(_text(page)), page
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    first = _text(site / "index.html")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() in first
+
+
+def test_design_page_names_every_package() -> None:
+    design = _text(ROOT / "docs" / "explanation" / "design.md")
+    packages = [path.parent.name for path in (ROOT / "planner").glob("*/__init__.py")]
+    assert not [name for name in packages if f"`planner.{name}`" not in design]

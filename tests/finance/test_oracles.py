@@ -1,0 +1,230 @@
+"""The vectorised finance functions against slow ones written from the definition, and against other libraries."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import pyxirr
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.finance.accounts import ACCOUNT_ORDER, Account
+from planner.finance.depreciation import depreciate, make_cohorts
+from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
+from planner.finance.measures import annuity_factor, internal_rate, net_present_value, payback_months
+from planner.finance.months import MonthGrid, add_months
+from planner.finance.purchase import DiscountTier, Quote, TierRule
+from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_usd, hourly_prices_usd_per_kwh
+
+START = date(2026, 1, 1)
+DAYS = st.dates(min_value=date(2025, 6, 1), max_value=date(2028, 6, 1))
+
+
+def days_in_month(day: date) -> int:
+    first = day.replace(day=1)
+    return (add_months(first, 1) - first).days
+
+
+def straight_line_by_days(cost: Fraction, bought: date, life: int, grid: MonthGrid) -> list[Fraction]:
+    """Return exact monthly charges: each day takes 1/days of its month's even share until the life is used up."""
+    left, charges = Fraction(life), {label: Fraction(0) for label in grid.labels}
+    day = bought
+    while left > 0:
+        share = min(Fraction(1, days_in_month(day)), left)
+        left -= share
+        label = f"{day.year:04d}-{day.month:02d}"
+        if label in charges and grid.start <= day < grid.end:
+            charges[label] += cost * share / life
+        day += timedelta(days=1)
+    return list(charges.values())
+
+
+@settings(max_examples=25)
+@given(cost_cents=st.integers(0, 10**10), bought=DAYS, life=st.integers(1, 40))
+def test_straight_line_against_exact_days(cost_cents: int, bought: date, life: int) -> None:
+    grid = MonthGrid(start=START, horizon_months=36)
+    cohorts = make_cohorts([cost_cents / 100], [grid.coordinate(bought)], life_months=life)
+    ours = depreciate(cohorts, grid.edge_coordinates).depreciation_cents[0]
+    exact = straight_line_by_days(Fraction(cost_cents), bought, life, grid)
+    assert np.all(np.abs(ours - np.array([float(charge) for charge in exact])) <= 1.001)
+
+
+def declining_month_by_month(cost: float, residual: float, life: int, factor: float) -> list[float]:
+    book, charges = cost, []
+    for month in range(life):
+        declining = book * factor / life
+        straight = (book - residual) / (life - month)
+        charge = min(max(declining, straight), book - residual)
+        charges.append(charge)
+        book -= charge
+    return charges
+
+
+@given(
+    cost=st.integers(1, 10**8),
+    residual_share=st.floats(0, 0.9),
+    life=st.integers(1, 72),
+    factor=st.sampled_from([1.25, 1.5, 2.0, 3.0]),
+)
+def test_declining_balance_against_a_loop(cost: int, residual_share: float, life: int, factor: float) -> None:
+    residual = round(cost * residual_share, 2)
+    cohorts = make_cohorts([cost], [0.0], residual_usd=residual, life_months=life, declining_factor=factor)
+    ours = depreciate(cohorts, np.arange(life + 1.0)).depreciation_cents[0]
+    exact = np.cumsum(declining_month_by_month(cost, residual, life, factor)) * 100
+    assert np.all(np.abs(np.cumsum(ours) - exact) <= 0.51)
+
+
+@settings(max_examples=40)
+@given(flows=st.lists(st.integers(-1000, 1000), min_size=3, max_size=7))
+def test_rates_against_the_roots_of_the_polynomial(flows: list[int]) -> None:
+    assume(flows[0] != 0 and flows[-1] != 0)
+    # Value = Σ flow·x^m with x = 1/(1 + i): positive real roots x, by companion matrix.
+    roots = np.roots(flows[::-1])
+    assume(all(abs(a - b) > 1e-2 for k, a in enumerate(roots) for b in roots[:k]))  # no near-double roots
+    real = [root.real for root in roots if abs(root.imag) < 1e-9 and root.real > 0]
+    near = [root for root in roots if 1e-9 <= abs(root.imag) < 1e-3]
+    assume(not near)
+    expected = sorted(x**-12 - 1 for x in real if 1e-6 < x**-12 < 1e6)
+    found = internal_rate(flows)
+    assert found.all_annual_rates == pytest.approx(expected, rel=1e-5, abs=1e-8)
+    assert found.annual_rate == (found.all_annual_rates[0] if len(expected) == 1 else None)
+
+
+@given(
+    outlay=st.floats(1e4, 1e7),
+    returns=st.lists(st.floats(1, 1e6), min_size=6, max_size=60),
+)
+def test_rates_against_another_library(outlay: float, returns: list[float]) -> None:
+    assume(0.2 * outlay < sum(returns) < 20 * outlay)
+    flows = [-outlay, *returns]
+    theirs = pyxirr.irr(flows)
+    assert theirs is not None
+    ours = internal_rate(flows).annual_rate
+    if not 1e-6 < (1 + theirs) ** 12 < 1e6:  # outside the search: said, not guessed
+        assert ours is None
+        return
+    assert ours is not None
+    assert np.log1p(ours) / 12 == pytest.approx(np.log1p(theirs), abs=1e-7)
+
+
+@given(rate=st.floats(0.001, 0.5), years=st.integers(1, 30), value=st.floats(1, 1e7))
+def test_annuities_against_another_library(rate: float, years: int, value: float) -> None:
+    theirs = pyxirr.pmt(rate, years, value)
+    assert theirs is not None
+    assert value / annuity_factor(rate, years) == pytest.approx(-theirs, rel=1e-9)
+
+
+@given(
+    first=st.lists(st.floats(-1e5, 1e5), min_size=24, max_size=24),
+    second=st.lists(st.floats(-1e5, 1e5), min_size=24, max_size=24),
+    rate=st.floats(-0.3, 1.0),
+)
+def test_net_present_value_is_linear_and_shifts_by_the_year(
+    first: list[float], second: list[float], rate: float
+) -> None:
+    a, b = np.array(first), np.array(second)
+    together = net_present_value(rate, 2 * a + b)
+    assert together == pytest.approx(2 * net_present_value(rate, a) + net_present_value(rate, b), abs=1e-3, rel=1e-9)
+    later = net_present_value(rate, np.concatenate([np.zeros(12), a]))
+    assert later == pytest.approx(net_present_value(rate, a) / (1 + rate), abs=1e-3, rel=1e-9)
+
+
+@given(flows=st.lists(st.floats(-100, 100), min_size=2, max_size=24))
+def test_payback_against_a_walk(flows: list[float]) -> None:
+    found = payback_months(flows)
+    total, last_loss = 0.0, None
+    for month, flow in enumerate(flows):
+        total += flow
+        if total < 0:
+            last_loss = month
+    if last_loss is None:
+        assert found == 0.0
+    elif last_loss == len(flows) - 1:
+        assert found is None
+    else:
+        assert found is not None
+        assert last_loss <= found <= last_loss + 1
+
+
+def test_ledger_groupings_against_pandas() -> None:
+    generator = np.random.default_rng(20260301)
+    count = 5_000
+    frame = pd.DataFrame(
+        {
+            "month": generator.integers(0, 36, count),
+            "cluster": generator.integers(-1, 3, count),
+            "cohort": generator.integers(-1, 4, count),
+            "account": generator.choice([str(Account.ENERGY), str(Account.RMA), str(Account.REVENUE)], count),
+            "cents": generator.integers(-(10**9), 10**9, count),
+        }
+    )
+    labels = LedgerLabels(
+        months=tuple(f"m{k}" for k in range(36)), clusters=("a", "b", "c"), cohorts=("p", "q", "r", "s")
+    )
+    builder = LedgerBuilder(labels)
+    for account, rows in frame.groupby("account"):
+        builder.post(
+            Account(str(account)), rows["cents"].to_numpy(), month=rows["month"].to_numpy(),
+            cluster=rows["cluster"].to_numpy(), cohort=rows["cohort"].to_numpy(),
+        )  # fmt: skip
+    ledger = builder.build()
+    ledger.check()
+    by_month_and_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
+    for row in frame.groupby(["month", "account"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
+        assert by_month_and_account[row["month"], ACCOUNT_ORDER.index(Account(row["account"]))] == row["cents"]
+    by_cohort_and_cluster = ledger.totals_cents(Dimension.COHORT, Dimension.CLUSTER)
+    for row in frame.groupby(["cohort", "cluster"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
+        assert by_cohort_and_cluster[row["cohort"], row["cluster"]] == row["cents"]
+
+
+@given(
+    minima=st.lists(st.integers(1, 60), min_size=1, max_size=4, unique=True),
+    discounts=st.lists(st.integers(0, 50), min_size=4, max_size=4),
+    units=st.integers(0, 80),
+)
+def test_marginal_tiers_against_counting_units(minima: list[int], discounts: list[int], units: int) -> None:
+    tiers = tuple(
+        DiscountTier(minimum_units=minimum, discount_fraction=discount / 100)
+        for minimum, discount in zip(sorted(minima), discounts, strict=False)
+    )
+    quote = Quote(name="q", list_price_usd=1_000.0, tiers=tiers, tier_rule=TierRule.MARGINAL)
+    total = 0.0
+    for unit in range(1, units + 1):
+        reached = [tier.discount_fraction for tier in tiers if tier.minimum_units <= unit]
+        total += 1_000.0 * (1 - (reached[-1] if reached else 0.0))
+    assert quote.order_cents(units) == pytest.approx(total * 100, abs=1)
+
+
+@settings(max_examples=15)
+@given(
+    split=st.integers(1, 23),
+    summer=st.sets(st.integers(1, 12), min_size=1, max_size=11),
+    prices=st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    start=DAYS,
+)
+def test_tariff_against_the_calendar(split: int, summer: set[int], prices: list[float], start: date) -> None:
+    winter = frozenset(range(1, 13)) - summer
+    tariff = Tariff(
+        windows=(
+            TariffWindow(name="night", price_usd_per_kwh=prices[0], months=frozenset(summer), end_hour=split),
+            TariffWindow(name="day", price_usd_per_kwh=prices[1], months=frozenset(summer), start_hour=split),
+            TariffWindow(name="winter", price_usd_per_kwh=prices[2], months=winter),
+        ),
+        demand_charge_usd_per_kw_month=7.0,
+    )
+    grid = MonthGrid(start=start, horizon_months=4)
+    ours = hourly_prices_usd_per_kwh(tariff, grid)
+    midnight = datetime(start.year, start.month, start.day)
+    for hour in range(0, grid.hour_count, 11):
+        moment = midnight + timedelta(hours=hour)
+        in_summer = prices[0] if moment.hour < split else prices[1]
+        assert ours[hour] == (in_summer if moment.month in summer else prices[2])
+    load = np.abs(np.sin(np.arange(grid.hour_count)))
+    charge = demand_charges_usd(tariff, grid, load)
+    for period in range(grid.period_count):
+        peak = load[grid.hour_periods == period].max()
+        assert charge[period] == pytest.approx(7.0 * peak * grid.month_fractions[period])

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.reporting.assumptions import HEADER, assumptions
+from planner.scenario.loading import load_scenario
+
+Write = Callable[..., Path]
+Row = dict[str, str]
+
+
+def rows_of(path: Path, *overrides: str) -> dict[str, Row]:
+    columns = assumptions(load_scenario(path, overrides))
+    assert tuple(columns) == HEADER
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    assert len({row["path"] for row in rows}) == len(rows)
+    return {row["path"]: row for row in rows}
+
+
+@pytest.mark.parametrize("assumption_set", ["measured", "articles-2024"])
+def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -> None:
+    rows = rows_of(write(), f"catalog.assumptions={assumption_set}")
+    assert all(row["source"] for row in rows.values())
+    assert all(row["value"] for path, row in rows.items() if path != "description")
+    for path, row in rows.items():
+        if path.startswith("catalog.") and path.count(".") >= 3:
+            assert row["grade"] in ("A", "B", "C", "D"), path
+            assert row["date"], path
+
+
+def test_a_default_gives_its_reason(write: Write) -> None:
+    rows = rows_of(write())
+    default = [row for row in rows.values() if row["grade"] == "default"]
+    assert len(default) > 10
+    for row in default:
+        assert row["source"].startswith("default: "), row
+
+
+def test_what_the_user_wrote_has_its_line(write: Write) -> None:
+    rows = rows_of(write(), "clusters.h200.nodes=7")
+    assert rows["horizon_months"]["source"] == "tiny.yaml:3"
+    assert rows["horizon_months"]["unit"] == "months"
+    assert rows["clusters.mi325x.online"]["value"] == "2026-02-01"
+    assert (rows["clusters.h200.nodes"]["source"], rows["clusters.h200.nodes"]["value"]) == ("--set #1", "7")
+    assert {rows[path]["grade"] for path in ("name", "start", "clusters.h200.nodes")} == {"user"}
+
+
+def test_a_value_taken_back_is_a_default_again(write: Write) -> None:
+    write("extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5}\n", "base.yaml")
+    write()
+    top = write("extends: base.yaml\nname: top\nsite: {pue_ratio: null}\n", "top.yaml")
+    assert rows_of(top)["site.pue_ratio"]["grade"] == "default"
+    assert rows_of(top)["name"]["source"] == "top.yaml:2"
+
+
+def test_only_what_the_scenario_uses_is_listed(write: Write) -> None:
+    paths = " ".join(rows_of(write()))
+    assert "catalog.accelerators.H200.hbm_gb" in paths
+    assert "catalog.models.llama-3.1-8b.layers" in paths
+    assert "catalog.stacks.rocm-vllm." in paths
+    assert "B200" not in paths
+    assert "deepseek" not in paths
+
+
+def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> None:
+    stated = rows_of(write(), "clusters.h200.unit_price_usd=30000", "clusters.h200.price_source='a quote'")
+    assert stated["clusters.h200.unit_price_usd"]["unit"] == "USD"
+    assert stated["clusters.h200.price_source"]["value"] == "a quote"
+    assert "clusters.h200.unit_price_usd" not in rows_of(write())

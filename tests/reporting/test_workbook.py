@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import zipfile
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from python_calamine import CalamineWorkbook
+
+from planner.errors import ConservationError
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
+from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate, make_cohorts
+from planner.finance.ledger import LedgerBuilder, LedgerLabels
+from planner.finance.measures import net_present_value
+from planner.finance.money import cents, series_cents, usd
+from planner.finance.months import MonthGrid
+from planner.finance.unit_costs import levelised_cost
+from planner.reporting.workbook import SheetTable, WorkbookContent, write_workbook
+from planner.reporting.workbook_sheets import SHEET_NAMES, column_letters
+
+GRID = MonthGrid(start=date(2026, 3, 1), horizon_months=36)
+OFFICE = shutil.which("soffice") or shutil.which("libreoffice")
+NEEDS_OFFICE = pytest.mark.skipif(
+    OFFICE is None, reason="LibreOffice is not installed: the workbook was NOT recalculated"
+)
+RECALCULATE_ALWAYS = """<?xml version="1.0" encoding="UTF-8"?>
+<oor:items xmlns:oor="http://openoffice.org/2001/registry">
+<item oor:path="/org.openoffice.Office.Calc/Formula/Load">
+<prop oor:name="OOXMLRecalcMode" oor:op="fuse"><value>0</value></prop></item>
+</oor:items>"""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    rate: float = 0.10
+    price: float = 0.08
+    residual: float = 0.2
+
+
+def cohorts_of(inputs: Inputs) -> Cohorts:
+    cost = np.array([16_351_000.01, 9_876_543.21, 1_234_567.89, 2_000_000.0])
+    return make_cohorts(
+        cost,
+        [0.0, GRID.coordinate(date(2027, 5, 17)), -8.0, 2.0],
+        residual_usd=usd(cents(cost * inputs.residual)),
+        life_months=[36, 48, 36, 60],
+        disposal=([np.inf, np.inf, 20.5, np.inf], [0.0, 0.0, 150_000.0, 0.0]),
+    )
+
+
+def content_of(inputs: Inputs) -> WorkbookContent:
+    """Return a run of four cohorts: a whole life, one bought mid-month, one owned before and sold, one outlasting."""
+    names = ("h200-1", "h200-2", "=old", "mi325x-1")
+    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("h200", "mi325x"), cohorts=names))
+    cohorts, cluster = cohorts_of(inputs), np.array([0, 0, 0, 1])
+    schedule = depreciate(cohorts, GRID.edge_coordinates)
+    builder.post_cohorts(Account.CAPEX_ACCELERATORS, schedule.acquired_cents, cluster)
+    builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, cluster)
+    builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, cluster)
+    builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, cluster)
+    charge = capital_charge_usd(schedule, inputs.rate)
+    builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), cluster)
+    builder.post(
+        Account.RESIDUAL_VALUE, -schedule.closing_book_cents[:, -1], month=35, cluster=cluster, cohort=np.arange(4)
+    )
+    # Whole thousands of kWh, so that a doubled price doubles whole cents.
+    energy_kwh = np.round(np.linspace(400, 900, 36)) * 1_000
+    builder.post(Account.ENERGY, cents(np.round(energy_kwh * 0.8 * inputs.price, 2)), month=np.arange(36), cluster=0)
+    builder.post(Account.COOLING, cents(np.round(energy_kwh * 0.2 * inputs.price, 2)), month=np.arange(36), cluster=0)
+    builder.post_clusters(Account.COLOCATION, np.full((36, 2), 1_234_56))
+    builder.post(Account.REVENUE, np.full(36, -900_000_00), month=np.arange(36))
+    output = np.concatenate([[0.0], np.linspace(1e11, 4e11, 35)])
+    return WorkbookContent(
+        title="Mixed fleet",
+        created=datetime(2026, 3, 1),
+        grid=GRID,
+        ledger=builder.build(),
+        cohorts=cohorts,
+        discount_rate_per_year=inputs.rate,
+        energy_kwh=energy_kwh,
+        output_tokens=output,
+        total_tokens=output * 4,
+        assumptions=SheetTable(
+            headings=("name", "value", "source"),
+            rows=[("=1+1", 0.5, "@a"), ("b", None, date(2026, 1, 1))],
+        ),
+        events=SheetTable(headings=("time", "event"), rows=[("2026-03-01", "online"), ("2026-04-01", True)]),
+    )  # fmt: skip
+
+
+def sheets_of(content: bytes) -> dict[str, list[list[Any]]]:
+    book = CalamineWorkbook.from_filelike(io.BytesIO(content))
+    return {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
+
+
+def column(sheet: list[list[Any]], name: str) -> list[Any]:
+    place = sheet[0].index(name)
+    return [row[place] for row in sheet[1:]]
+
+
+def measures(sheets: dict[str, list[list[Any]]]) -> dict[str, float]:
+    return {row[0]: row[1] for row in sheets["Summary"] if isinstance(row[1], float)}
+
+
+def expected_measures(content: WorkbookContent) -> dict[str, float]:
+    """Return the headline figures straight from the ledger, by the finance functions."""
+    rate, ledger = content.discount_rate_per_year, content.ledger
+    net = usd(ledger.monthly_cents(View.ECONOMIC))
+    cost = usd(ledger.monthly_cents(View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS))
+    accrued = usd(ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS))
+    levelled = levelised_cost(rate, cost, content.output_tokens)
+    assert levelled is not None
+    return {
+        "Total cost of ownership, USD": float(cost.sum()),
+        "Net present value, USD (gains positive)": net_present_value(rate, -net),
+        "Accrued cost, USD": float(accrued.sum()),
+        "Cost per million output tokens, USD": float(accrued.sum() / content.output_tokens.sum() * 1e6),
+        "Cost per million total tokens, USD": float(accrued.sum() / content.total_tokens.sum() * 1e6),
+        "Levelised cost per million output tokens, USD": levelled * 1e6,
+        "Sum of the cash flow, USD": float(usd(ledger.monthly_cents(View.CASH)).sum()),
+    }
+
+
+def recalculate(content: bytes, folder: Path) -> dict[str, list[list[Any]]]:
+    """Return the sheets after LibreOffice has calculated every formula anew."""
+    assert OFFICE is not None
+    profile = folder / "profile"
+    (profile / "user").mkdir(parents=True)
+    (profile / "user" / "registrymodifications.xcu").write_text(RECALCULATE_ALWAYS, encoding="utf-8")
+    source = folder / "workbook.xlsx"
+    source.write_bytes(content)
+    command = [OFFICE, f"-env:UserInstallation={profile.as_uri()}", "--headless"]
+    command += ["--convert-to", "xlsx:Calc MS Excel 2007 XML"]
+    subprocess.run(
+        [*command, "--outdir", str(folder / "out"), str(source)], check=True, capture_output=True, timeout=170
+    )
+    return sheets_of((folder / "out" / "workbook.xlsx").read_bytes())
+
+
+def with_cells(content: bytes, cells: dict[str, float]) -> bytes:
+    """Return the workbook with other numbers typed into cells of the summary sheet; nothing else is touched."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(target, "w") as new:
+        for entry in old.namelist():
+            text = old.read(entry)
+            if entry == "xl/worksheets/sheet1.xml":
+                sheet = text.decode()
+                for cell, number in cells.items():
+                    sheet, count = re.subn(rf'(<c r="{cell}"[^>]*><v>)[^<]*(</v>)', rf"\g<1>{number!r}\g<2>", sheet)
+                    assert count == 1, cell
+                text = sheet.encode()
+            new.writestr(entry, text)
+    return target.getvalue()
+
+
+def test_every_sheet_is_there_with_its_stored_values() -> None:
+    content = content_of(Inputs())
+    sheets = sheets_of(write_workbook(content))
+    assert tuple(sheets) == SHEET_NAMES
+    found = measures(sheets)
+    for label, value in expected_measures(content).items():
+        assert found[label] == pytest.approx(value, rel=1e-12), label
+    assert len(sheets["Ledger"]) == content.ledger.row_count + 1
+    total = sum(round(amount * 100) for amount in column(sheets["Ledger"], "amount_usd"))
+    assert total == int(content.ledger.amount_cents.sum())
+
+
+def test_statements_sum_to_the_ledger_to_the_cent() -> None:
+    content = content_of(Inputs())
+    sheets = sheets_of(write_workbook(content))
+    for name, view in (("Monthly P&L", View.ACCRUAL), ("Cash flow", View.ECONOMIC)):
+        monthly = [round(amount * 100) for amount in column(sheets[name], "net")]
+        assert monthly == content.ledger.monthly_cents(view).tolist()
+    cash = [round(amount * 100) for amount in column(sheets["Cash flow"], "cash")]
+    assert cash == content.ledger.monthly_cents(View.CASH).tolist()
+    assert column(sheets["Monthly P&L"], "usd_per_million_output_tokens")[0] == ""
+
+
+def test_formulas_are_live_and_text_is_never_run() -> None:
+    written = write_workbook(content_of(Inputs()))
+    with zipfile.ZipFile(io.BytesIO(written)) as book:
+        profit = book.read("xl/worksheets/sheet2.xml").decode()
+        assumptions = book.read("xl/worksheets/sheet6.xml").decode()
+        charts = [name for name in book.namelist() if name.startswith("xl/charts/chart")]
+    assert profit.count("SUMIFS(") >= 36 * 5
+    assert "<f>" not in assumptions
+    assert len(charts) == 3
+
+
+def test_the_same_run_gives_the_same_bytes() -> None:
+    assert write_workbook(content_of(Inputs())) == write_workbook(content_of(Inputs()))
+
+
+def test_cohorts_that_do_not_match_the_ledger_are_our_bug() -> None:
+    content = content_of(Inputs())
+    other = replace(content.cohorts, life_months=content.cohorts.life_months + 12)
+    with pytest.raises(ConservationError, match="depreciation: the ledger does not hold"):
+        write_workbook(replace(content, cohorts=other))
+    fewer = make_cohorts([1.0], [0.0])
+    with pytest.raises(ConservationError, match="not those of its ledger"):
+        write_workbook(replace(content, cohorts=fewer))
+    with pytest.raises(ConservationError, match="cost_of_capital"):
+        write_workbook(replace(content, discount_rate_per_year=0.2))
+
+
+def tiny_content(cohorts: Cohorts, names: tuple[str, ...]) -> WorkbookContent:
+    """Return a run with nothing in its ledger but what its cohorts give."""
+    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("a",), cohorts=names))
+    schedule = depreciate(cohorts, GRID.edge_coordinates)
+    cluster = np.zeros(cohorts.count, dtype=np.int64)
+    builder.post_cohorts(Account.CAPEX_HOSTS, schedule.acquired_cents, cluster)
+    builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, cluster)
+    charge = capital_charge_usd(schedule, 0.1)
+    builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), cluster)
+    return replace(
+        content_of(Inputs()),
+        ledger=builder.build(),
+        cohorts=cohorts,
+        energy_kwh=np.zeros(36),
+        output_tokens=np.zeros(36),
+        total_tokens=np.zeros(36),
+    )
+
+
+def test_a_run_without_purchases_or_tokens_still_opens() -> None:
+    content = tiny_content(make_cohorts(np.zeros(0), np.zeros(0)), ())
+    found = measures(sheets_of(write_workbook(content)))
+    assert found["Total cost of ownership, USD"] == 0
+    assert "Cost per million output tokens, USD" not in found  # no token, no cost per token
+
+
+def test_residuals_that_differ_become_inputs_of_their_own() -> None:
+    cohorts = make_cohorts([1_000.0, 1_000.0], [0.0, 1.0], residual_usd=[100.0, 300.0], declining_factor=[0.0, 2.0])
+    sheets = sheets_of(write_workbook(tiny_content(cohorts, ("one", "two"))))
+    assert any("differs by cohort" in str(row[1]) for row in sheets["Summary"])
+    rows = {row[0]: row for row in sheets["Depreciation"][3:5]}
+    assert [rows["one"][2], rows["two"][2]] == [10_000, 30_000]
+    assert [rows["one"][7], rows["two"][7]] == ["straight line", "declining balance (fixed)"]
+
+
+@NEEDS_OFFICE
+def test_declining_balance_and_own_residuals_recalculate_to_the_cent(tmp_path: Path) -> None:
+    cohorts = make_cohorts([999.99, 54_321.01], [0.3, 1.0], residual_usd=[100.0, 300.0], declining_factor=[0.0, 2.0])
+    content = tiny_content(cohorts, ("one", "two"))
+    sheets = recalculate(write_workbook(content), tmp_path)
+    monthly = [round(amount * 100) for amount in column(sheets["Monthly P&L"], "net")]
+    assert monthly == content.ledger.monthly_cents(View.ACCRUAL).tolist()
+
+
+@pytest.mark.parametrize(("place", "letters"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA")])
+def test_column_letters(place: int, letters: str) -> None:
+    assert column_letters(place) == letters
+
+
+def compare_to_the_cent(sheets: dict[str, list[list[Any]]], content: WorkbookContent) -> None:
+    found = measures(sheets)
+    for label, value in expected_measures(content).items():
+        tolerance = 5e-7 if "million" in label else 0.005
+        assert found[label] == pytest.approx(value, abs=tolerance), label
+    for name, view in (("Monthly P&L", View.ACCRUAL), ("Cash flow", View.ECONOMIC)):
+        monthly = [round(amount * 100) for amount in column(sheets[name], "net")]
+        assert monthly == content.ledger.monthly_cents(view).tolist(), name
+
+
+@NEEDS_OFFICE
+def test_recalculated_by_libreoffice_it_agrees_with_the_simulation_to_the_cent(tmp_path: Path) -> None:
+    content = content_of(Inputs())
+    compare_to_the_cent(recalculate(write_workbook(content), tmp_path), content)
+
+
+@NEEDS_OFFICE
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Inputs(rate=0.04),
+        Inputs(price=0.16),
+        Inputs(residual=0.05),
+        Inputs(rate=0.15, price=0.04, residual=0.35),
+    ],
+)
+def test_changed_inputs_give_what_a_new_run_would(changed: Inputs, tmp_path: Path) -> None:
+    written = write_workbook(content_of(Inputs()))
+    price = measures(sheets_of(written))["Electricity price, USD/kWh (average)"]
+    cells = {"B5": changed.rate, "B6": price * changed.price / Inputs().price, "B7": changed.residual}
+    sheets = recalculate(with_cells(written, cells), tmp_path)
+    expected = content_of(changed)
+    compare_to_the_cent(sheets, expected)
+    before = expected_measures(content_of(Inputs()))["Net present value, USD (gains positive)"]
+    assert abs(measures(sheets)["Net present value, USD (gains positive)"] - before) > 1_000

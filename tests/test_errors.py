@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import CapacityError, ConservationError, PlannerError, Problem, ScenarioError, printable
+
+
+def test_a_problem_reads_place_path_message_hint() -> None:
+    problem = Problem(file="a.yaml", line=3, path="clusters.h200", message="unknown key", hint="did you mean nodes?")
+    assert str(problem) == "a.yaml:3: clusters.h200: unknown key (did you mean nodes?)"
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (Problem(message="empty"), "empty"),
+        (Problem(message="empty", file="a.yaml"), "a.yaml: empty"),
+        (Problem(message="empty", path="site"), "site: empty"),
+        (Problem(message="empty", line=0, file="a"), "a:0: empty"),
+    ],
+)
+def test_what_is_not_known_is_left_out(problem: Problem, text: str) -> None:
+    assert str(problem) == text
+
+
+def test_an_error_lists_every_problem() -> None:
+    error = ScenarioError([Problem(message="one"), Problem(message="two")])
+    assert str(error) == "one\ntwo"
+    assert [problem.message for problem in ScenarioError("alone").problems] == ["alone"]
+
+
+def test_exit_codes_follow_whose_fault_it_is() -> None:
+    codes = [kind.exit_code for kind in (PlannerError, ScenarioError, CapacityError, ConservationError)]
+    assert codes == [1, 2, 1, 1]
+
+
+@given(st.text(st.characters(), max_size=30))
+def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
+    shown = str(Problem(message=text, file=text, path=text, hint=text))
+    assert shown.isprintable()
+    assert len(shown.splitlines()) <= 1
+    assert not any(unicodedata.category(mark) in ("Cc", "Cf", "Cs", "Zl", "Zp") for mark in shown)
+    shown.encode()
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S")), max_size=30))
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert printable(text) == text
