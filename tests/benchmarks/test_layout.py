@@ -84,7 +84,7 @@ def test_precisions() -> None:
         ("H200", "qwen3-235b-a22b", "fp8", 1, 1, 2, 2.0),  # groups of one within an expert-parallel pair
     ],
 )
-def test_parallelism(  # noqa: PLR0917
+def test_parallelism(
     part: str, model: str, precision: str, tp: int | None, ep: int | None, accelerators: int, factor: float
 ) -> None:
     found = lay_out(find_part(part, CATALOG), find_model(model, CATALOG), precision, tp, ep)

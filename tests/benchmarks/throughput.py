@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from planner.build import part_of, shape_of
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
-from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
+from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
 
 CASES = 1_000_000
@@ -38,7 +39,7 @@ def operating_points_per_s(cases: int = CASES) -> dict[str, float]:
         cached_fraction=generator.uniform(0, 0.9, cases),
     )
     concurrency = generator.uniform(1, 512, cases)
-    runs = {
+    runs: dict[str, Callable[[], OperatingPoint]] = {
         "at a concurrency": lambda: at_concurrency(replicas, index, traffic, concurrency),
         "at an objective": lambda: at_objective(replicas, index, traffic, 2.0, 0.05),
         "at saturation": lambda: at_saturation(replicas, index, traffic),
