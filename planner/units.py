@@ -54,11 +54,13 @@ _UNIT_BY_SUFFIX = {
     "_per_s": "1/s",
     "_per_h": "1/h",
     "_tokens": "tokens",
-    "_per_1000_node_days": "1/(1000 node·days)",
+    "per_1000_node_days": "1/(1000 node·days)",
     "_per_accelerator_year": "1/(accelerator·year)",
     "_per_year": "1/year",
     "_per_month": "1/month",
     "per_year": "1/year",
+    "_h_per_node": "h/node",
+    "_hours_per_day": "h/day",
     "_years": "years",
     "_months": "months",
     "_weeks": "weeks",
@@ -70,14 +72,17 @@ _UNIT_BY_SUFFIX = {
     "_multiplier": "ratio",
     "_ratio": "ratio",
     "_to_mean": "ratio",
+    "multiplier": "ratio",
+    "hours_per_day": "h/day",
+    "index_of_dispersion": "ratio",
 }
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit that the suffix of ``name`` states, or None for a count, a name or a switch."""
+    """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch."""
     for suffix in _SUFFIXES:
-        if name.endswith(suffix):
+        if name.endswith(suffix) or (len(name) > 3 and name == suffix[1:]):
             return _UNIT_BY_SUFFIX[suffix]
     return None
 

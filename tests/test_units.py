@@ -28,6 +28,10 @@ from planner.units import unit_of
         ("discount_fraction", "fraction"),
         ("pue_ratio", "ratio"),
         ("peak_to_mean", "ratio"),
+        ("multiplier", "ratio"),
+        ("days", "days"),
+        ("hours_per_day", "h/day"),
+        ("commissioning_h_per_node", "h/node"),
         ("depreciation_months", "months"),
         ("node_failures_per_1000_node_days", "1/(1000 node·days)"),
     ],
@@ -36,7 +40,7 @@ def test_the_longest_suffix_names_the_unit(name: str, unit: str) -> None:
     assert unit_of(name) == unit
 
 
-@pytest.mark.parametrize("name", ["nodes", "seed", "name", "layers", "s", "h", "usd", "", "months"])
+@pytest.mark.parametrize("name", ["nodes", "seed", "name", "layers", "s", "h", "usd", "", "c"])
 def test_a_count_or_a_bare_word_has_no_unit(name: str) -> None:
     assert unit_of(name) is None
 

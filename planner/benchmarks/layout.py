@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.build import part_of, shape_of
+from planner.catalog.physics import part_of, shape_of
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.precision import canonical_precision, refusal
 from planner.validation import nearest

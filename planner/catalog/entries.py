@@ -229,6 +229,19 @@ class Stack(Entry):
     """Share of full speed while a new model is being brought up."""
 
 
+class FailureCause(Entry):
+    """One reason why a node fails; what is neither soft nor medium is hard."""
+
+    per_1000_node_days: Sourced[NonNegative]
+    """Failures of an NVIDIA node for this reason."""
+    scope: Sourced[Literal["accelerator", "node"]]
+    """What is lost: one accelerator, and with it its tensor-parallel group, or the whole node."""
+    soft_fraction: Sourced[Fraction]
+    """Share that a reset heals, without a technician."""
+    medium_fraction: Sourced[Fraction]
+    """Share that a technician heals on site without a new part."""
+
+
 class Tariff(Entry):
     """Electricity at one site."""
 

@@ -9,7 +9,18 @@ from typing import Any
 
 from pydantic import Field
 
-from planner.catalog.entries import Accelerator, Entry, Model, Range, Source, Sourced, Stack, Tariff, with_provenance
+from planner.catalog.entries import (
+    Accelerator,
+    Entry,
+    FailureCause,
+    Model,
+    Range,
+    Source,
+    Sourced,
+    Stack,
+    Tariff,
+    with_provenance,
+)
 from planner.documents import Document, read_document
 from planner.errors import Problem, ScenarioError
 from planner.validation import Strict, choices, nearest, validate
@@ -17,7 +28,7 @@ from planner.validation import Strict, choices, nearest, validate
 FOLDER = Path(__file__).parent
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
-_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "priors", "sources")
+_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "priors", "sources")
 
 
 class Catalog(Strict):
@@ -31,6 +42,8 @@ class Catalog(Strict):
     """Software stacks by platform and engine."""
     tariffs: dict[str, Tariff] = Field(default_factory=dict)
     """Electricity tariffs by name."""
+    failures: dict[str, FailureCause] = Field(default_factory=dict)
+    """Why nodes fail, by cause."""
     priors: dict[str, Range] = Field(default_factory=dict)
     """Low, base and high of every uncertain figure."""
     sources: dict[str, Source] = Field(default_factory=dict)
@@ -38,7 +51,7 @@ class Catalog(Strict):
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
         """Yield section, name and entry of everything but priors and sources."""
-        for section in ("accelerators", "models", "stacks", "tariffs"):
+        for section in ("accelerators", "models", "stacks", "tariffs", "failures"):
             for name, entry in getattr(self, section).items():
                 yield section, name, entry
 

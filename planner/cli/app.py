@@ -15,6 +15,7 @@ from planner.cli import (
     check_benchmarks,
     fit_traffic,
     init,
+    probe,
     run,
     schema,
     throughput,
@@ -37,6 +38,7 @@ app.command("schema")(schema.schema)
 app.command("throughput")(throughput.throughput)
 app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
 app.command("calibrate")(calibrate.calibrate)
+app.command("probe")(probe.probe)
 app.add_typer(catalog.app, name="catalog")
 
 
@@ -59,6 +61,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")

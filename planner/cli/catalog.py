@@ -41,7 +41,7 @@ def catalog(
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
 
 
-_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "priors")
+_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "priors")
 
 
 @app.command("show")

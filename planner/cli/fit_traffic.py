@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 
 
-def fit_traffic(  # noqa: PLR0917 - typer passes options by name
+def fit_traffic(
     trace: Annotated[
         Path, typer.Argument(metavar="TRACE", help="Request log (CSV, JSON lines, .gz) or hourly series (CSV).")
     ],

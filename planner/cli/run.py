@@ -18,11 +18,17 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
+    hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
+    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")] = False,
+    byte_order_mark: Annotated[
+        bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, events and assumptions."""
     from planner.errors import printable
+    from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import write_run
     from planner.reporting.summary import summary, summary_table
@@ -35,7 +41,11 @@ def run(
     if not quiet:
         print(f"simulating {loaded.name}: {loaded.horizon_months} months from {loaded.start}", file=sys.stderr)
     result = simulate(loaded, seed=seed)
-    write_run(result, folder, overrides or ())
+    if not quiet:
+        for warning in result.plan.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    write_run(result, folder, overrides or (), form=form, hourly=hourly)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:

@@ -22,7 +22,9 @@ def validate(
     problems: list[Problem] = []
     for file in files:
         try:
-            build_plan(load_scenario(file, overrides or ()))
+            plan = build_plan(load_scenario(file, overrides or ()))
+            for warning in plan.warnings:
+                typer.echo(f"{printable(str(file))}: warning: {warning}", err=True)
             typer.echo(f"{printable(str(file))}: ok")
         except ScenarioError as error:
             problems += error.problems

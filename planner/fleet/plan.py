@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
+from planner.physics.node_power import NodePower
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triangle:
+    """A triangular distribution: lowest, most likely, highest."""
+
+    low: float
+    mode: float
+    high: float
+
+    def draw(self, generator: np.random.Generator) -> float:
+        """Draw one value."""
+        if self.high <= self.low:
+            return self.low
+        return float(generator.triangular(self.low, self.mode, self.high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreePoint:
+    """P10, P50 and P90 of a figure."""
+
+    low: float
+    base: float
+    high: float
+
+    def lognormal(self, generator: np.random.Generator) -> float:
+        """Draw from the lognormal with this median and this P90 / P10."""
+        if self.base <= 0 or self.low <= 0:
+            return max(0.0, self.normal(generator))
+        return float(self.base * np.exp(np.log(self.high / self.low) / 2.5631 * generator.standard_normal()))
+
+    def normal(self, generator: np.random.Generator) -> float:
+        """Draw from the normal with this median and this P90 − P10."""
+        return float(self.base + (self.high - self.low) / 2.5631 * generator.standard_normal())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,21 +54,36 @@ class WorkloadPlan:
     """One workload, as routing and accounting see it."""
 
     name: str
-    input_tokens: float
-    """Mean prompt tokens of a request."""
-    output_tokens: float
-    """Mean generated tokens of a request."""
+    model: str
+    input_tokens: Floats
+    """Mean prompt tokens of a request by month, shape (months,)."""
+    output_tokens: Floats
+    """Mean generated tokens of a request by month, shape (months,)."""
     priority: int
     """0 interactive, 1 standard, 2 deferrable; lower is served first."""
     deadline_h: int
     """Hours that work may wait; 0 for work that is shed at once."""
     cluster_order: tuple[int, ...]
     """Clusters that can serve it, in the order in which they are offered it."""
+    launch_h: float | None
+    """When its model is new to the world; None for a model long served."""
 
     @property
-    def tokens_per_request(self) -> float:
-        """Prompt and generated tokens together."""
+    def tokens_per_request(self) -> Floats:
+        """Prompt and generated tokens together, shape (months,)."""
         return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPlan:
+    """A purchase order."""
+
+    placed_h: float
+    lead_h: float
+    slip_h: Triangle
+    deliveries: int
+    interval_h: float
+    acceptance_failure_fraction: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +93,132 @@ class ClusterPlan:
     name: str
     accelerator: str
     vendor: str
+    stack: str
     nodes: int
     accelerators_per_node: int
-    online_h: float
-    failures_per_node_h: float
-    mean_repair_h: float
-    node_idle_kw: float
-    node_full_kw: float
-    provisioned_kw: float
-    """Nameplate IT power of the whole cluster: what colocation is paid for."""
-    capital_usd: tuple[float, float, float, float]
-    """What is bought for it: accelerators after discount, hosts, network, storage."""
+    group_accelerators: int
+    """Accelerators lost with one of them: its tensor-parallel group, or the whole node on AMD."""
+    online_h: float | None
+    """When all nodes enter service at once; None where an order decides."""
+    order: OrderPlan | None
+    retire_h: float
+    """When it leaves service; infinity for never."""
+    failure_multiplier: float
+    node_power: NodePower
+    nameplate_kw: float
+    """Nameplate IT power of one node: what colocation and power blocks count."""
+    prices_usd: tuple[float, float, float, float]
+    """Per node: accelerators after discount, host, network, storage."""
+    engineers_per_accelerator: float
+
+    @property
+    def node_usd(self) -> float:
+        """Price of one node with everything around it."""
+        return sum(self.prices_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausePlan:
+    """One reason why nodes fail."""
+
+    name: str
+    per_node_h: float
+    whole_node: bool
+    soft_fraction: float
+    medium_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityPlan:
+    """Failures, crews and spares."""
+
+    causes: tuple[CausePlan, ...]
+    lemon_fraction: float
+    lemon_multiplier: float
+    early_life_multiplier: float
+    early_life_h: float
+    repair_h: tuple[float, float, float]
+    """Mean soft, medium and hard repair."""
+    repair_cv: float
+    crews: int
+    spare_fraction: float
+    rma_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """One software stack: its releases and incidents."""
+
+    name: str
+    releases_per_year: float
+    release_delay_h: float | None
+    """How long a release waits before it is taken; None for never."""
+    release_gain: ThreePoint
+    release_gain_multiplier: float
+    regressions_per_year: float
+    wrong_numerics_per_year: float
+    hangs_per_year: float
+    regression_loss: ThreePoint
+    fix_days: ThreePoint
+    bring_up_weeks: ThreePoint
+    bring_up_fraction: ThreePoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwarePlan:
+    """Stacks and the engineers who mend them."""
+
+    stacks: tuple[StackPlan, ...]
     engineers: float
-    """Software engineers its platform needs beyond the rest."""
+    fix_time_multiplier: float
+    engineer_h: float
+    hang_loss_fraction: float
+    wide_precision_factor: Floats
+    """Speed in the next wider precision over the usual, shape (clusters, workloads); NaN under a roll-back policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePlan:
+    """Power at the site, as the hours see it."""
+
+    cap_kw: Floats | None
+    """Facility power that may be drawn, shape (hours,); None without a cap or curtailment."""
+    overhead_ratio: Floats
+    """(PUE − 1) by season, shape (hours,)."""
+    fixed_fraction: float
+    """Share of that overhead which does not fall with IT load."""
+    throttle_order: tuple[int, ...]
+    block_h: Floats
+    """When each power block is energised, shape (blocks,)."""
+    block_kw: Floats
+    """IT power energised by then in all, shape (blocks,)."""
+    outages_per_year: float
+    outage_h: float
+    commissioning_crews: int
+    commissioning_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePlan:
+    """When something has held for some months, buy or retire nodes."""
+
+    when: str
+    threshold: float
+    months: int
+    cluster: int
+    nodes: int
+    lead_h: float
+    cooldown_months: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionPlan:
+    """The monthly review."""
+
+    rules: tuple[RulePlan, ...]
+    budget_usd: float
+    power_envelope_kw: float
+    price_change_per_year: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +230,8 @@ class MoneyPlan:
     discount_rate_per_year: float
     operations_fraction_per_year: float
     engineer_usd_per_year: float
+    support_usd_per_accelerator_year: float
     electricity_usd_per_kwh: float
-    pue_ratio: float
     colocation_usd_per_kw_month: float
 
 
@@ -77,16 +241,28 @@ class Plan:
 
     name: str
     seed: int
+    start: date
+    hours: int
     months: MonthGrid
+    month_edges_h: NDArray[np.int64]
+    """Hour at which each month begins, and the end, shape (months + 1,)."""
     workloads: tuple[WorkloadPlan, ...]
     clusters: tuple[ClusterPlan, ...]
     demand: DemandPlan
-    requests_per_s_per_node: Floats
-    """Largest sustained load of one healthy node at the workload's objective, shape (clusters, workloads)."""
-    repair_crews: int
+    requests_per_node_h: Floats
+    """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
+    miss_tables: Floats
+    """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
+    by_priority: tuple[int, ...]
+    """Workloads in the order in which they are served."""
+    proportional: bool
+    """Whether work is spread in proportion to free capacity instead of in order."""
+    spill_level: float
+    """Utilisation to which clusters are filled in order before any is filled further."""
+    reliability: ReliabilityPlan
+    software: SoftwarePlan
+    site: SitePlan
+    expansion: ExpansionPlan
     money: MoneyPlan
-
-    @property
-    def hours(self) -> int:
-        """Hours of the horizon."""
-        return self.months.hour_count
+    warnings: tuple[str, ...]
+    """What a planner should know before the run: contradictions that are not errors, with their numbers."""

@@ -30,13 +30,31 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     return np.minimum(np.maximum(start + added, low), high)
 
 
-def time_weighted(times_h: Floats, deltas: Floats, hours: int) -> Floats:
-    """Return the mean over each hour of the step function that jumps by ``deltas`` at ``times_h``; shape (hours,).
+def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:
+    """Return the mean over each hour of a step function, for the hours from ``first_hour``; shape (hours,).
 
-    A jump of d at time t counts d·(⌈t⌉ − t) in its own hour and d in every later one.
+    The function jumps by ``deltas`` at ``times_h``. A jump of d at time t counts d·(1 − (t − ⌊t⌋)) in its own hour and
+    d in every later one; jumps before the first hour count in full, jumps after the last not at all.
     """
-    hour = np.minimum(times_h.astype(np.int64), hours)
-    into_hour = times_h - hour
+    since = np.clip(times_h - first_hour, 0.0, float(hours))
+    hour = since.astype(np.intp)
+    into_hour = since - hour
     jump = np.bincount(hour, deltas * (1.0 - into_hour), hours + 2)
     jump += np.bincount(hour + 1, deltas * into_hour, hours + 2)
     return np.cumsum(jump[:hours])
+
+
+def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int) -> Floats:
+    """Return the mean over each hour of a piecewise constant function that stands at 1 before its first step.
+
+    From ``times_h[k]`` (rising) on it stands at ``levels[k]``. Few steps and many hours: levels are repeated, and only
+    the hours with a step in them are corrected, each by the part of the hour before the step. Shape (hours,).
+    """
+    since = np.clip(times_h - first_hour, 0.0, float(hours))
+    hour = since.astype(np.intp)
+    edges = np.concatenate(([0], hour, [hours]))
+    series = np.repeat(np.concatenate(([1.0], levels)), np.diff(edges))
+    before = np.concatenate(([1.0], levels[:-1]))
+    inside = hour < hours
+    np.add.at(series, hour[inside], ((before - levels) * (since - hour))[inside])
+    return series

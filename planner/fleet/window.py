@@ -2,91 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
+from planner.fleet.power import facility_kw, it_kw, throttle
+from planner.fleet.routing import Room, fill_in_order, fill_in_proportion
 from planner.fleet.scan import clamp_scan
-from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
+MISS_CELLS = 256
+_MAX_THROTTLE_PASSES = 8
+_NEGLIGIBLE = 1e-9  # a share of late requests not worth looking up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """Deferrable work carried from one window to the next."""
+class WindowInput:
+    """What the window's hours bring; arrays have the window's hours as last axis."""
 
+    first_hour: int
+    demand_requests: Floats
+    """Arrivals, shape (workloads, hours)."""
+    nodes: Floats
+    """Healthy nodes with power, shape (clusters, hours)."""
+    speed: Mapping[tuple[int, int], Floats]
+    """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
+    incidents: Mapping[tuple[int, int], Floats]
+    """The part of that speed which is due to open incidents, at most 1, where there are any, shape (hours,)."""
     waiting_requests: tuple[Floats, ...]
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
+
+    @property
+    def hours(self) -> slice:
+        """The window's hours within the horizon."""
+        return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
     """Hourly arrays of one window."""
 
+    first_hour: int
     demand_requests: Floats
-    """Arrivals, shape (workloads, hours)."""
+    """Shape (workloads, hours)."""
     served_requests: Floats
     """Shape (clusters, workloads, hours)."""
+    late_requests: Floats
+    """Served, but past the objective because of bursts inside the hour, shape (workloads, hours)."""
     shed_requests: Floats
     """Refused or expired, shape (workloads, hours)."""
+    waiting_requests: tuple[Floats, ...]
+    """Per workload, what still waits at the end, by hour of arrival, oldest first."""
+    nodes: Floats
+    """Healthy nodes with power, shape (clusters, hours)."""
     busy_nodes: Floats
     """Node-equivalents at work, shape (clusters, hours)."""
-    nodes: Floats
-    """Nodes in service, shape (clusters, hours)."""
+    drag_nodes: Floats
+    """Of those, what open software incidents cost, shape (clusters, hours)."""
+    throttled_nodes: Floats
+    """Node-equivalents that had work and lost it to the power cap, shape (clusters, hours)."""
     it_kw: Floats
-    """IT power, shape (clusters, hours)."""
-    backlog: Backlog
+    """Shape (clusters, hours)."""
+    facility_kw: Floats
+    """IT, cooling and distribution, shape (hours,)."""
 
 
-def empty_backlog(plan: Plan) -> Backlog:
-    """Return the backlog of a fleet on its first day."""
-    return Backlog(waiting_requests=tuple(np.zeros(workload.deadline_h) for workload in plan.workloads))
+@dataclass(slots=True)
+class _Routed:
+    """One pass of routing over a window."""
+
+    served: Floats
+    shed: Floats
+    waiting: list[Floats]
+    used: Floats
+    drag: Floats
 
 
-def evaluate_window(plan: Plan, demand_requests: Floats, nodes: Floats, backlog: Backlog) -> WindowResult:
-    """Route a window's demand over the nodes in service.
+def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
+    """Route a window's demand over its nodes, within the site's power.
 
-    ``demand_requests`` has shape (workloads, hours), ``nodes`` (clusters, hours). Workloads are taken by priority;
-    each is offered to its clusters in order and fills what is free; deferrable work fills what all others left.
+    Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
+    all others left. Where the power cap binds, clusters are throttled in order and the window is routed again.
     """
-    clusters, hours = nodes.shape
-    free = nodes.copy()
-    served = np.zeros((clusters, len(plan.workloads), hours))
-    shed = np.zeros((len(plan.workloads), hours))
-    waiting: list[Floats] = [*backlog.waiting_requests]
-    hourly = plan.requests_per_s_per_node * SECONDS_PER_HOUR
-    for index in sorted(range(len(plan.workloads)), key=lambda w: plan.workloads[w].priority):
-        workload = plan.workloads[index]
-        wanted = demand_requests[index]
-        if workload.deadline_h:
-            spare = sum((free[c] * hourly[c, index] for c in workload.cluster_order), np.zeros(hours))
-            wanted, shed[index], waiting[index] = defer(wanted, spare, waiting[index])
-        left = wanted.copy()
-        for cluster in workload.cluster_order:
-            rate = hourly[cluster, index]
-            taken = np.minimum(left, free[cluster] * rate)
-            served[cluster, index] = taken
-            left -= taken
-            free[cluster] -= taken / rate
-        if not workload.deadline_h:
-            shed[index] = left
-    np.maximum(free, 0.0, out=free)
-    busy = nodes - free
+    rates = _rates(plan, window)
+    usable = window.nodes
+    routed = _route(plan, window, usable, rates)
+    wanted = routed.used
+    power = it_kw(plan, routed.used, window.nodes)
+    facility = facility_kw(plan, power.sum(axis=0), window.hours)
+    if plan.site.cap_kw is not None:
+        cap = plan.site.cap_kw[window.hours]
+        usable = window.nodes.copy()
+        for _ in range(_MAX_THROTTLE_PASSES):
+            over = np.flatnonzero(facility > cap * (1.0 + 1e-9))
+            if not over.size:
+                break
+            usable[:, over] = throttle(plan, routed.used[:, over], window.nodes[:, over], window.first_hour + over)
+            routed = _route(plan, window, usable, rates)
+            power = it_kw(plan, routed.used, window.nodes)
+            power[:, over] = np.where(usable[:, over] > 0, power[:, over], 0.0)
+            facility = facility_kw(plan, power.sum(axis=0), window.hours)
     return WindowResult(
-        demand_requests=demand_requests,
-        served_requests=served,
-        shed_requests=shed,
-        busy_nodes=busy,
-        nodes=nodes,
-        it_kw=_it_kw(plan, busy, nodes),
-        backlog=Backlog(waiting_requests=tuple(waiting)),
+        first_hour=window.first_hour,
+        demand_requests=window.demand_requests,
+        served_requests=routed.served,
+        late_requests=_late(plan, routed, usable),
+        shed_requests=routed.shed,
+        waiting_requests=tuple(routed.waiting),
+        nodes=window.nodes,
+        busy_nodes=routed.used,
+        drag_nodes=routed.drag,
+        throttled_nodes=np.maximum(wanted - routed.used, 0.0) if routed.used is not wanted else np.zeros_like(wanted),
+        it_kw=power,
+        facility_kw=facility,
     )
 
 
-def defer(arrivals: Floats, spare: Floats, waiting: Floats) -> tuple[Floats, Floats, Floats]:
+def _rates(plan: Plan, window: WindowInput) -> list[list[Floats]]:
+    """Return requests per node and hour, by workload then cluster, each of shape (1,) or (hours,)."""
+    table = plan.requests_per_node_h
+    counts = None
+    if table.shape[2] > 1:
+        edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
+        counts = np.diff(edges)
+    rates = []
+    for w in range(len(plan.workloads)):
+        row = []
+        for c in range(len(plan.clusters)):
+            rate = table[c, w] if counts is None else np.repeat(table[c, w], counts)
+            speed = window.speed.get((c, w))
+            row.append(rate if speed is None else rate * speed)
+        rates.append(row)
+    return rates
+
+
+def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Floats]]) -> _Routed:
+    """Route every workload once over the nodes that may work."""
+    clusters, hours = usable.shape
+    workloads = plan.workloads
+    routed = _Routed(
+        served=np.zeros((clusters, len(workloads), hours)),
+        shed=np.zeros((len(workloads), hours)),
+        waiting=[*window.waiting_requests],
+        used=np.zeros((clusters, hours)),
+        drag=np.zeros((clusters, hours)),
+    )
+    levels = (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,)
+    for index in plan.by_priority:
+        workload, wanted, rate = workloads[index], window.demand_requests[index], rates[index]
+        room = Room(usable=usable, used=routed.used, rates=rate, order=workload.cluster_order)
+        if workload.deadline_h:
+            spare = np.zeros(hours)
+            for c in workload.cluster_order:
+                spare += np.maximum(usable[c] - routed.used[c], 0.0) * rate[c]
+            wanted, routed.shed[index], routed.waiting[index] = defer(wanted, spare, routed.waiting[index])
+        nodes = routed.served[:, index]
+        if plan.proportional:
+            fill_in_proportion(wanted, room, nodes)
+        else:
+            fill_in_order(wanted, room, levels, nodes)
+        for c in workload.cluster_order:
+            if (slowed := window.incidents.get((c, index))) is not None:
+                routed.drag[c] += nodes[c] * (1.0 - slowed)
+            nodes[c] *= rate[c]
+        if not workload.deadline_h:
+            np.subtract(wanted, nodes.sum(axis=0), out=routed.shed[index])
+            np.maximum(routed.shed[index], 0.0, out=routed.shed[index])
+    return routed
+
+
+def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floats, Floats]:
     """Serve deferrable work first come, first served from spare capacity; what outlives its deadline is shed.
 
     With A the cumulative arrivals (those still waiting included), d the deadline and c the spare capacity, the work
@@ -97,18 +185,36 @@ def defer(arrivals: Floats, spare: Floats, waiting: Floats) -> tuple[Floats, Flo
     deadline = waiting.size
     cumulative = np.cumsum(np.concatenate((waiting, arrivals)))
     arrived = cumulative[deadline:]
-    expired = cumulative[:-deadline] if deadline else cumulative
-    gone = clamp_scan(spare, expired, arrived, 0.0)
+    expired = cumulative[:-deadline]
+    # Without deadlines the queue is a reflected walk: gone = C + min(0, running min of A − C). It is the answer where
+    # no deadline binds, and costs a tenth of the scan.
+    offered = np.cumsum(room)
+    gone = arrived - offered
+    np.minimum.accumulate(gone, out=gone)
+    np.minimum(gone, 0.0, out=gone)
+    gone += offered
+    if (gone < expired).any():
+        gone = clamp_scan(room, expired, arrived, 0.0)
     before = np.concatenate(([0.0], gone[:-1]))
-    served = np.minimum(before + spare, arrived) - before
+    served = np.minimum(before + room, arrived) - before
     shed = np.maximum(gone - before - served, 0.0)
     still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
     return served, shed, np.diff(still, prepend=0.0)
 
 
-def _it_kw(plan: Plan, busy: Floats, nodes: Floats) -> Floats:
-    """Return IT power: nodes in service idle or at work, shape (clusters, hours)."""
-    idle = np.array([cluster.node_idle_kw for cluster in plan.clusters])[:, None]
-    full = np.array([cluster.node_full_kw for cluster in plan.clusters])[:, None]
-    power: Floats = idle * nodes + (full - idle) * busy
-    return power
+def _late(plan: Plan, routed: _Routed, usable: Floats) -> Floats:
+    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours)."""
+    late = np.zeros_like(routed.shed)
+    for c in range(usable.shape[0]):
+        load = np.divide(routed.used[c], usable[c], out=np.zeros_like(usable[c]), where=usable[c] > 0)
+        load *= MISS_CELLS
+        load += 0.5
+        cell = np.minimum(load.astype(np.intp), MISS_CELLS)
+        highest = int(cell.max(initial=0))
+        for w, workload in enumerate(plan.workloads):
+            if workload.deadline_h or c not in workload.cluster_order or plan.miss_tables[c, w, highest] < _NEGLIGIBLE:
+                continue
+            share = plan.miss_tables[c, w].take(cell)
+            share *= routed.served[c, w]
+            late[w] += share
+    return late

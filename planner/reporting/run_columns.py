@@ -11,8 +11,12 @@ def _text(name: str, description: str) -> Column:
 
 
 def _number(name: str, description: str, decimals: int = 6) -> Column:
-    kind = ColumnKind.INTEGER if decimals == 0 else ColumnKind.DECIMAL
-    return Column(name=name, kind=kind, description=description, unit=unit_of(name) or "", decimals=decimals)
+    unit = unit_of(name) or ""
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+def _whole(name: str, description: str) -> Column:
+    return Column(name=name, kind=ColumnKind.INTEGER, description=description)
 
 
 _MONTH = Column(name="month", kind=ColumnKind.MONTH, description="Calendar month.")
@@ -27,12 +31,12 @@ TIMELINE_MONTHLY = TableDescription(
         _MONTH,
         _CLUSTER,
         _number("accelerators_in_service", "Accelerators in service, averaged over the month."),
-        _number("availability_fraction", "Accelerator-hours in service over accelerator-hours delivered."),
+        _number("availability_fraction", "Accelerator-hours in service over accelerator-hours on site."),
         _number("utilisation_fraction", "Accelerator-hours at work over accelerator-hours in service."),
         _number("demand_tokens", "Prompt and generated tokens asked for; fleet only.", 0),
         _number("served_tokens", "Prompt and generated tokens served.", 0),
         _number("shed_tokens", "Tokens of requests refused, or still waiting at their deadline; fleet only.", 0),
-        _number("energy_kwh", "Energy at the meter: IT energy times PUE.", 3),
+        _number("energy_kwh", "Energy at the meter: IT, cooling and distribution.", 3),
         _number("cost_usd", "Accrued cost: the sum of this month's and cluster's ledger rows.", 2),
         _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
         _number("served_output_tokens", "Generated tokens served.", 0),
@@ -40,6 +44,62 @@ TIMELINE_MONTHLY = TableDescription(
         _number(
             "backlog_tokens", "Tokens waiting at the end of the month: demanded − served − shed so far; fleet only.", 0
         ),
+        _number("slo_attainment_fraction", "Requests served within their objective over requests; fleet only."),
+        _number("peak_facility_kw", "Highest hour of the month at the meter; fleet only.", 3),
+    ),
+)
+TIMELINE_WORKLOADS = TableDescription(
+    name="timeline_workloads",
+    description="What became of each workload's tokens, by month.",
+    key=("month", "workload"),
+    columns=(
+        _MONTH,
+        _text("workload", "Workload."),
+        _number("demand_tokens", "Prompt and generated tokens asked for.", 0),
+        _number("served_tokens", "Tokens served.", 0),
+        _number("shed_tokens", "Tokens refused, or still waiting at their deadline.", 0),
+        _number("late_tokens", "Tokens of requests served past their objective, because of bursts inside the hour.", 0),
+        _number("slo_attainment_fraction", "Requests served within their objective over requests."),
+    ),
+)
+
+
+def _by_time(name: str, stamp: Column, step: str) -> TableDescription:
+    return TableDescription(
+        name=name,
+        description=f"Utilisation, tokens and energy by {step}. Empty cells as in the monthly timeline.",
+        key=(stamp.name, "cluster"),
+        columns=(
+            stamp,
+            _CLUSTER,
+            _number("accelerators_in_service", f"Accelerators in service, averaged over the {step}."),
+            _number("availability_fraction", "Accelerator-hours in service over accelerator-hours on site."),
+            _number("utilisation_fraction", "Accelerator-hours at work over accelerator-hours in service."),
+            _number("demand_tokens", "Tokens asked for; fleet only.", 0),
+            _number("served_tokens", "Tokens served.", 0),
+            _number("shed_tokens", "Tokens shed; fleet only.", 0),
+            _number("it_energy_kwh", "Energy of the IT load.", 3),
+            _number("energy_kwh", "Energy at the meter; fleet only.", 3),
+        ),
+    )
+
+
+TIMELINE_DAILY = _by_time("timeline_daily", Column(name="date", kind=ColumnKind.DATE, description="Day, UTC."), "day")
+TIMELINE_HOURLY = _by_time("timeline_hourly", _text("time", "Beginning of the hour, UTC, ISO 8601."), "hour")
+LOSSES = TableDescription(
+    name="losses",
+    description="Where the node-hours on site went, by month and cluster. The parts sum to `present_node_h`.",
+    key=("month", "cluster"),
+    columns=(
+        _MONTH,
+        _CLUSTER,
+        _number("present_node_h", "Nodes delivered and not retired, times hours.", 4),
+        _number("working_node_h", "At work, at full speed.", 4),
+        _number("lost_to_failures_node_h", "Out of service for a hardware fault, from failure to repair.", 4),
+        _number("lost_to_software_node_h", "At work, but for nothing: what open software incidents cost.", 4),
+        _number("lost_to_outages_node_h", "Healthy while the site had no power.", 4),
+        _number("lost_to_power_cap_node_h", "Had work and lost it to the power cap.", 4),
+        _number("without_demand_node_h", "Healthy, powered, and nothing to do.", 4),
     ),
 )
 LEDGER = TableDescription(
@@ -50,21 +110,23 @@ LEDGER = TableDescription(
         _MONTH,
         _CLUSTER,
         _text("account", "Account, see below."),
-        _number("amount_usd", "Cost positive, income negative.", 2),
+        Column(name="amount_usd", kind=ColumnKind.CENTS, description="Cost positive, income negative.", unit="USD"),
         _text("cohort", "Purchase that the amount belongs to; empty for running costs."),
     ),
 )
 EVENTS = TableDescription(
     name="events",
-    description="Every change of the fleet, in time order.",
+    description="Every event of the run, in time order, and what it cost.",
     columns=(
-        _text("time", "Moment of the change, site time, ISO 8601."),
-        _number("time_h", "Hours since the start.", 4),
-        _text("cluster", "Cluster that changed."),
-        _text("event", "What happened."),
-        _text("cause", "Why."),
-        _number("node", "Which node of the cluster; −1 for the cluster as a whole.", 0),
-        _number("nodes_in_service_change", "Nodes that entered (positive) or left (negative) service.", 0),
+        _text("time", "When it began, UTC, ISO 8601."),
+        _text("end_time", "When it ended; empty for what has no end or outlasts the run."),
+        _text("cluster", "Cluster concerned, or `fleet`."),
+        _text("event", "delivered, retired, failure, software or outage."),
+        _text("cause", "Why: the failing part, the kind of software incident."),
+        _text("detail", "Node, severity and wait of a repair; stack, model and size of an incident."),
+        _whole("accelerators", "Accelerators that came, left or were lost."),
+        _number("duration_h", "Hours from beginning to end, within the horizon.", 4),
+        _number("lost_capacity_tokens", "Tokens that the machines concerned could have carried in their usual mix.", 0),
     ),
 )
 ASSUMPTIONS = TableDescription(
@@ -80,4 +142,13 @@ ASSUMPTIONS = TableDescription(
         _text("grade", "A to D for a catalogue value, `user` or `default` for a scenario key."),
     ),
 )
-RUN_TABLES = (TIMELINE_MONTHLY, LEDGER, EVENTS, ASSUMPTIONS)
+RUN_TABLES = (
+    TIMELINE_MONTHLY,
+    TIMELINE_WORKLOADS,
+    TIMELINE_DAILY,
+    LOSSES,
+    LEDGER,
+    EVENTS,
+    ASSUMPTIONS,
+)
+"""The tables of every run; the hourly timeline is written on request."""

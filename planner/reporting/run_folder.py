@@ -12,8 +12,11 @@ from pydantic import BaseModel
 
 import planner
 from planner.catalog.load import VERSION
+from planner.reporting import run_columns
 from planner.reporting.assumptions import assumptions
-from planner.reporting.csv_text import csv_text
+from planner.reporting.columns import TableDescription
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
+from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.summary import summary
 from planner.scenario.scenario import Scenario
@@ -49,13 +52,36 @@ def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_run(result: RunResult, folder: Path, overrides: Sequence[str] = ()) -> None:
+def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, dict[str, Any]]]:
+    """Return every table of a run with its columns."""
+    found = [
+        (run_columns.TIMELINE_MONTHLY, tables.timeline_monthly(result)),
+        (run_columns.TIMELINE_WORKLOADS, tables.timeline_workloads(result)),
+        (run_columns.TIMELINE_DAILY, tables.timeline_daily(result)),
+        (run_columns.LOSSES, tables.losses(result)),
+        (run_columns.LEDGER, {**tables.ledger(result), "amount_usd": result.ledger.amount_cents}),
+        (run_columns.EVENTS, tables.events(result)),
+        (run_columns.ASSUMPTIONS, assumptions(result.scenario)),
+    ]
+    if hourly:
+        found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
+    return found
+
+
+def write_run(
+    result: RunResult,
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    form: CsvFormat = DEFAULT_FORMAT,
+    hourly: bool = False,
+) -> None:
     """Write a run's folder, whole or not at all."""
-    files = {
-        "timeline_monthly.csv": csv_text(tables.timeline_monthly(result)),
-        "ledger.csv": csv_text(tables.ledger(result)),
-        "events.csv": csv_text(tables.events(result)),
-        "assumptions.csv": csv_text(assumptions(result.scenario)),
-        "summary.json": json_text(summary(result)),
-    }
+    written = [
+        WrittenTable(description=table, content=write_csv(table, columns, form))
+        for table, columns in _tables(result, hourly=hourly)
+    ]
+    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
+    files["summary.json"] = json_text(summary(result))
     write_folder(folder, files, manifest(result, overrides))

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.reporting.text_table import text_table
 from planner.simulation.result import FLEET, RunResult
 from planner.units import MILLION
 
+Floats = NDArray[np.float64]
+
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """Return the headline numbers of a run, the fleet's and each cluster's."""
+    """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses."""
     monthly = result.monthly
     cost = result.cost_usd()
     rows = {FLEET: _figures(result, slice(None), cost)}
     for index, cluster in enumerate(result.plan.clusters):
         rows[cluster.name] = _figures(result, index, cost)
-    demand, shed = monthly.demand_tokens.sum(), monthly.shed_tokens.sum()
-    rows[FLEET]["demand_tokens"] = round(float(demand))
-    rows[FLEET]["shed_tokens"] = round(float(shed))
-    rows[FLEET]["shed_fraction"] = _round(shed / demand if demand > 0 else 0.0)
+    demand, shed = result.tokens(monthly.demand_requests), result.tokens(monthly.shed_requests)
+    rows[FLEET]["demand_tokens"] = round(float(demand.sum()))
+    rows[FLEET]["shed_tokens"] = round(float(shed.sum()))
+    rows[FLEET]["shed_fraction"] = _round(shed.sum() / demand.sum() if demand.sum() > 0 else 0.0)
+    attained = _attainment(monthly.demand_requests, monthly.shed_requests + monthly.late_requests)
+    rows[FLEET]["slo_attainment_fraction"] = attained
+    workloads = {
+        workload.name: {
+            "demand_tokens": round(float(demand[:, w].sum())),
+            "shed_tokens": round(float(shed[:, w].sum())),
+            "slo_attainment_fraction": _attainment(
+                monthly.demand_requests[:, w], monthly.shed_requests[:, w] + monthly.late_requests[:, w]
+            ),
+        }
+        for w, workload in enumerate(result.plan.workloads)
+    }
     return {
         "scenario": result.scenario.name,
         "start": result.plan.months.start.isoformat(),
@@ -29,22 +45,65 @@ def summary(result: RunResult) -> dict[str, Any]:
         "seed": result.seed,
         "replication": result.replication,
         "clusters": rows,
+        "workloads": workloads,
+        "worst_month": _worst_month(result, cost),
+        "capacity_fraction": _capacity(result),
+        "warnings": list(result.plan.warnings),
     }
 
 
-def _figures(result: RunResult, which: Any, cost: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
+def _attainment(demand: Floats, missed: Floats) -> float | None:
+    """Return the share of requests served within their objective."""
+    return _round(1.0 - missed.sum() / demand.sum()) if demand.sum() > 0 else None
+
+
+def _worst_month(result: RunResult, cost: Floats) -> dict[str, Any] | None:
+    """Return the month in which most of the demand was shed or late; the dearest one where nothing was."""
     monthly = result.monthly
-    in_service = monthly.accelerator_hours_in_service[:, which].sum()
-    delivered = monthly.accelerator_hours_delivered[:, which].sum()
-    busy = monthly.busy_accelerator_hours[:, which].sum()
-    served = monthly.served_tokens[:, which].sum()
-    output = monthly.served_output_tokens[:, which].sum()
+    demand = monthly.demand_requests.sum(axis=1)
+    missed = (monthly.shed_requests + monthly.late_requests).sum(axis=1)
+    share = np.divide(missed, demand, out=np.zeros_like(demand), where=demand > 0)
+    served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
+    if not served.any():
+        return None
+    each = np.divide(cost.sum(axis=1), served, out=np.zeros_like(served), where=served > 0) * MILLION
+    worst = int(np.argmax(share)) if share.max() > 1e-6 else int(np.argmax(each))
+    return {
+        "month": result.plan.months.labels[worst],
+        "missed_fraction": _round(share[worst]),
+        "cost_per_million_tokens_usd": _round(each[worst]) if served[worst] > 0 else None,
+    }
+
+
+def _capacity(result: RunResult) -> dict[str, float]:
+    """Return where the node-hours on site went, as shares that sum to one."""
+    monthly = result.monthly
+    present = monthly.present_node_h.sum()
+    parts = {
+        "working": monthly.busy_node_h - monthly.drag_node_h,
+        "lost_to_failures": monthly.failed_node_h,
+        "lost_to_software": monthly.drag_node_h,
+        "lost_to_outages": monthly.dark_node_h,
+        "lost_to_power_cap": monthly.throttled_node_h,
+        "without_demand": monthly.idle_node_h,
+    }
+    return {name: _round(part.sum() / present) if present > 0 else 0.0 for name, part in parts.items()}
+
+
+def _figures(result: RunResult, which: Any, cost: Floats) -> dict[str, Any]:
+    monthly = result.monthly
+    per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
+    in_service = (monthly.in_service_node_h * per_node)[:, which].sum()
+    present = (monthly.present_node_h * per_node)[:, which].sum()
+    busy = (monthly.busy_node_h * per_node)[:, which].sum()
+    served = result.tokens(monthly.served_requests).sum(axis=2)[:, which].sum()
+    output = result.tokens(monthly.served_requests, output_only=True).sum(axis=2)[:, which].sum()
     spent = cost[:, which].sum()
     return {
-        "availability_fraction": _round(in_service / delivered) if delivered > 0 else None,
+        "availability_fraction": _round(in_service / present) if present > 0 else None,
         "utilisation_fraction": _round(busy / in_service) if in_service > 0 else None,
         "served_tokens": round(float(served)),
-        "energy_kwh": _round(monthly.energy_kwh[:, which].sum() * result.plan.money.pue_ratio, 3),
+        "energy_kwh": _round(monthly.facility_kwh[:, which].sum(), 3),
         "cost_usd": _round(spent, 2),
         "cost_per_million_tokens_usd": _round(spent / served * MILLION) if served > 0 else None,
         "cost_per_million_output_tokens_usd": _round(spent / output * MILLION) if output > 0 else None,
@@ -79,4 +138,23 @@ def summary_table(figures: dict[str, Any]) -> str:
             )
         )
     header = ("cluster", "available", "utilised", "T tokens", "M USD", "USD/Mtok", "USD/Mtok out")
-    return text_table(header, rows)
+    return "\n".join([text_table(header, rows), "", *_sentences(figures)])
+
+
+def _sentences(figures: dict[str, Any]) -> list[str]:
+    """Say in words what the table does not show."""
+    fleet, capacity = figures["clusters"][FLEET], figures["capacity_fraction"]
+    lines = []
+    if fleet["slo_attainment_fraction"] is not None:
+        late = min(figures["workloads"].items(), key=lambda item: item[1]["slo_attainment_fraction"] or 1.0)
+        lines.append(
+            f"objective met for {fleet['slo_attainment_fraction']:.2%} of requests; least by {late[0]}, "
+            f"{late[1]['slo_attainment_fraction']:.2%}; {fleet['shed_fraction']:.2%} of tokens shed"
+        )
+    if (worst := figures["worst_month"]) is not None:
+        lines.append(f"worst month {worst['month']}: {worst['missed_fraction']:.2%} of requests shed or late")
+    names = {"lost_to_failures": "failures", "lost_to_software": "software", "lost_to_outages": "outages",
+             "lost_to_power_cap": "power cap", "without_demand": "no demand"}  # fmt: skip
+    lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
+    lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
+    return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]

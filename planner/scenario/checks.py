@@ -35,6 +35,7 @@ def check_scenario(scenario: Scenario) -> None:
 
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
+    _check_references(scenario, report)
     if scenario.site.tariff not in catalog.tariffs:
         hint = nearest(scenario.site.tariff, catalog.tariffs) or f"the catalogue has {choices(catalog.tariffs)}"
         report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
@@ -86,11 +87,30 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
                 "state unit_price_usd and price_source"
             )
             report(("clusters", name), message)
-        for workload_name, workload in scenario.workloads.items():
-            precision = cluster.precision or workload.precision
-            if precision != "bf16" and getattr(part, f"{precision}_dense_tflops") is None:
-                path = (
-                    ("clusters", name, "precision") if cluster.precision else ("workloads", workload_name, "precision")
-                )
-                message = f"{cluster.accelerator} (cluster {name}) has no {precision} arithmetic"
-                report(path, message, "set precision on the cluster")
+        precision = cluster.precision
+        if precision not in (None, "bf16") and getattr(part, f"{precision}_dense_tflops") is None:
+            message = f"{cluster.accelerator} has no {precision} arithmetic"
+            report(("clusters", name, "precision"), message)
+        if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
+            message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
+            report(("clusters", name, "retire"), message)
+
+
+def _check_references(scenario: Scenario, report: Report) -> None:
+    """Check every place that names a cluster."""
+    known = scenario.clusters
+
+    def named(path: KeyPath, name: str) -> None:
+        if name not in known:
+            report(path, f"no cluster is called {name!r}", nearest(name, known) or f"there are {choices(known)}")
+
+    for index, name in enumerate(scenario.site.throttle_order):
+        named(("site", "throttle_order", index), name)
+    for workload_name, workload in scenario.workloads.items():
+        for index, name in enumerate(workload.cluster_preference):
+            named(("workloads", workload_name, "cluster_preference", index), name)
+        if workload.cluster_preference and scenario.routing != "preference":
+            message = f"has no effect under routing: {scenario.routing}"
+            report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
+    for index, rule in enumerate(scenario.expansion.rules):
+        named(("expansion", "rules", index, "cluster"), rule.cluster)

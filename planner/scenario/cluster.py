@@ -5,10 +5,27 @@ from __future__ import annotations
 import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, Precision, Price
+from planner.scenario.fields import BelowOne, Fraction, Positive, Precision, Price, Spread
 from planner.validation import Strict
+
+
+class Order(Strict):
+    """A purchase order: what arrives late, in parts, and not always sound."""
+
+    placed: datetime.date
+    """Day the order is placed; may lie before the start."""
+    lead_weeks: Annotated[float, Field(ge=0, le=520)] = 16.0
+    """Promised weeks from order to the first delivery. Default 16: four months (assumption)."""
+    slip_weeks: Spread = Spread(low=0, base=2, high=12)
+    """Weeks by which the delivery may slip. Default 0 / 2 / 12: assumption; new parts slipped two quarters and more."""
+    deliveries: Annotated[int, Field(ge=1, le=100)] = 1
+    """Number of equal shipments. Default 1: all at once."""
+    delivery_interval_weeks: Annotated[float, Field(ge=0, le=520)] = 4.0
+    """Weeks between shipments. Default 4: a month."""
+    acceptance_failure_fraction: Fraction = 0.07
+    """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
 
 
 class Cluster(Strict):
@@ -23,12 +40,26 @@ class Cluster(Strict):
     precision: Precision | None = None
     """Arithmetic this cluster serves in. Default: each workload's own."""
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Accelerators per replica. Default: the smallest number that fits the model and meets its objective."""
+    """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
     online: datetime.date | None = None
-    """First day of service. Default: the start of the scenario."""
+    """First day of service, all nodes at once. Default: the start of the scenario, unless an order is given."""
+    order: Order | None = None
+    """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
+    retire: datetime.date | None = None
+    """Day the cluster leaves service. Default: it stays to the end."""
+    throughput_tokens_per_s_per_accelerator: Positive | None = None
+    """Output tokens per second of one accelerator, measured or claimed, in place of the model. Default: the model's."""
+    throughput_multiplier: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
     unit_price_usd: Price | None = None
     """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
     price_source: str = "stated in the scenario"
     """Where unit_price_usd comes from. Default: this file."""
     discount_fraction: BelowOne = 0.0
     """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Cluster:
+        if self.online is not None and self.order is not None:
+            raise ValueError("online and order exclude each other: an order decides when the nodes come online")
+        return self

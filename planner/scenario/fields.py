@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
+
+from planner.validation import Strict
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -35,3 +37,20 @@ def _no_dot(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name)]
 EntryName = Annotated[Name, AfterValidator(_no_dot)]
+
+
+class Spread(Strict):
+    """A triangular distribution: lowest, most likely, highest."""
+
+    low: Annotated[float, Field(ge=0, le=1e6)]
+    """Lowest, in the unit of the field."""
+    base: Annotated[float, Field(ge=0, le=1e6)]
+    """Most likely, in the unit of the field."""
+    high: Annotated[float, Field(ge=0, le=1e6)]
+    """Highest, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Spread:
+        if not self.low <= self.base <= self.high:
+            raise ValueError(f"low, base, high must be in order, not {self.low:g}, {self.base:g}, {self.high:g}")
+        return self

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.scenario.fields import Fraction, NonNegative, Price
+from planner.scenario.fields import Fraction, NonNegative
 from planner.validation import Strict
 
 
@@ -21,7 +21,3 @@ class Finance(Strict):
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
     operations_fraction_per_year: NonNegative = 0.05
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
-    software_engineers_per_800_amd: NonNegative = 2.0
-    """Extra software engineers per 800 AMD accelerators. Default 2: the source articles' figure."""
-    engineer_usd_per_year: Price = 280_000.0
-    """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""

@@ -3,8 +3,9 @@
 Precedence, from weakest to strongest, key by key:
 
 1. the defaults in the field reference,
-2. the file at the end of the ``extends`` chain, then each file that extends it, down to the one that was named,
-3. ``--set path=value``, in the order given.
+2. for a workload with a ``class``, the figures of that class,
+3. the file at the end of the ``extends`` chain, then each file that extends it, down to the one that was named,
+4. ``--set path=value``, in the order given.
 
 Mappings merge key by key; lists and plain values replace. ``null`` takes a key away again, so that a what-if can drop
 a cluster of its base: ``clusters: {h200: null}``. The place of each value follows it, so that a message or the list
@@ -21,6 +22,7 @@ from typing import Any
 from planner.documents import Document, KeyPath, Location, dotted, parse_document, read_document
 from planner.errors import Problem, ScenarioError
 from planner.scenario.checks import check_scenario
+from planner.scenario.classes import lay_classes_under
 from planner.scenario.scenario import Scenario
 from planner.validation import sound_part, validate
 
@@ -37,6 +39,7 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
 
 def scenario_from_document(document: Document) -> Scenario:
     """Validate merged content and everything that only shows across fields."""
+    lay_classes_under(document)
     try:
         scenario = validate(Scenario, document)
     except ScenarioError as error:

@@ -11,9 +11,12 @@ from pydantic import Field, PrivateAttr
 from planner.catalog.load import Catalog, load_catalog
 from planner.documents import Document
 from planner.scenario.cluster import Cluster
+from planner.scenario.expansion import Expansion
 from planner.scenario.fields import EntryName, Name
 from planner.scenario.finance import Finance
-from planner.scenario.site import Reliability, Site
+from planner.scenario.reliability import Reliability
+from planner.scenario.site import Site
+from planner.scenario.software import Software
 from planner.scenario.workload import Workload
 from planner.validation import Strict
 
@@ -52,6 +55,13 @@ class Scenario(Strict):
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
     reliability: Reliability = Reliability()
     """Failures and repairs. Default: the best published fleet."""
+    software: Software = Software()
+    """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
+    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
+    """How work is spread over clusters. Default workload-aware: large models and long contexts to the memory-rich pool
+    first, the rest where it takes least energy."""
+    expansion: Expansion = Expansion()
+    """Monthly review that buys or retires nodes. Default: no rules."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
 

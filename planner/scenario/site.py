@@ -1,13 +1,36 @@
-"""The site: electricity, cooling, space, and the people who keep machines alive."""
+"""The site: electricity, cooling, space, power that is capped, cut or comes in blocks, and who installs machines."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from planner.scenario.fields import NonNegative, Positive, Price
+from planner.scenario.fields import EntryName, Fraction, NonNegative, Positive, Price
 from planner.validation import Strict
+
+
+class PowerBlock(Strict):
+    """Power that the utility hands over on a date."""
+
+    date: datetime.date
+    """Day it is energised."""
+    it_kw: Positive
+    """IT load it can carry."""
+
+
+class Curtailment(Strict):
+    """A stretch of days in which the utility wants part of the load back."""
+
+    date: datetime.date
+    """First day."""
+    length_days: Positive = 1.0
+    """How long it lasts. Default 1: a day, as such calls usually are (assumption)."""
+    hours_per_day: Annotated[float, Field(gt=0, le=24)] = 24.0
+    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
+    cut_fraction: Fraction
+    """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
 
 
 class Site(Strict):
@@ -18,19 +41,26 @@ class Site(Strict):
     electricity_usd_per_kwh: Annotated[float, Field(ge=0, le=10)] | None = None
     """Price of energy, in place of the tariff's. Default: the tariff's."""
     pue_ratio: Annotated[float, Field(ge=1, le=3)] = 1.3
-    """Facility power over IT power. Default 1.3: new large colocation sites (Uptime)."""
+    """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
+    pue_fixed_fraction: Fraction = 0.3
+    """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
+    pue_season_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
+    power_cap_kw: Positive | None = None
+    """Most facility power the site may draw. Default: no cap."""
+    throttle_order: tuple[EntryName, ...] = ()
+    """Clusters throttled first when the cap binds. Default: most power per request first."""
+    power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
+    """IT power energised on dates; nodes wait for it. Default: all the power from the start."""
+    curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
+    """Planned curtailments. Default: none."""
+    outages_per_year: NonNegative = 0.2
+    """Outages of the whole site. Default 0.2: one in five years (assumption; Uptime reports one in three operators)."""
+    outage_h: Positive = 4.0
+    """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Price = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
-    repair_crews: Annotated[int, Field(ge=1, le=10_000)] = 4
-    """Technicians who can work at once. Default 4: one shift of a 2,000-accelerator site (assumption)."""
-
-
-class Reliability(Strict):
-    """How often nodes fail and how long repairs take."""
-
-    node_failures_per_1000_node_days: NonNegative = 3.8
-    """Failures that take a node out of service. Default 3.8: 419 interruptions of 2,048 H100 nodes in 54 days."""
-    amd_failure_multiplier: NonNegative = 1.3
-    """AMD nodes' failures against NVIDIA's. Default 1.3: assumption, no public AMD fleet rate exists."""
-    mean_repair_h: Positive = 26.0
-    """Mean hands-on repair time. Default 26: 40% hard at 60 h, the rest soft or medium."""
+    commissioning_crews: Annotated[int, Field(ge=1, le=10_000)] = 4
+    """Crews that install and accept ordered nodes. Default 4: assumption."""
+    commissioning_h_per_node: NonNegative = 6.0
+    """Crew hours to install and accept one node. Default 6: assumption."""

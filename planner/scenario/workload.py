@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, NonNegative, Positive, Precision
+from planner.scenario.fields import BelowOne, EntryName, Positive, Precision
 from planner.validation import Strict
 
 
 class Compound(Strict):
     """Growth by the same factor every year."""
 
-    kind: Literal["compound"] = "compound"
-    """Compound growth. Default compound: the plainest assumption."""
+    kind: Literal["compound"]
+    """Compound growth."""
     per_year: Annotated[float, Field(gt=-1, le=100)]
     """Growth in requests per year: 0.8 is 80% more after twelve months."""
 
@@ -26,18 +28,84 @@ class Flat(Strict):
     """No growth over the horizon."""
 
 
-Growth = Annotated[Compound | Flat, Field(discriminator="kind")]
+class SCurve(Strict):
+    """Growth that starts slowly, runs fast and saturates (logistic)."""
+
+    kind: Literal["s-curve"]
+    """Logistic growth."""
+    ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6)]
+    """Where it saturates, as a multiple of day one."""
+    midpoint_years: Annotated[float, Field(gt=0, le=50)]
+    """Years until half the rise is behind."""
+    steepness_per_year: Annotated[float, Field(gt=0, le=100)] = 3.0
+    """How sharp the rise is. Default 3: most of it within two years."""
+
+
+class Step(Strict):
+    """A jump on a date."""
+
+    date: datetime.date
+    """When it takes hold."""
+    multiplier: Annotated[float, Field(ge=0, le=1e6)]
+    """Traffic from then on, as a multiple of day one."""
+
+
+class Steps(Strict):
+    """Traffic that jumps on dates."""
+
+    kind: Literal["steps"]
+    """Steps on dates."""
+    steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=1000)]
+    """The jumps, in date order."""
+
+
+class GrowthTable(Strict):
+    """Growth read from a CSV file."""
+
+    kind: Literal["csv"]
+    """Growth from a file."""
+    file: str
+    """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
+
+
+Growth = Annotated[Compound | Flat | SCurve | Steps | GrowthTable, Field(discriminator="kind")]
+
+
+class Season(Strict):
+    """A yearly wave."""
+
+    amplitude_fraction: Annotated[float, Field(ge=0, le=1)]
+    """Height of the peak over the yearly mean."""
+    peak_day: Annotated[float, Field(ge=1, le=366)] = 335.0
+    """Day of the year of the peak. Default 335: 1 December."""
+
+
+class Holiday(Strict):
+    """A day unlike others."""
+
+    date: datetime.date
+    """Local date."""
+    multiplier: Annotated[float, Field(ge=0, le=100)] = 0.6
+    """Traffic of that day over a plain one. Default 0.6: a weekend's level."""
 
 
 class Shape(Strict):
-    """How the hours of a day and the days of a week differ."""
+    """How the hours of a day, the days of a week and the seasons differ."""
 
     timezone: str = "UTC"
     """IANA time zone of the users. Default UTC: where no zone is named, none is assumed."""
-    peak_to_mean: Annotated[float, Field(ge=1, le=10)] = 1.67
-    """Busiest hour of a weekday over that day's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
-    weekend_fraction: Annotated[float, Field(gt=0, le=3)] = 0.65
-    """Weekend mean over weekday mean. Default 0.65: the same week."""
+    peak_to_mean: Annotated[float, Field(ge=1, le=24)] = 1.67
+    """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
+    trough_to_mean: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
+    weekend_fraction: Annotated[float, Field(gt=0, le=3)] = 0.57
+    """Weekend mean over weekday mean. Default 0.57: the same week."""
+    weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = None
+    """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
+    season: Season | None = None
+    """Yearly wave. Default: none."""
+    holidays: Annotated[tuple[Holiday, ...], Field(max_length=1000)] = ()
+    """Days unlike others. Default: none."""
 
 
 class Length(Strict):
@@ -50,14 +118,20 @@ class Length(Strict):
 
     @model_validator(mode="after")
     def _reachable(self) -> Length:
-        # A lognormal's p95 / mean is exp(1.645 s − s²/2), at most exp(1.645²/2) = 3.87 and above 1 - whatever - only
-        # when s > 0; the smallest p95 is the mean itself (no spread).
+        # A lognormal's p95 / mean is exp(1.645 s − s²/2): 1 at s = 0, at most exp(1.645²/2) = 3.87.
         if self.p95 is not None and not self.mean <= self.p95 <= 3.86 * self.mean:
             raise ValueError(
                 f"p95 must lie between the mean and 3.86 times the mean ({self.mean:g} to {3.86 * self.mean:g}) "
                 f"for a lognormal, not {self.p95:g}"
             )
         return self
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of ln(length): the smaller root of p95/mean = exp(1.645 s − s²/2)."""
+        ratio = 3.0 if self.p95 is None else self.p95 / self.mean
+        z = 1.6448536269514722
+        return z - math.sqrt(max(z * z - 2 * math.log(ratio), 0.0))
 
 
 class Tokens(Strict):
@@ -67,6 +141,41 @@ class Tokens(Strict):
     """Prompt length, cached part included."""
     output: Length
     """Generated length."""
+    growth_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.0
+    """Growth of both lengths per year. Default 0: the mean prompt has grown, but by a change of workloads."""
+
+
+class Noise(Strict):
+    """How far an hour strays from its shape."""
+
+    sigma: Annotated[float, Field(ge=0, le=2)] = 0.1
+    """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
+    correlation_h: Annotated[float, Field(ge=0, le=1000)] = 6.0
+    """Hours over which it forgets. Default 6: a quarter of a day."""
+
+
+class Spike(Strict):
+    """A launch or news event."""
+
+    date: datetime.date
+    """Day it begins."""
+    multiplier: Annotated[float, Field(ge=1, le=1000)]
+    """Traffic at its height over plain traffic."""
+    decay_days: Annotated[float, Field(gt=0, le=1000)] = 7.0
+    """Days in which it falls to 1/e. Default 7: a week of attention."""
+
+
+class Tenant(Strict):
+    """A large customer whose traffic is there or not."""
+
+    name: EntryName
+    """Name of the customer; names its random stream."""
+    share_fraction: Annotated[float, Field(gt=0, le=1)]
+    """Share of the workload's mean traffic."""
+    mean_on_h: Positive = 72.0
+    """Mean hours it stays on. Default 72: a working stretch (assumption)."""
+    mean_off_h: Positive = 24.0
+    """Mean hours it stays off. Default 24: assumption."""
 
 
 class Objective(Strict):
@@ -81,33 +190,48 @@ class Objective(Strict):
 class Workload(Strict):
     """One stream of requests for one model."""
 
+    kind: Literal["chat", "code-completion", "long-context", "reasoning", "agentic", "batch", "bulk-api"] | None = (
+        Field(default=None, alias="class")
+    )
+    """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
     model: str
     """Served model, by its catalogue name."""
     precision: Precision = "fp8"
     """Arithmetic it is served in, unless a cluster says otherwise. Default fp8: what public serving runs use."""
     requests_per_s: Annotated[float, Field(ge=0, le=1e9)]
     """Mean requests per second on day one."""
-    growth: Growth = Compound(kind="compound", per_year=0.0)
-    """How traffic grows. Default none: growth is the user's to state."""
+    growth: Growth = Flat(kind="flat")
+    """How traffic grows. Default flat: growth is the user's to state."""
     shape: Shape = Shape()
-    """Daily and weekly shape. Default: chat traffic."""
+    """Daily, weekly and yearly shape. Default: chat traffic."""
     tokens: Tokens
     """Prompt and output lengths."""
     prefix_cache_hit_fraction: BelowOne = 0.0
     """Share of prompt tokens found in the prefix cache. Default 0: no saving unless stated."""
-    noise_sigma: Annotated[float, Field(ge=0, le=2)] = 0.1
-    """Standard deviation of ln(hourly traffic) around its shape. Default 0.1: hour-to-hour scatter of API traffic."""
-    noise_correlation_h: Annotated[float, Field(ge=0, le=1000)] = 6.0
-    """Hours over which that noise forgets. Default 6: a quarter of a day."""
+    noise: Noise = Noise()
+    """Hour-to-hour noise. Default: API traffic."""
+    burst_index_of_dispersion: Annotated[float, Field(ge=1, le=10_000)] = 12.0
+    """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
+    spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
+    """Launches and news on dates. Default: none."""
+    tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
+    """Large customers as on/off streams. Default: none."""
+    model_launch: datetime.date | None = None
+    """Day the model is new to the world: from then each stack has to bring it up. Default: it has long been served."""
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
-    deferrable_within_h: NonNegative | None = None
+    deferrable_within_h: Annotated[float, Field(ge=1, le=2000)] | None = None
     """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
+    cluster_preference: tuple[EntryName, ...] = ()
+    """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
 
     @model_validator(mode="after")
-    def _deadline_fits_priority(self) -> Workload:
+    def _consistent(self) -> Workload:
         if self.deferrable_within_h is not None and self.priority != "deferrable":
             raise ValueError("deferrable_within_h is for priority: deferrable")
+        shares = sum(tenant.share_fraction for tenant in self.tenants)
+        if shares > 1 + 1e-9:
+            raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from planner.finance.accounts import View
 from planner.finance.ledger import Dimension, Ledger
 from planner.fleet.plan import Plan
-from planner.simulation.log import Change
+from planner.simulation.accounting import Cohort
+from planner.simulation.driver import Run
+from planner.simulation.monthly import Monthly
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,27 +25,6 @@ FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Monthly:
-    """Monthly sums; shape (months, clusters) unless stated."""
-
-    accelerator_hours_in_service: Floats
-    accelerator_hours_delivered: Floats
-    busy_accelerator_hours: Floats
-    served_tokens: Floats
-    served_output_tokens: Floats
-    energy_kwh: Floats
-    """IT energy."""
-    demand_tokens: Floats
-    """Per workload, shape (months, workloads)."""
-    shed_tokens: Floats
-    """Per workload, shape (months, workloads)."""
-    served_by_workload_tokens: Floats
-    """Per workload, shape (months, workloads)."""
-    backlog_tokens: Floats
-    """Waiting at the end of each month, per workload, shape (months, workloads)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """One finished replication; frozen, checked, and independent of how it will be shown."""
 
@@ -51,33 +32,57 @@ class RunResult:
     plan: Plan
     seed: int
     replication: int
+    run: Run
     monthly: Monthly
+    cohorts: tuple[Cohort, ...]
     ledger: Ledger
-    changes: tuple[Change, ...]
 
     def cost_usd(self) -> Floats:
         """Accrued cost, shape (months, clusters); each entry is a sum of ledger rows."""
         totals = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, view=View.ACCRUAL)
         return np.asarray(totals[:, :-1] / 100.0, dtype=np.float64)
 
+    def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
+        """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
+        workloads = self.plan.workloads
+        each = [load.output_tokens if output_only else load.tokens_per_request for load in workloads]
+        per_request = np.stack(each, axis=-1)
+        if requests.ndim == 3:
+            per_request = per_request[:, None, :]
+        return requests * per_request
+
     def timeline_monthly(self) -> pd.DataFrame:
         """One row per month and cluster, and a ``fleet`` row per month."""
-        return _frame("timeline_monthly", self)
+        return self._frame("timeline_monthly")
+
+    def timeline_workloads(self) -> pd.DataFrame:
+        """One row per month and workload."""
+        return self._frame("timeline_workloads")
+
+    def timeline_daily(self) -> pd.DataFrame:
+        """One row per day and cluster, and a ``fleet`` row per day."""
+        return self._frame("timeline_daily")
+
+    def timeline_hourly(self) -> pd.DataFrame:
+        """One row per hour and cluster, and a ``fleet`` row per hour."""
+        return self._frame("timeline_hourly")
 
     def ledger_table(self) -> pd.DataFrame:
-        """One row per month, cluster and account."""
-        return _frame("ledger", self)
+        """One row per month, cluster, account and purchase cohort."""
+        return self._frame("ledger")
 
     def events(self) -> pd.DataFrame:
-        """One row per change of the fleet."""
-        return _frame("events", self)
+        """One row per event, with what it cost in tokens."""
+        return self._frame("events")
 
+    def losses(self) -> pd.DataFrame:
+        """Node-hours by month, cluster and cause; the causes sum to the whole."""
+        return self._frame("losses")
 
-def _frame(name: str, result: RunResult) -> pd.DataFrame:
-    """Return one of the run's tables as a pandas frame."""
-    import pandas as pd  # noqa: PLC0415 - half a second that only a caller who wants a frame should wait for
+    def _frame(self, name: str) -> pd.DataFrame:
+        """Return one of the run's tables as a pandas frame."""
+        import pandas as pd  # noqa: PLC0415 - half a second that only a caller who wants a frame should wait for
 
-    from planner.simulation import tables  # noqa: PLC0415 - tables read this module
+        from planner.simulation import tables  # noqa: PLC0415 - tables read this module
 
-    columns: dict[str, Any] = getattr(tables, name)(result)
-    return pd.DataFrame(columns)
+        return pd.DataFrame(getattr(tables, name)(self))

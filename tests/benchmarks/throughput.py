@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.build import part_of, shape_of
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
 

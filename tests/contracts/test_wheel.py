@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 def test_the_wheel_carries_the_catalogue(root: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(root / "planner", source / "planner", ignore=shutil.ignore_patterns("__pycache__"))

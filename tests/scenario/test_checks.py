@@ -48,7 +48,7 @@ def problem_of(path: Path, *overrides: str) -> str:
         ),
         ("site.tariff=us-ohoi", "site.tariff: unknown tariff 'us-ohoi' (did you mean us-ohio?)"),
         ("clusters.mi325x.engine=tensorrt-llm", "clusters.mi325x.engine: engine 'tensorrt-llm' does not run on amd"),
-        ("clusters.mi325x.precision=fp4", "clusters.mi325x.precision: MI325X (cluster mi325x) has no fp4 arithmetic"),
+        ("clusters.mi325x.precision=fp4", "clusters.mi325x.precision: MI325X has no fp4 arithmetic"),
         ("clusters.h200.online=2025-12-31", "clusters.h200.online: 2025-12-31 is before the start of the horizon"),
         ("clusters.h200.online=2026-04-01", "clusters.h200.online: 2026-04-01 is after the end of the horizon"),
         (

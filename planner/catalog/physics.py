@@ -1,0 +1,63 @@
+"""From catalogue entries to what the throughput formula takes."""
+
+from __future__ import annotations
+
+from planner.catalog.entries import Accelerator, Model
+from planner.physics.model_shape import ModelShape
+from planner.physics.part import Part
+from planner.units import GIB, GIGA, TB, TERA
+
+
+def part_of(name: str, entry: Accelerator) -> Part:
+    """Turn a catalogue accelerator into what the throughput formula needs."""
+    rates = {"bf16": entry.bf16_dense_tflops, "fp8": entry.fp8_dense_tflops, "fp4": entry.fp4_dense_tflops}
+    return Part(
+        name=name,
+        vendor=entry.vendor.value,
+        hbm_bytes=entry.hbm_gb.value * GIB,
+        hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
+        dense_flops_per_s={precision: rate.value * TERA for precision, rate in rates.items() if rate is not None},
+        fp8_dialect=entry.fp8_dialect.value if entry.fp8_dialect else "ocp",
+        tdp_w=entry.tdp_w.value,
+        link_bytes_per_s=entry.scaleup_gb_per_s.value * GIGA,
+        scaleup_accelerators=entry.scaleup_accelerators.value,
+        switched=entry.scaleup_switched.value,
+        accelerators_per_node=entry.accelerators_per_node.value,
+    )
+
+
+def shape_of(name: str, entry: Model) -> ModelShape:
+    """Turn a catalogue model into what the throughput formula needs."""
+
+    def optional(field: str) -> int:
+        fact = getattr(entry, field)
+        return 0 if fact is None else int(fact.value)
+
+    return ModelShape(
+        name=name,
+        layers=entry.layers.value,
+        hidden=entry.hidden_size.value,
+        intermediate=entry.intermediate_size.value,
+        heads=entry.heads.value,
+        kv_heads=entry.kv_heads.value,
+        head_dim=entry.head_dim.value,
+        vocab=entry.vocabulary.value,
+        experts=optional("experts"),
+        experts_per_token=optional("experts_per_token"),
+        moe_intermediate=optional("expert_intermediate_size"),
+        shared_experts=optional("shared_experts"),
+        dense_layers=optional("dense_layers"),
+        q_lora_rank=optional("q_lora_rank"),
+        kv_lora_rank=optional("kv_lora_rank"),
+        qk_rope_head_dim=optional("qk_rope_head_dim"),
+        qk_nope_head_dim=optional("qk_nope_head_dim"),
+        v_head_dim=optional("v_head_dim"),
+        sliding_window=optional("sliding_window_tokens"),
+        sliding_layers_fraction=entry.sliding_layers_fraction.value if entry.sliding_layers_fraction else 0.0,
+        tied_embeddings=bool(entry.tied_embeddings and entry.tied_embeddings.value),
+        max_context=entry.max_context_tokens.value,
+        architecture_class="moe"
+        if entry.architecture_class.value == "mixture-of-experts"
+        else entry.architecture_class.value,
+        native_precision=entry.native_precision.value if entry.native_precision else "bf16",
+    )

@@ -1,0 +1,42 @@
+"""Rules by which the fleet grows or shrinks while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.scenario.fields import EntryName, Positive, Price
+from planner.validation import Strict
+
+
+class Rule(Strict):
+    """When something has held for some months, buy or retire nodes."""
+
+    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
+    """What is watched: the monthly mean utilisation, the share of tokens shed, or the share of requests late."""
+    threshold_fraction: Annotated[float, Field(ge=0, le=1)]
+    """Where the rule bites."""
+    months: Annotated[int, Field(ge=1, le=60)] = 2
+    """Months in a row that it must hold. Default 2: one month may be chance."""
+    cluster: EntryName
+    """Cluster whose utilisation is watched, and which is enlarged or reduced."""
+    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    """Nodes bought (or, under utilisation_below, retired) each time."""
+    lead_weeks: Annotated[float, Field(ge=0, le=520)] = 16.0
+    """Weeks from the decision to service. Default 16: four months (assumption)."""
+    cooldown_months: Annotated[int, Field(ge=0, le=60)] = 3
+    """Months before the same rule may act again. Default 3: what was bought should arrive first."""
+
+
+class Expansion(Strict):
+    """A monthly review."""
+
+    rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
+    """Rules, tried in order. Default: none."""
+    budget_usd: Price | None = None
+    """Most that may be spent on expansion. Default: no limit."""
+    power_envelope_kw: Positive | None = None
+    """Most provisioned IT power after expansion. Default: no limit beyond the site's."""
+    price_change_per_year: Annotated[float, Field(gt=-1, le=1)] = 0.0
+    """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""

@@ -1,0 +1,70 @@
+"""What must hold in every run, checked before anything is written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.errors import ConservationError
+from planner.fleet.plan import Plan
+from planner.simulation.driver import Run
+from planner.simulation.monthly import Monthly
+
+_RELATIVE = 1e-9
+
+
+def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
+    """Raise ConservationError unless tokens, machines, energy and capacity add up."""
+    problems = [*_requests(plan, run, monthly), *_machines(plan, run), *_energy(run, monthly), *_capacity(monthly)]
+    if problems:
+        raise ConservationError("this run does not add up: " + "; ".join(problems))
+
+
+def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
+    """Demanded = served + shed + still waiting, workload by workload."""
+    demand = monthly.demand_requests.sum(axis=0)
+    served = monthly.served_requests.sum(axis=(0, 1))
+    waiting = np.array([row.sum() for row in run.windows[-1].waiting_requests])
+    difference = np.abs(demand - served - monthly.shed_requests.sum(axis=0) - waiting)
+    return [
+        f"{plan.workloads[w].name}: {demand[w]:.9g} requests came, {served[w]:.9g} were served, the rest is off by "
+        f"{difference[w]:.3g}"
+        for w in np.flatnonzero(difference > _RELATIVE * demand + 1e-3)
+    ]
+
+
+def _machines(plan: Plan, run: Run) -> list[str]:
+    """In service = delivered − failed + repaired − retired, at the end of the last hour."""
+    problems = []
+    last = run.node_hours[-1]
+    for index, cluster in enumerate(plan.clusters):
+        own = [change for change in run.log.changes if change.cluster == index and change.time_h <= plan.hours - 1]
+        present = sum(change.accelerators for change in own)
+        settled = [change for change in run.log.changes if change.cluster == index and change.time_h > plan.hours - 1]
+        counted = last.present[index, -1] * cluster.accelerators_per_node
+        if not settled and abs(counted - present) > 1e-6 * max(present, 1):
+            problems.append(f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired")
+        if np.any(last.healthy[index] > last.present[index] + 1e-9):
+            problems.append(f"{cluster.name}: more nodes healthy than present")
+    return problems
+
+
+def _energy(run: Run, monthly: Monthly) -> list[str]:
+    """KWh = Σ kW·h, IT and facility."""
+    it = sum(float(window.it_kw.sum()) for window in run.windows)
+    facility = sum(float(window.facility_kw.sum()) for window in run.windows)
+    problems = []
+    if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
+        problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
+    if it > 0 and abs(monthly.facility_kwh.sum() - facility) > 1e-6 * facility:
+        problems.append(f"facility energy by month {monthly.facility_kwh.sum():.9g} kWh, by hour {facility:.9g}")
+    return problems
+
+
+def _capacity(monthly: Monthly) -> list[str]:
+    """Node-hours present = failed + dark + busy + throttled + idle, none of them negative."""
+    parts = monthly.failed_node_h + monthly.dark_node_h + monthly.busy_node_h + monthly.throttled_node_h
+    parts = parts + monthly.idle_node_h
+    off = np.abs(parts - monthly.present_node_h)
+    if np.any(off > 1e-6 * monthly.present_node_h + 1e-6):
+        return [f"node-hours by cause are off by {off.max():.3g}"]
+    return []

@@ -1,0 +1,67 @@
+"""The monthly review: rules that buy or retire nodes on what finished months show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.fleet.plan import Plan, RulePlan
+from planner.simulation.supply import Supply
+from planner.units import HOURS_PER_YEAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthFigures:
+    """What the review sees of one finished month."""
+
+    utilisation: tuple[float, ...]
+    """Mean utilisation by cluster."""
+    shed_fraction: float
+    late_fraction: float
+
+
+class Review:
+    """Remembers finished months and what has been bought."""
+
+    def __init__(self, plan: Plan, supply: Supply) -> None:
+        self.plan = plan
+        self.supply = supply
+        self.history: list[MonthFigures] = []
+        self.spent_usd = 0.0
+        self.acted = [-(10**6)] * len(plan.expansion.rules)
+        self.provisioned_kw = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
+
+    def close_month(self, figures: MonthFigures) -> None:
+        """Look at a finished month and act on the rules it completes."""
+        self.history.append(figures)
+        month = len(self.history)
+        for index, rule in enumerate(self.plan.expansion.rules):
+            ready = month >= rule.months and month - self.acted[index] > rule.cooldown_months
+            if ready and all(self._holds(rule, past) for past in self.history[-rule.months :]) and self._act(rule):
+                self.acted[index] = month
+
+    @staticmethod
+    def _holds(rule: RulePlan, figures: MonthFigures) -> bool:
+        match rule.when:
+            case "utilisation_above":
+                return figures.utilisation[rule.cluster] > rule.threshold
+            case "utilisation_below":
+                return figures.utilisation[rule.cluster] < rule.threshold
+            case "shed_above":
+                return figures.shed_fraction > rule.threshold
+            case _:
+                return figures.late_fraction > rule.threshold
+
+    def _act(self, rule: RulePlan) -> bool:
+        if rule.when == "utilisation_below":
+            return self.supply.retire(rule.cluster, rule.nodes) > 0
+        cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
+        years = (float(self.supply.env.now) + rule.lead_h) / HOURS_PER_YEAR
+        price_factor = (1.0 + expansion.price_change_per_year) ** years
+        cost = rule.nodes * cluster.node_usd * price_factor
+        power = self.provisioned_kw + rule.nodes * cluster.nameplate_kw
+        if self.spent_usd + cost > expansion.budget_usd or power > expansion.power_envelope_kw:
+            return False
+        self.spent_usd += cost
+        self.provisioned_kw = power
+        self.supply.expand(rule.cluster, rule.nodes, rule.lead_h, price_factor)
+        return True

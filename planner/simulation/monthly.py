@@ -1,0 +1,108 @@
+"""Hours summed into months."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.fleet.plan import Plan
+from planner.fleet.window import WindowResult
+from planner.simulation.driver import NodeHours, Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monthly:
+    """Monthly sums; shape (months, clusters) unless stated.
+
+    Node-hours are split so that the parts sum to the whole: present = failed + dark + busy + throttled + idle.
+    """
+
+    present_node_h: Floats
+    """Delivered and not retired."""
+    failed_node_h: Floats
+    """Out of service for a hardware fault."""
+    dark_node_h: Floats
+    """Healthy, but the site had no power."""
+    busy_node_h: Floats
+    """At work."""
+    drag_node_h: Floats
+    """Of those at work, what slow software cost."""
+    throttled_node_h: Floats
+    """Had work and lost it to the power cap."""
+    served_requests: Floats
+    """Shape (months, clusters, workloads)."""
+    it_kwh: Floats
+    facility_kwh: Floats
+    """IT, and cooling and distribution in proportion to it."""
+    peak_facility_kw: Floats
+    """Highest hour of each month, shape (months,)."""
+    demand_requests: Floats
+    """Shape (months, workloads)."""
+    shed_requests: Floats
+    """Shape (months, workloads)."""
+    late_requests: Floats
+    """Shape (months, workloads)."""
+
+    @property
+    def idle_node_h(self) -> Floats:
+        """Healthy and powered, without work."""
+        taken = self.failed_node_h + self.dark_node_h + self.busy_node_h + self.throttled_node_h
+        return np.maximum(self.present_node_h - taken, 0.0)
+
+    @property
+    def in_service_node_h(self) -> Floats:
+        """Healthy, powered or not."""
+        return self.present_node_h - self.failed_node_h
+
+
+def sum_months(plan: Plan, run: Run) -> Monthly:
+    """Sum a run's windows into months; a month may span windows and a window may span months."""
+    parts = [_window_sums(plan, window, machines) for window, machines in zip(run.windows, run.node_hours, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    whole = {}
+    for field in fields(Monthly):
+        arrays = [getattr(part, field.name) for part in parts]
+        whole[field.name] = np.max(arrays, axis=0) if field.name == "peak_facility_kw" else np.sum(arrays, axis=0)
+    return Monthly(**whole)
+
+
+def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Monthly:
+    """Sum one window's hours into the months they belong to; months outside the window are zero."""
+    first, hours = window.first_hour, window.nodes.shape[1]
+    edges = np.clip(plan.month_edges_h - first, 0, hours)
+    inside = np.flatnonzero(np.diff(edges) > 0)
+    starts = edges[inside]
+    months = plan.month_edges_h.size - 1
+
+    def months_first(sums: Floats) -> Floats:
+        whole = np.zeros((months, *sums.shape[:-1]))
+        whole[inside] = np.moveaxis(sums, -1, 0)
+        return whole
+
+    def by_month(hourly: Floats) -> Floats:
+        return months_first(np.add.reduceat(hourly, starts, axis=-1))
+
+    it_kwh = by_month(window.it_kw)
+    facility = by_month(window.facility_kw)
+    whole_it = it_kwh.sum(axis=1)
+    ratio = np.divide(facility, whole_it, out=np.ones_like(facility), where=whole_it > 0)
+    return Monthly(
+        present_node_h=by_month(machines.present),
+        failed_node_h=by_month(machines.failed),
+        dark_node_h=by_month(machines.dark),
+        busy_node_h=by_month(window.busy_nodes),
+        drag_node_h=by_month(window.drag_nodes),
+        throttled_node_h=by_month(window.throttled_nodes),
+        served_requests=by_month(window.served_requests),
+        it_kwh=it_kwh,
+        facility_kwh=it_kwh * ratio[:, None],
+        peak_facility_kw=months_first(np.maximum.reduceat(window.facility_kw, starts)),
+        demand_requests=by_month(window.demand_requests),
+        shed_requests=by_month(window.shed_requests),
+        late_requests=by_month(window.late_requests),
+    )

@@ -1,0 +1,134 @@
+"""Software over time: releases, regressions, wrong numerics, hangs, bring-up of new models, and who mends them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+
+from planner.fleet.plan import Plan, StackPlan, WorkloadPlan
+from planner.simulation.log import ChangeLog, SpeedChange
+from planner.simulation.streams import Streams
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
+
+Steps = Generator[simpy.Event, Any, None]
+_HOURS_PER_WEEK = 168.0
+_NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
+
+
+class SoftwareDesk:
+    """Engineers, a limited resource, and the processes that keep them busy."""
+
+    def __init__(self, env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams) -> None:
+        self.env = env
+        self.plan = plan
+        self.log = log
+        self.streams = streams
+        self.engineers = plan.software.engineers
+        self.desk = simpy.Resource(env, capacity=max(1, round(self.engineers)))
+        self.incidents = 0
+        self.last_gain = {stack.name: 0.0 for stack in plan.software.stacks}
+
+    def start(self) -> None:
+        """Set releases, incidents and bring-ups going."""
+        for stack in self.plan.software.stacks:
+            if stack.release_delay_h is not None and stack.releases_per_year > 0:
+                self.env.process(self._releases(stack))
+            for model in sorted({workload.model for workload in self.plan.workloads}):
+                self._schedule_incidents(stack, model)
+            for index, workload in enumerate(self.plan.workloads):
+                if workload.launch_h is not None and workload.launch_h < self.plan.hours:
+                    self.env.process(self._bring_up(stack, index, workload))
+
+    def _pairs(self, stack: StackPlan, model: str | None) -> list[tuple[int, int]]:
+        """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
+        return [
+            (c, w)
+            for w, workload in enumerate(self.plan.workloads)
+            if model is None or workload.model == model
+            for c in sorted(workload.cluster_order)
+            if self.plan.clusters[c].stack == stack.name
+        ]
+
+    def _change(self, pairs: list[tuple[int, int]], factors: list[float], kind: str, incident: int = -1) -> None:
+        now = float(self.env.now)
+        for (cluster, workload), factor in zip(pairs, factors, strict=True):
+            if factor != 0.0:
+                self.log.speeds.append(SpeedChange(now, cluster, workload, factor, kind, incident))
+
+    def _releases(self, stack: StackPlan) -> Steps:
+        """Ship releases on a cadence; each moves the speed of everything the stack serves, up or down, for good."""
+        draw = self.streams(f"software/{stack.name}/releases")
+        interval_h = HOURS_PER_YEAR / stack.releases_per_year
+        pairs = self._pairs(stack, None)
+        yield self.env.timeout(draw.random() * interval_h + (stack.release_delay_h or 0.0))
+        while pairs:
+            gain = max(-0.9, stack.release_gain.normal(draw) * stack.release_gain_multiplier)
+            self.last_gain[stack.name] = math.log1p(gain)
+            self._change(pairs, [math.log1p(gain)] * len(pairs), "release")
+            yield self.env.timeout(interval_h * (0.5 + draw.random()))
+
+    def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
+        """Draw every incident of a stack and model in one block and start each at its time."""
+        pairs = self._pairs(stack, model)
+        rates = (stack.regressions_per_year, stack.wrong_numerics_per_year, stack.hangs_per_year)
+        if not pairs or sum(rates) <= 0:
+            return
+        draw = self.streams(f"software/{stack.name}/{model}")
+        for kind, rate in zip(("regression", "wrong-numerics", "hang"), rates, strict=True):
+            count = draw.poisson(rate * self.plan.hours / HOURS_PER_YEAR)
+            for time_h in sorted((draw.random(count) * self.plan.hours).tolist()):
+                loss = min(0.95, stack.regression_loss.lognormal(draw))
+                fix_h = stack.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
+                self.env.process(self._incident(stack, pairs, kind, (time_h, loss, fix_h)))
+
+    def _incident(
+        self, stack: StackPlan, pairs: list[tuple[int, int]], kind: str, figures: tuple[float, float, float]
+    ) -> Steps:
+        """Slow the stack from the incident until an engineer has taken it up and the fix is out."""
+        time_h, loss, fix_h = figures
+        yield self.env.timeout(time_h)
+        self.incidents += 1
+        number = self.incidents
+        factors = self._factors(stack, pairs, kind, loss)
+        self._change(pairs, factors, kind, number)
+        yield from self._mend(self.plan.software.engineer_h, fix_h)
+        self._change(pairs, [-factor for factor in factors], kind + " fixed", number)
+
+    def _factors(self, stack: StackPlan, pairs: list[tuple[int, int]], kind: str, loss: float) -> list[float]:
+        """Return what an incident does to the logarithm of speed."""
+        if kind == "regression":
+            return [math.log1p(-loss)] * len(pairs)
+        if kind == "hang":
+            return [math.log1p(-self.plan.software.hang_loss_fraction)] * len(pairs)
+        wide = self.plan.software.wide_precision_factor
+        rolled_back = -max(self.last_gain[stack.name], 0.0)
+        return [rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs]
+
+    def _mend(self, engineer_h: float, fix_h: float) -> Steps:
+        """Wait for an engineer, keep one for a while, then wait for the rest of the fix."""
+        if self.engineers <= 0:
+            yield self.env.timeout(fix_h * _NO_ENGINEER_MULTIPLIER)
+            return
+        busy_h = min(fix_h, engineer_h / min(1.0, self.engineers))
+        with self.desk.request() as turn:
+            yield turn
+            yield self.env.timeout(busy_h)
+        yield self.env.timeout(fix_h - busy_h)
+
+    def _bring_up(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> Steps:
+        """Serve a new model on a slow fallback until engineers have brought it up on the stack."""
+        pairs = [pair for pair in self._pairs(stack, workload.model) if pair[1] == index]
+        if not pairs:
+            return
+        draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
+        weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
+        factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
+        yield self.env.timeout(max(0.0, workload.launch_h or 0.0))
+        self.incidents += 1
+        number = self.incidents
+        self._change(pairs, [factor] * len(pairs), "bring-up", number)
+        yield from self._mend(math.inf, weeks * _HOURS_PER_WEEK)
+        self._change(pairs, [-factor] * len(pairs), "bring-up done", number)
