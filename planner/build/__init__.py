@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import build_services, burst_free_utilisation, capacity_table, miss_tables
+from planner.build.capacity import build_services, capacity_table, miss_tables
 from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.workloads import demand_of, workload_plan
@@ -42,7 +42,6 @@ def build_plan(scenario: Scenario) -> Plan:
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
-    misses = miss_tables(scenario, services)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -57,8 +56,7 @@ def build_plan(scenario: Scenario) -> Plan:
             [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
         ),
         requests_per_node_h=capacity_table(scenario, services, mid_years),
-        miss_tables=misses,
-        burst_free_utilisation=burst_free_utilisation(misses),
+        miss_tables=miss_tables(scenario, services),
         proportional=scenario.routing == "proportional",
         spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
         reliability=reliability_plan(scenario, catalog),

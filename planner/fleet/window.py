@@ -212,9 +212,8 @@ def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]
         arrivals, waiting = window.demand_requests[index], routed.waiting[index]
         served, shed, routed.waiting[index] = defer(arrivals, within, waiting)
         routed.shed[index] = shed
-        queue = waiting.sum() + np.cumsum(arrivals) - np.cumsum(served + shed) + served + shed
         free = Room(usable=window.nodes, used=wanted.used, rates=rate, order=order)  # what it would take without a cap
-        _fill(plan, np.minimum(queue, _spare(free)), free, np.zeros_like(routed.used))
+        _fill(plan, np.minimum(arrivals, _spare(free)), free, np.zeros_like(routed.used))
         _serve(plan, window, routed, room, (index, served))
     return routed, held, np.maximum(wanted.used - routed.used, 0.0)
 
@@ -275,8 +274,8 @@ def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
     Only hours above the utilisation from which any are missed are looked up: most are below it.
     """
     late = np.zeros_like(routed.shed)
-    for c in range(capacity.shape[0]):
-        hours = np.flatnonzero(routed.used[c] > plan.burst_free_utilisation[c] * capacity[c])
+    for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
+        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
         if not hours.size:
             continue
         room = capacity[c].take(hours)
