@@ -76,7 +76,9 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, fir
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name))
+    rest = sorted(
+        set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name)
+    )
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
         overhead_ratio=(site.pue_ratio - 1.0) * season,

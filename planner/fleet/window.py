@@ -18,7 +18,16 @@ MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
 _BISECTIONS = 32
 _BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
-_NEGLIGIBLE = 1e-9  # a share of late requests not worth looking up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """The hours of a window in which incidents slow a cluster on a workload."""
+
+    hours: NDArray[np.intp]
+    """Within the window, shape (some hours,)."""
+    lost_fraction: Floats
+    """Share of speed lost in each, shape (some hours,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +41,8 @@ class WindowInput:
     """Healthy nodes with power, shape (clusters, hours)."""
     speed: Mapping[tuple[int, int], Floats]
     """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
-    incidents: Mapping[tuple[int, int], Floats]
-    """The part of that speed which is due to open incidents, at most 1, where there are any, shape (hours,)."""
+    incidents: Mapping[tuple[int, int], Slowdown]
+    """What open incidents take of that speed, where there are any."""
     waiting_requests: tuple[Floats, ...]
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
 
@@ -162,26 +171,25 @@ def _spare(room: Room) -> Floats:
     return spare
 
 
-def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> None:
-    """Spread requests over clusters by the plan's policy."""
+def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
+    """Spread requests over clusters by the plan's policy; return those that found no room."""
     if plan.proportional:
-        fill_in_proportion(wanted, room, nodes)
-    else:
-        fill_in_order(wanted, room, (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,), nodes)
+        return fill_in_proportion(wanted, room, nodes)
+    return fill_in_order(wanted, room, (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,), nodes)
 
 
 def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:
     """Let clusters take one workload's requests; what is left of work that cannot wait is shed."""
     index, wanted = work
     nodes = routed.served[:, index]
-    _fill(plan, wanted, room, nodes)
+    left = _fill(plan, wanted, room, nodes)
     for c in room.order:
         if (slowed := window.incidents.get((c, index))) is not None:
-            routed.drag[c] += nodes[c] * (1.0 - slowed)
-        nodes[c] *= room.rates[c]
+            routed.drag[c][slowed.hours] += nodes[c][slowed.hours] * slowed.lost_fraction
+        if nodes[c].any():
+            nodes[c] *= room.rates[c]
     if not plan.workloads[index].deadline_h:
-        np.subtract(wanted, nodes.sum(axis=0), out=routed.shed[index])
-        np.maximum(routed.shed[index], 0.0, out=routed.shed[index])
+        routed.shed[index] = left
 
 
 def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]) -> tuple[_Routed, Throttled, Floats]:
@@ -205,9 +213,8 @@ def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]
         arrivals, waiting = window.demand_requests[index], routed.waiting[index]
         served, shed, routed.waiting[index] = defer(arrivals, within, waiting)
         routed.shed[index] = shed
-        queue = waiting.sum() + np.cumsum(arrivals) - np.cumsum(served + shed) + served + shed
         free = Room(usable=window.nodes, used=wanted.used, rates=rate, order=order)  # what it would take without a cap
-        _fill(plan, np.minimum(queue, _spare(free)), free, np.zeros_like(routed.used))
+        _fill(plan, np.minimum(arrivals, _spare(free)), free, np.zeros_like(routed.used))
         _serve(plan, window, routed, room, (index, served))
     return routed, held, np.maximum(wanted.used - routed.used, 0.0)
 
@@ -263,18 +270,19 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
 
 
 def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
-    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours)."""
+    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
+
+    Only hours above the utilisation from which any are missed are looked up: most are below it.
+    """
     late = np.zeros_like(routed.shed)
-    for c in range(capacity.shape[0]):
-        load = np.divide(routed.used[c], capacity[c], out=np.zeros_like(capacity[c]), where=capacity[c] > 0)
-        load *= MISS_CELLS
-        load += 0.5
-        cell = np.minimum(load.astype(np.intp), MISS_CELLS)
-        highest = int(cell.max(initial=0))
+    for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
+        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
+        if not hours.size:
+            continue
+        room = capacity[c].take(hours)
+        load = np.divide(routed.used[c].take(hours), room, out=np.ones_like(room), where=room > 0)
+        cell = np.minimum((load * MISS_CELLS + 0.5).astype(np.intp), MISS_CELLS)
         for w, workload in enumerate(plan.workloads):
-            if workload.deadline_h or c not in workload.cluster_order or plan.miss_tables[c, w, highest] < _NEGLIGIBLE:
-                continue
-            share = plan.miss_tables[c, w].take(cell)
-            share *= routed.served[c, w]
-            late[w] += share
+            if not workload.deadline_h and c in workload.cluster_order:
+                late[w][hours] += plan.miss_tables[c, w].take(cell) * routed.served[c, w].take(hours)
     return late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ class Claim:
 
     wants_part: bool
     over: simpy.Event
+    ended_h: float | None = None
 
 
 @dataclass(eq=False)
@@ -102,6 +104,7 @@ class RepairModel:
                 yield turn
                 begin_h = self.env.now
                 yield self.env.timeout(float(failures.repair_h[index]))
+        claim.ended_h = self.env.now
         claim.over.succeed(begin_h)
 
     def _replace(self, cluster: int) -> Steps:
@@ -111,16 +114,10 @@ class RepairModel:
     def _keep_down(self, group: Group, claim: Claim, struck: tuple[int, int, float]) -> Steps:
         """Hold a group down; the outage counts from when earlier claims on it are over."""
         cluster, node, struck_h = struck
-        earlier = [before.over for before in group.claims]
+        earlier = list(group.claims)
         group.claims.append(claim)
-        ended_h = []
-        for over in earlier:
-            over.callbacks.append(lambda _: ended_h.append(self.env.now)) if over.callbacks is not None else None
         begin_h = yield claim.over
-        if not all(over.processed for over in earlier):
-            yield self.env.all_of([over for over in earlier if not over.processed])
-            group.claims.remove(claim)
-            return
         group.claims.remove(claim)
-        start_h = max([struck_h, *ended_h])
-        self.losses.append(Loss(cluster, node, start_h, float(self.env.now), max(begin_h - struck_h, 0.0)))
+        ends_h = [before.ended_h for before in earlier]
+        start_h = max([struck_h, *(math.inf if end_h is None else end_h for end_h in ends_h)])
+        self.losses.append(Loss(cluster, node, start_h, float(self.env.now), begin_h - struck_h))
