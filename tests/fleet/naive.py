@@ -168,7 +168,7 @@ class Naive:
                 middle = (share + high) / 2
                 share, high = (middle, high) if fits(room * middle) else (share, middle)
         free = sum(max(nodes[c] - out.wanted[c], 0.0) * rates[c] for c in order)
-        self.fill(min(backlog, free), (nodes, out.wanted), rates, order)
+        self.fill(min(arrivals, free), (nodes, out.wanted), rates, order)
         served = min(backlog, room * share)
         taken = self.fill(served, (usable, out.used), rates, order)
         for c, part in enumerate(taken):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
 from planner.fleet.power import facility_kw
-from planner.fleet.window import MISS_CELLS, WindowInput, WindowResult, defer, evaluate_window
+from planner.fleet.window import MISS_CELLS, Slowdown, WindowInput, WindowResult, defer, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -204,13 +204,14 @@ def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
 
 def test_slow_software_takes_nodes_and_says_how_many() -> None:
     plan = make_plan()
-    slow = np.full(3, 0.8)
+    slow = Slowdown(hours=np.array([0, 2]), lost_fraction=np.array([0.2, 0.5]))
+    speed = np.array([0.8, 1.0, 0.5])
     window = window_of(
-        plan, np.full((1, 3), 3600.0), np.full((1, 3), 10.0), speed={(0, 0): slow}, incidents={(0, 0): slow}
+        plan, np.full((1, 3), 3600.0), np.full((1, 3), 10.0), speed={(0, 0): speed}, incidents={(0, 0): slow}
     )
     result = evaluate_window(plan, window)
-    assert result.busy_nodes[0] == pytest.approx([1.25] * 3)
-    assert result.drag_nodes[0] == pytest.approx([0.25] * 3)
+    assert result.busy_nodes[0] == pytest.approx([1.25, 1.0, 2.0])
+    assert result.drag_nodes[0] == pytest.approx([0.25, 0.0, 1.0])
 
 
 def test_the_cap_throttles_clusters_in_the_sites_order() -> None:

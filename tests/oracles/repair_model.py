@@ -62,6 +62,8 @@ class RepairModel:
             self.stocks.append(simpy.Container(self.env, init=spares))
         self.per_node = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
         self.groups: dict[tuple[int, int, int], Group] = {}
+        self.nodes_down: set[tuple[int, int]] = set()
+        """Nodes that are down as a whole."""
         self.losses: list[Loss] = []
 
     def run(self, drawn: Sequence[Failures]) -> list[Loss]:
@@ -79,9 +81,12 @@ class RepairModel:
     def _failure(self, cluster: int, failures: Failures, index: int) -> Steps:
         yield self.env.timeout(float(failures.time_h[index]))
         node, severity = int(failures.node[index]), int(failures.severity[index])
+        whole = failures.group[index] < 0
         members = self._members(cluster, node, int(failures.group[index]))
-        if all(member.is_down for member in members):
-            return
+        if (cluster, node) in self.nodes_down or all(member.is_down for member in members):
+            return  # what is down cannot fail again
+        if whole:
+            self.nodes_down.add((cluster, node))
         struck_h = self.env.now
         claim = Claim(wants_part=False, over=self.env.event())
         if severity == HARD:
@@ -105,6 +110,8 @@ class RepairModel:
                 begin_h = self.env.now
                 yield self.env.timeout(float(failures.repair_h[index]))
         claim.ended_h = self.env.now
+        if whole:
+            self.nodes_down.remove((cluster, node))
         claim.over.succeed(begin_h)
 
     def _replace(self, cluster: int) -> Steps:

@@ -134,9 +134,7 @@ def test_parts_run_out_by_hand() -> None:
 
 def test_a_node_failure_keeps_a_group_down_that_would_have_come_back() -> None:
     cluster = cluster_plan(group_accelerators=4)
-    drawn = failures_of(
-        time_h=[0.0, 5.0], node=[0, 0], group=[1, -1], severity=[SOFT, SOFT], repair_h=[10.0, 20.0]
-    )
+    drawn = failures_of(time_h=[0.0, 5.0], node=[0, 0], group=[1, -1], severity=[SOFT, SOFT], repair_h=[10.0, 20.0])
     losses = shop_losses(reliability_plan(), (cluster,), [drawn])
     assert [(loss.start_h, loss.end_h) for loss in losses] == [(0.0, 10.0), (5.0, 25.0), (10.0, 25.0)]
 
@@ -157,18 +155,12 @@ def steady(per_node_h: float, severity: int, mean_h: float, **changes: Any) -> R
     return reliability_plan(causes=(cause,), repair_h=(mean_h, mean_h, mean_h), **changes)
 
 
-def batches(values: Floats, count: int = 40) -> tuple[float, float]:
-    """Mean and its standard error by batch means, which bear the correlation of neighbours."""
-    means = np.array([part.mean() for part in np.array_split(values, count)])
-    return float(means.mean()), float(means.std(ddof=1) / math.sqrt(count))
-
-
 def down_by_slice(losses: list[Loss], hours: float, slices: int = 40) -> Floats:
     """Mean number of nodes down in each slice of the horizon."""
     edges = np.linspace(0, hours, slices + 1)
     start, end = np.array([x.start_h for x in losses]), np.array([x.end_h for x in losses])
     overlap = np.minimum(end[:, None], edges[1:]) - np.maximum(start[:, None], edges[:-1])
-    return np.maximum(overlap, 0.0).sum(axis=0) / (hours / slices)
+    return np.asarray(np.maximum(overlap, 0.0).sum(axis=0) / (hours / slices))
 
 
 def assert_mean(values: Floats, expected: float) -> None:
@@ -217,52 +209,23 @@ def test_machine_repairman_with_finite_crews(crews: int) -> None:
     assert_mean(down_by_slice(losses, hours), repairman(10, crews, 1 / 500, 1 / 60))
 
 
-def chain_mean(rates: dict[tuple[int, int], dict[tuple[int, int], float]], reward: Any) -> float:
-    """Solve π Q = 0 for a finite Markov chain and return the mean reward."""
-    states = sorted(rates)
-    place = {state: index for index, state in enumerate(states)}
-    generator = np.zeros((len(states), len(states)))
-    for state, leaving in rates.items():
-        for target, rate in leaving.items():
-            generator[place[state], place[target]] += rate
-            generator[place[state], place[state]] -= rate
-    matrix = np.vstack((generator.T, np.ones(len(states))))
-    right = np.append(np.zeros(len(states)), 1.0)
-    weight = np.linalg.lstsq(matrix, right, rcond=None)[0]
-    return float(sum(w * reward(*state) for w, state in zip(weight, states, strict=True)))
-
-
-def test_machine_repairman_with_spares_and_rma() -> None:
-    """Nodes fail for good, take a part (exponential RMA in place of ours) and are mended by one crew.
-
-    Our RMA time is fixed, so this case keeps the part out of the way: with many spares only crews count, and with none
-    and crews without end a node is down for RMA + repair, whatever the distribution.
-    """
+def test_machine_repairman_with_parts_in_plenty_or_none() -> None:
+    """With parts in plenty only crews count; with none, and crews without end, a node is down for RMA and repair."""
     cluster, hours = cluster_plan(nodes=10), 400_000.0
     many = steady(1 / 500, HARD, 60.0, crews=1, spare_fraction=1.0, rma_h=1e-3)
     failures = exponential(drawn_for(many, cluster, hours), 60.0, 4)
-    assert_mean(
-        down_by_slice(shop_losses(many, (cluster,), [failures]), hours), repairman(10, 1, 1 / 500, 1 / 60)
-    )
+    assert_mean(down_by_slice(shop_losses(many, (cluster,), [failures]), hours), repairman(10, 1, 1 / 500, 1 / 60))
     none = steady(1 / 500, HARD, 60.0, crews=100, spare_fraction=0.0, rma_h=240.0)
     losses = shop_losses(none, (cluster,), [drawn_for(none, cluster, hours)])
     assert_mean(down_by_slice(losses, hours) / 10, 300 / 800)
 
 
-def test_spares_that_run_out_against_a_markov_chain() -> None:
-    """S spares, RMA in k exponential stages ≈ fixed: Erlang's loss-free base stock with n machines.
-
-    Parts on order and nodes down follow a chain in (failed since RMA began by stage): one stage suffices, because with
-    crews without end and no repair time the number down depends on RMA times through their mean alone only as S = 0.
-    For S = 1 the chain is solved with 12 stages.
-    """
-    nodes, rate, rma_h, stages = 3, 1 / 400, 300.0, 12
-    cluster, hours = cluster_plan(nodes=nodes), 600_000.0
-    plan = steady(rate, HARD, 1e-6, crews=100, spare_fraction=0.1, rma_h=rma_h)  # round(0.3) = 0, so at least one
+def test_machine_repairman_whose_one_spare_runs_out() -> None:
+    """Three machines, one spare, repairs in no time: a Markov chain whose RMA takes twelve exponential stages."""
+    cluster, hours = cluster_plan(nodes=3), 600_000.0
+    plan = steady(1 / 400, HARD, 1e-6, crews=100, spare_fraction=0.1, rma_h=300.0)  # a tenth of three: at least one
     losses = shop_losses(plan, (cluster,), [drawn_for(plan, cluster, hours)])
-    down = down_by_slice(losses, hours)
-    expected = base_stock_down(nodes, rate, rma_h, stages)
-    assert_mean(down, expected)
+    assert_mean(down_by_slice(losses, hours), base_stock_down(3, 1 / 400, 300.0, stages=12))
 
 
 def base_stock_down(nodes: int, rate: float, rma_h: float, stages: int) -> float:
@@ -309,3 +272,73 @@ def stationary_mean(states: dict[tuple[int, ...], dict[tuple[int, ...], float]],
     right[0] = 1.0
     weight = spsolve(matrix.tocsr(), right)
     return float(sum(weight[index] * reward(state) for state, index in place.items()))
+
+
+def open_stream(severity: int, mean_h: float, **changes: Any) -> tuple[Floats, Floats, Floats]:
+    """Failures at 0.01 an hour over so many nodes that they are a Poisson stream: times, repairs and waits."""
+    cluster, hours = cluster_plan(nodes=5000), 4_000_000.0
+    plan = steady(0.01 / 5000, severity, mean_h, **changes)
+    failures = drawn_for(plan, cluster, hours)
+    if changes.get("repair_cv") is None:
+        failures = exponential(failures, mean_h, 5)
+    losses = shop_losses(plan, (cluster,), [failures])
+    waits = dict(zip((loss.start_h for loss in losses), (loss.wait_h for loss in losses), strict=True))
+    kept = np.array([time_h in waits for time_h in failures.time_h.tolist()])
+    assert kept.mean() > 0.99
+    return failures.time_h[kept], failures.repair_h[kept], np.array([waits[t] for t in failures.time_h[kept].tolist()])
+
+
+def slices(values: Floats) -> Floats:
+    """Means of forty stretches: long against the queue's memory, so all but independent."""
+    return np.array([part.mean() for part in np.array_split(values, 40)])
+
+
+def test_one_crew_waits_as_in_m_g_1() -> None:
+    """Pollaczek and Khinchine: W = λ E[S²] / (2 (1 − ρ)) with λ = 0.01, E[S] = 60 h and a cv of 0.6."""
+    _, _, waits = open_stream(MEDIUM, 60.0, crews=1, repair_cv=0.6)
+    assert_mean(slices(waits), 0.01 * 60.0**2 * (1 + 0.6**2) / (2 * (1 - 0.6)))
+
+
+def erlang_c_by_sums(servers: int, load: float) -> float:
+    """Erlang's own sums, against which the recursion is held too."""
+    last = load**servers / math.factorial(servers) * servers / (servers - load)
+    return last / (sum(load**k / math.factorial(k) for k in range(servers)) + last)
+
+
+def test_several_crews_wait_as_in_erlang_c() -> None:
+    crews, load = 3, 0.01 * 240.0
+    _, _, waits = open_stream(MEDIUM, 240.0, crews=crews)
+    chance = erlang_c_by_sums(crews, load)
+    assert float(erlang_c(crews, load)) == pytest.approx(chance)
+    assert_mean(slices((waits > 0).astype(float)), chance)
+    assert_mean(slices(waits), chance * 240.0 / (crews - load))
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.3), (4, 2.0), (20, 18.5)])
+def test_erlang_b_and_c_by_their_sums(servers: int, load: float) -> None:
+    blocking = load**servers / math.factorial(servers) / sum(load**k / math.factorial(k) for k in range(servers + 1))
+    assert float(erlang_c(servers, load)) == pytest.approx(erlang_c_by_sums(servers, load))
+    assert float(erlang_c(servers, load)) == pytest.approx(blocking / (1 - load / servers * (1 - blocking)))
+
+
+def test_parts_run_out_as_palm_says() -> None:
+    """Orders outstanding are M/G/∞: with four spares and λ·RMA = 3, a part is missing as often as Poisson(3) ≥ 4."""
+    _, _, waits = open_stream(HARD, 1e-3, crews=10_000, spare_fraction=4 / 5000, rma_h=300.0, repair_cv=0.1)
+    missing = 1 - math.exp(-3) * sum(3**k / math.factorial(k) for k in range(4))
+    assert_mean(slices((waits > 0.1).astype(float)), missing)
+
+
+def test_the_same_waits_as_an_independent_queueing_library() -> None:
+    """Ciw, fed the same arrivals and repairs, lets every fault wait for its crew as long as the shop does."""
+    times, repairs, waits = open_stream(MEDIUM, 240.0, crews=3)
+    count = 2000
+    network = ciw.create_network(
+        arrival_distributions=[ciw.dists.Sequential([*np.diff(times[:count], prepend=0.0).tolist(), 1e12])],
+        service_distributions=[ciw.dists.Sequential(repairs[:count].tolist())],
+        number_of_servers=[3],
+    )
+    simulation = ciw.Simulation(network)
+    simulation.simulate_until_max_customers(count, method="Finish")
+    records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
+    assert len(records) == count
+    np.testing.assert_allclose([record.waiting_time for record in records], waits[:count], atol=1e-6)
