@@ -138,7 +138,7 @@ class Simulation:
         incidents: dict[Pair, Slowdown] = {}
         for pair, own in changes.items():
             workload = self.plan.workloads[pair[1]]
-            # Clusters of one stack and workloads of one model share their history, but for bring-ups and wider precision.
+            # One stack and one model share their history, but for bring-ups and wider precision.
             apart = -1 if workload.launch_h is None else pair[1]
             wide = float(self.plan.software.wide_precision_factor[pair])
             key = (self.plan.clusters[pair[0]].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
