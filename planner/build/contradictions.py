@@ -36,7 +36,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
                 refuse(("clusters", cluster.name, "order"), message)
             elif latest >= plan.hours:
                 warnings.append(
-                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days from the start, "
+                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
                     f"of {plan.hours / 24:,.0f}"
                 )
     warnings += _power(plan, refuse)
