@@ -167,7 +167,10 @@ def _spare(room: Room) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
     spare = np.zeros(room.usable.shape[1])
     for c in room.order:
-        spare += np.maximum(room.usable[c] - room.used[c], 0.0) * room.rates[c]
+        free = room.usable[c] - room.used[c]
+        np.maximum(free, 0.0, out=free)
+        free *= room.rates[c]
+        spare += free
     return spare
 
 

@@ -114,7 +114,8 @@ class Simulation:
             nodes = np.cumsum([change.accelerators / per_node for change in own])
             present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
             failed[index] = time_weighted(times, deltas / per_node, first, last - first)
-        np.clip(failed, 0.0, present, out=failed)
+        np.maximum(failed, 0.0, out=failed)
+        np.minimum(failed, present, out=failed)
         healthy = present - failed
         lit = self._lit_fraction(first, last)
         dark = np.zeros(shape)
@@ -142,7 +143,7 @@ class Simulation:
         incidents: dict[Pair, Slowdown] = {}
         for pair, own in changes.items():
             workload = self.plan.workloads[pair[1]]
-            # One stack and one model share their history, but for bring-ups and wider precision.
+            # Clusters of one stack and workloads of one model share their history, but for bring-ups and precision.
             apart = -1 if workload.launch_h is None else pair[1]
             wide = float(self.plan.software.wide_precision_factor[pair])
             key = (self.plan.clusters[pair[0]].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
