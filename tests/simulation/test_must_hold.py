@@ -36,7 +36,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
             },
         },
         "clusters": {
-            "h200": {"nodes": draw(st.integers(0, 6))},
+            "h200": {"nodes": draw(st.integers(0, 6)), "retire": draw(st.sampled_from([None, "2026-03-02"]))},
             "mi325x": {"nodes": draw(st.integers(0, 6)), "order": draw(st.sampled_from([None, ORDER]))},
         },
         "reliability": {
