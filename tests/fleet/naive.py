@@ -67,7 +67,7 @@ class Naive:
                 taken[c] = free[c] * min(requests, whole) / whole if whole > 0 else 0.0
                 used[c] += taken[c]
             return taken
-        for level in (self.plan.spill_level, 1.0):
+        for level in self.plan.fill_levels:
             for c in order:
                 part = min(max(usable[c] * level - used[c], 0.0), requests / rates[c])
                 used[c] += part
