@@ -167,6 +167,7 @@ class Naive:
             for _ in range(50):
                 middle = (share + high) / 2
                 share, high = (middle, high) if fits(room * middle) else (share, middle)
+            share *= 1 - 1e-7  # clear of the step of the power table at which the bisection ends
         free = sum(max(nodes[c] - out.wanted[c], 0.0) * rates[c] for c in order)
         self.fill(min(arrivals, free), (nodes, out.wanted), rates, order)
         served = min(backlog, room * share)
