@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import build_services, capacity_table, miss_tables
+from planner.build.capacity import build_services, burst_free_utilisation, capacity_table, miss_tables
 from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.money import money_plan
@@ -42,6 +42,7 @@ def build_plan(scenario: Scenario) -> Plan:
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
+    misses = miss_tables(scenario, services)
     rates = capacity_table(scenario, services, mid_years)
     plan = Plan(
         name=scenario.name,
@@ -57,7 +58,8 @@ def build_plan(scenario: Scenario) -> Plan:
             [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
         ),
         requests_per_node_h=rates,
-        miss_tables=miss_tables(scenario, services),
+        miss_tables=misses,
+        burst_free_utilisation=burst_free_utilisation(misses),
         proportional=scenario.routing == "proportional",
         spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
         reliability=reliability_plan(scenario, catalog),
@@ -77,7 +79,9 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, fir
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name))
+    rest = sorted(
+        set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name)
+    )
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
         overhead_ratio=(site.pue_ratio - 1.0) * season,

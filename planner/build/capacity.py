@@ -196,7 +196,9 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
     if not memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits:
         return 0.0
     replicas = price_replicas([wide], calibration)
-    point = at_objective(replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
+    point = at_objective(
+        replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s
+    )
     found = float(point.requests_per_s[0]) / spec.accelerators
     return min(1.0, found / rate) if np.isfinite(found) else 0.0
 
@@ -211,10 +213,18 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
             if (service := services.get((cluster, workload))) is None:
                 continue
             yearly = np.log(service.yearly)
-            table[c, w] = np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly)) if grows else (
-                service.requests_per_s
+            table[c, w] = (
+                np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly))
+                if grows
+                else (service.requests_per_s)
             )
     return table * SECONDS_PER_HOUR
+
+
+def burst_free_utilisation(tables: Floats) -> Floats:
+    """Return the utilisation below which fewer than a millionth of requests are late, shape (clusters,)."""
+    cells = (tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
+    return np.asarray(np.maximum(cells - 1, 0) / MISS_CELLS, dtype=np.float64)
 
 
 def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:

@@ -40,7 +40,9 @@ def stack_name(stack: Stack) -> str:
     return f"{stack.platform.value}-{stack.engine.value}"
 
 
-def cluster_plan(scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]) -> ClusterPlan:
+def cluster_plan(
+    scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]
+) -> ClusterPlan:
     """Compile one cluster."""
     cluster = scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)
@@ -91,9 +93,7 @@ def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> Pri
     price = cluster.unit_price_usd
     if price is None:
         price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
-    return PriceBook(
-        start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster)
-    )
+    return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
 
 
 def _prices(

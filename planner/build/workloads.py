@@ -100,7 +100,10 @@ def read_growth_table(path: Path, horizon: Horizon) -> growths.TableGrowth:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             for number, row in enumerate(csv.DictReader(stream), start=2):
-                date, factor = parse_scalar((row.get("date") or "").strip()), parse_scalar((row.get("multiplier") or "").strip())
+                date, factor = (
+                    parse_scalar((row.get("date") or "").strip()),
+                    parse_scalar((row.get("multiplier") or "").strip()),
+                )
                 good = isinstance(date, datetime.date) and isinstance(factor, int | float) and 0 <= factor < np.inf
                 if not good:
                     message = f"needs a date and a multiplier of at least 0, not {row.get('date')!r}, {row.get('multiplier')!r}"
