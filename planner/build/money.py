@@ -79,7 +79,9 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
     return PowerPricePlan(
         tariff=tariff,
         monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
-        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, None if zone == "UTC" else zone) if by_hour else None,
+        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, None if zone == "UTC" else zone)
+        if by_hour
+        else None,
         colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
         colocation_escalator_per_year=site.colocation_escalator_per_year,
         grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated is None else stated,

@@ -187,9 +187,7 @@ class Ledger:
         return [f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)" for k in below]
 
 
-def _row_keys(
-    labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
-) -> NDArray[np.int64]:
+def _row_keys(labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]) -> NDArray[np.int64]:
     """Return one number for each (month, cluster, cohort, account), in the order of the rows; columns broadcast."""
     month, cluster, cohort, account = (np.asarray(column, dtype=np.int64) for column in columns)
     places = (month * (len(labels.clusters) + 1) + cluster + 1) * (len(labels.cohorts) + 1) + cohort + 1
@@ -214,6 +212,8 @@ class LedgerBuilder:
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
+        if not cents.any():
+            return
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
             self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
         code = ACCOUNT_CODES[account]

@@ -127,10 +127,8 @@ class PriceBook:
     """Offers that hold for some dates; they do not move."""
 
     def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
-        """Return the price of one accelerator in an order: of the offers that hold, the one that began last."""
+        """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
         holding = [quote for quote in self.quotes if quote.holds_on(order_date)]
-        if accelerators == 0:
-            return 0.0
         if holding:
             return choose_quote(holding, order_date).order_cents(accelerators) / 100 / accelerators
         return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor

@@ -112,8 +112,8 @@ class ClusterPlan:
     prices_usd: tuple[float, float, float, float]
     """Per node: accelerators after discount, host, network, storage."""
     engineers_per_accelerator: float
-    price_book: PriceBook
-    """What later orders of its accelerators cost."""
+    price_book: PriceBook | None = None
+    """What later orders of its accelerators cost; None where only the list price moves."""
 
     @property
     def node_usd(self) -> float:
@@ -122,10 +122,12 @@ class ClusterPlan:
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
-        order_date = self.price_book.start + timedelta(hours=order_h)
-        each = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
-        _, host, network, storage = self.prices_usd
-        return each * self.accelerators_per_node, host * list_factor, network * list_factor, storage * list_factor
+        bought, host, network, storage = (price * list_factor for price in self.prices_usd)
+        if self.price_book is not None:
+            order_date = self.price_book.start + timedelta(hours=order_h)
+            each = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+            bought = each * self.accelerators_per_node
+        return bought, host, network, storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ class WorkbookContent:
     """The assumptions with their sources."""
     events: SheetTable
     """What happened, in time order."""
+    end_value_is_book: bool = True
+    """Whether what is still owned counts at book value, which follows the residual, or stays as simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
