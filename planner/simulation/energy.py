@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from planner.finance.tariffs import demand_charges_of_peaks_usd
 from planner.fleet.plan import Plan
 from planner.simulation.driver import Run
-from planner.simulation.monthly import Monthly
+from planner.simulation.monthly import Monthly, in_proportion
 
 Floats = NDArray[np.float64]
 
@@ -32,14 +32,6 @@ def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
         it[inside] += np.add.reduceat(window.it_kw * price, edges[inside], axis=-1).T
         site[inside] += np.add.reduceat(window.facility_kw * price, edges[inside])
     return it, in_proportion(site - it.sum(axis=1), monthly.it_kwh)
-
-
-def in_proportion(amount: Floats, weights: Floats) -> Floats:
-    """Spread monthly amounts over clusters by weights, evenly where all are zero, shape (months, clusters)."""
-    whole = weights.sum(axis=1, keepdims=True)
-    even = np.full(weights.shape, 1.0 / weights.shape[1])
-    shares: Floats = np.divide(weights, whole, out=even, where=whole > 0)
-    return amount[:, None] * shares
 
 
 def demand_charge_usd(plan: Plan, monthly: Monthly) -> Floats:

@@ -37,7 +37,7 @@ class Monthly:
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
     facility_kwh: Floats
-    """IT, and cooling and distribution in proportion to it."""
+    """IT, and cooling and distribution in proportion to it; evenly where a month has none."""
     peak_facility_kw: Floats
     """Highest hour of each month, shape (months,)."""
     demand_requests: Floats
@@ -57,6 +57,14 @@ class Monthly:
     def in_service_node_h(self) -> Floats:
         """Healthy, powered or not."""
         return self.present_node_h - self.failed_node_h
+
+
+def in_proportion(amount: Floats, weights: Floats) -> Floats:
+    """Spread monthly amounts over clusters by weights, evenly where all are zero, shape (months, clusters)."""
+    whole = weights.sum(axis=1, keepdims=True)
+    even = np.full(weights.shape, 1.0 / weights.shape[1])
+    shares: Floats = np.divide(weights, whole, out=even, where=whole > 0)
+    return amount[:, None] * shares
 
 
 def sum_months(plan: Plan, run: Run) -> Monthly:
@@ -89,8 +97,6 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Month
 
     it_kwh = by_month(window.it_kw)
     facility = by_month(window.facility_kw)
-    whole_it = it_kwh.sum(axis=1)
-    ratio = np.divide(facility, whole_it, out=np.ones_like(facility), where=whole_it > 0)
     return Monthly(
         present_node_h=by_month(machines.present),
         failed_node_h=by_month(machines.failed),
@@ -100,7 +106,7 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Month
         throttled_node_h=by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
         served_requests=by_month(window.served_requests),
         it_kwh=it_kwh,
-        facility_kwh=it_kwh * ratio[:, None],
+        facility_kwh=in_proportion(facility, it_kwh),
         peak_facility_kw=months_first(np.maximum.reduceat(window.facility_kw, starts)),
         demand_requests=by_month(window.demand_requests),
         shed_requests=by_month(window.shed_requests),
