@@ -13,11 +13,13 @@ from planner.cli import (
     calibrate,
     catalog,
     check_benchmarks,
+    compare,
     fit_traffic,
     init,
     probe,
     run,
     schema,
+    sweep,
     throughput,
     validate,
 )
@@ -31,6 +33,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)
