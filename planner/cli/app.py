@@ -16,6 +16,7 @@ from planner.cli import (
     fit_traffic,
     init,
     probe,
+    report,
     run,
     schema,
     throughput,
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("report")(report.report)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)
