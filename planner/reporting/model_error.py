@@ -21,7 +21,8 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
                 continue
             fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
             row = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction,
-                   held_out.median_fraction if held_out else None, held_out.mean_fraction if held_out else None)  # fmt: skip
+                   held_out.median_fraction if held_out else None,
+                   held_out.mean_fraction if held_out else None)  # fmt: skip
             for column, cell in zip(columns.values(), row, strict=True):
                 column.append(cell)
     return columns

@@ -48,9 +48,7 @@ def legend(names: Sequence[tuple[str, int]]) -> Html:
     return element("ul", *entries, class_="key")
 
 
-def bar_table(
-    header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Sequence[Part]]], caption: str
-) -> Html:
+def bar_table(header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Sequence[Part]]], caption: str) -> Html:
     """Return a table of (name, numbers, bar): the bar has the last column."""
     head = join(
         element("th", cell, scope="col", class_="number" if 0 < i < len(header) - 1 else None)
@@ -99,5 +97,7 @@ def tornado(rows: Sequence[tuple[str, float, float, str, str]], middle: float, c
         element("th", cell, scope="col", class_=css)
         for cell, css in (("input", None), ("at its low", "number"), ("swing", None), ("at its high", "number"))
     )
-    whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", *drawn))
+    whole = element(
+        "table", element("caption", caption), element("thead", element("tr", head)), element("tbody", *drawn)
+    )
     return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)

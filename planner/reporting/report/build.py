@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.folder import write_folder
-from planner.reporting.report import run_sections, timelines
+from planner.reporting.report import evidence, run_sections, timelines
 from planner.reporting.report.contents import REPORT, Contents, read_contents
 from planner.reporting.report.page import Section, page
 
@@ -18,10 +18,10 @@ SECTIONS: Sequence[SectionMaker] = (
     timelines.timeline_section,
     run_sections.money_section,
     run_sections.losses_section,
-    run_sections.hangs_section,
-    run_sections.assumptions_section,
-    run_sections.error_section,
-    run_sections.reproduce_section,
+    evidence.hangs_section,
+    evidence.assumptions_section,
+    evidence.error_section,
+    evidence.reproduce_section,
 )
 """The report in its order; each maker looks for its files and stays away where they are not."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Literal
 
 from planner.errors import printable
 
@@ -40,15 +39,9 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
     return Html("".join(parts))
 
 
-def join(parts: Iterable[object], between: str = "") -> Html:
+def join(parts: Iterable[object], between: Literal["", "\n"] = "") -> Html:
     """Join pieces of markup or text."""
-    return Html(text(between).join(text(part) for part in parts))
-
-
-def script_json(content: Any) -> Html:
-    """Return JSON that can stand inside a script element: nothing in it can close the element."""
-    written = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Html(written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return Html(between.join(text(part) for part in parts))
 
 
 def table(

@@ -83,6 +83,4 @@ def code(content: str) -> Html:
 
 def command(content: str) -> Html:
     """Return a command on a line of its own."""
-    return element("pre", element("code", content), tabindex="0", aria_label="command", role="region")
-
-
+    return element("pre", element("code", content), tabindex="0", aria_label=f"Command: {content}", role="region")

@@ -19,6 +19,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
 LANE_HEIGHT = 16
 FULL = 1000
 COLOURS = 8
+OFF_THE_CHART = 30.0
+"""A logarithmic chart shows up to so many times the highest value of the whole."""
 FLEET = "fleet"
 
 Points = Sequence[tuple[float, float | None]]
@@ -137,7 +139,7 @@ def draw(chart: TimeChart) -> Html:
 
 
 def _how_to_use(chart: TimeChart) -> str:
-    return f"{chart.title}: left and right arrows read the values, plus and minus zoom, 0 shows everything"
+    return f"{chart.title}: left and right arrows read the values, plus and minus zoom, 0 shows all"
 
 
 def _short(number: float) -> str:
@@ -167,6 +169,9 @@ def _limits(chart: TimeChart) -> tuple[float, float]:
         return 0.0, 1.0
     if chart.logarithmic:
         low, high = math.log10(min(values)), math.log10(max(values))
+        whole = [v for s in chart.series if s.colour < 0 for _, v in s.points if v is not None and v > 0]
+        if whole:  # a part that hardly works costs any amount: let it leave the chart before it flattens the rest
+            high = min(high, math.log10(OFF_THE_CHART * max(whole)))
         return low - 0.05, max(high, low + 0.3) + 0.05
     low, high = min(0.0, *values), max(0.0, *values)
     if chart.unit == "percent" and high <= 1.0 and high > 0.5:
@@ -231,14 +236,13 @@ def _marks(chart: TimeChart, low: float, high: float) -> Html:
 
 
 def _series_group(series: Series, paths: Iterable[Html]) -> Html:
-    values = " ".join("" if v is None else f"{v:.5g}" for _, v in series.points).replace("  ", " - ")
     return element(
         "g",
         *paths,
         class_=colour_class(series.colour),
         data_series=series.name,
         data_x=" ".join(_short(x) for x, _ in series.points),
-        data_v=" ".join("-" if v is None else f"{v:.5g}" for _, v in series.points) if values else "",
+        data_v=" ".join("-" if v is None else f"{v:.5g}" for _, v in series.points),
     )
 
 
@@ -332,7 +336,7 @@ def _toolbar(chart: TimeChart) -> Html:
     ]
     zoom = [
         element("button", sign, type="button", class_="zoom", data_zoom=action, aria_label=f"{words}: {chart.title}")
-        for sign, action, words in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("all", "all", "Show everything"))
+        for sign, action, words in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("all", "all", "Show all"))
     ]
     shown = element("div", *legend, class_="legend", role="group", aria_label=f"Show or hide, {chart.title}")
     return element("div", shown, element("div", *zoom, class_="zooms"), class_="toolbar")

@@ -35,14 +35,18 @@ class Calendar:
 
     def day(self, stamp: str) -> float:
         """Return a date or time as days since start."""
-        return (datetime.fromisoformat(stamp) - datetime.combine(self.start, datetime.min.time())).total_seconds() / 86400
+        return (
+            datetime.fromisoformat(stamp) - datetime.combine(self.start, datetime.min.time())
+        ).total_seconds() / 86400
 
 
 def _first(month: str) -> date:
     return date.fromisoformat(f"{month}-01")
 
 
-def by_name(table_: Table, name: str, x: str, column: str, place: object) -> dict[str, list[tuple[float, float | None]]]:
+def by_name(
+    table_: Table, name: str, x: str, column: str, place: object
+) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
     found: dict[str, list[tuple[float, float | None]]] = {}
     rows = zip(table_.texts(name), table_.texts(x), table_.numbers(column), strict=True)
@@ -64,7 +68,8 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
         return []
     rows = zip(
         events.texts("event"), events.texts("time"), events.texts("end_time"), events.texts("cluster"),
-        events.texts("cause"), events.texts("detail"), events.totals("lost_capacity_tokens"), events.totals("accelerators"),
+        events.texts("cause"), events.texts("detail"), events.totals("lost_capacity_tokens"),
+        events.totals("accelerators"),
         strict=True,
     )  # fmt: skip
     found = []
@@ -112,6 +117,8 @@ def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: 
     if table_ is None or column not in table_:
         return Html("")
     points = by_name(table_, "workload", "month", column, calendar.middle)
+    if column == "slo_attainment_fraction":  # what was missed is what can be seen
+        points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
     series = [Series(name=name, points=line, colour=i) for i, (name, line) in enumerate(points.items())]
     stacked = unit == "tokens"
     return draw(
@@ -146,7 +153,8 @@ def timeline_section(contents: Contents) -> Section | None:
         ),
         _workload_chart(
             contents, calendar, "cost_per_million_tokens_usd",
-            ("workload-cost", "Cost per million tokens by workload", "Accrued cost over tokens served, by month.", "usd"),
+            ("workload-cost", "Cost per million tokens by workload", "Accrued cost over tokens served, by month.",
+             "usd"),
         ),
         _workload_chart(
             contents, calendar, "served_tokens",
@@ -154,7 +162,7 @@ def timeline_section(contents: Contents) -> Section | None:
         ),
         _workload_chart(
             contents, calendar, "slo_attainment_fraction",
-            ("objective", "Requests served within their objective", "Share of each workload's requests, by month.",
+            ("objective", "Requests refused or late", "Share of each workload's requests that missed its objective.",
              "percent"),
         ),
         _worst_events(contents),
