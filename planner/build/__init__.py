@@ -42,6 +42,7 @@ def build_plan(scenario: Scenario) -> Plan:
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
+    capacity = capacity_table(scenario, services, mid_years)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -55,13 +56,13 @@ def build_plan(scenario: Scenario) -> Plan:
         demand=build_demand_plan(
             [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
         ),
-        requests_per_node_h=capacity_table(scenario, services, mid_years),
+        requests_per_node_h=capacity,
         miss_tables=miss_tables(scenario, services),
         proportional=scenario.routing == "proportional",
         spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
-        site=_site(scenario, clusters, horizon.hours, scenario.start.timetuple().tm_yday),
+        site=_site(scenario, clusters, capacity, horizon.hours),
         expansion=_expansion(scenario),
         money=_money(scenario, catalog),
         warnings=(),
@@ -69,14 +70,28 @@ def build_plan(scenario: Scenario) -> Plan:
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
 
 
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, first_day: int) -> SitePlan:
+def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> Floats:
+    """Return each cluster's power per request over the best one's, averaged over what it serves, shape (clusters,)."""
+    full_kw = np.array([cluster.node_power.full_kw for cluster in clusters])[:, None]
+    rates = capacity[:, :, 0]
+    each = np.divide(full_kw, rates, out=np.full_like(rates, np.nan), where=rates > 0)
+    relative = each / np.nanmin(each, axis=0)
+    serves = (rates > 0).any(axis=1)
+    means = np.full(len(clusters), np.inf)  # a cluster that serves nothing is switched off first
+    means[serves] = np.nanmean(relative[serves], axis=1)
+    return means
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, hours: int) -> SitePlan:
     site = scenario.site
+    first_day = scenario.start.timetuple().tm_yday
     day = first_day + np.arange(hours) / HOURS_PER_DAY
     season = 1.0 + site.pue_season_fraction * np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name))
+    thirst = _power_per_request(clusters, capacity)
+    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-thirst[c], clusters[c].name))
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
         overhead_ratio=(site.pue_ratio - 1.0) * season,

@@ -196,13 +196,15 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
     if not memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits:
         return 0.0
     replicas = price_replicas([wide], calibration)
-    point = at_objective(replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
+    point = at_objective(
+        replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s
+    )
     found = float(point.requests_per_s[0]) / spec.accelerators
     return min(1.0, found / rate) if np.isfinite(found) else 0.0
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
-    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where one cannot serve other."""
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve."""
     grows = any(workload.tokens.growth_per_year for workload in scenario.workloads.values())
     periods = month_mid_years.size if grows else 1
     table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
@@ -211,8 +213,10 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
             if (service := services.get((cluster, workload))) is None:
                 continue
             yearly = np.log(service.yearly)
-            table[c, w] = np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly)) if grows else (
-                service.requests_per_s
+            table[c, w] = (
+                np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly))
+                if grows
+                else (service.requests_per_s)
             )
     return table * SECONDS_PER_HOUR
 

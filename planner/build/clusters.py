@@ -38,7 +38,9 @@ def stack_name(stack: Stack) -> str:
     return f"{stack.platform.value}-{stack.engine.value}"
 
 
-def cluster_plan(scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]) -> ClusterPlan:
+def cluster_plan(
+    scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]
+) -> ClusterPlan:
     """Compile one cluster."""
     cluster = scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)

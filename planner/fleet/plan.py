@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 
@@ -42,11 +43,11 @@ class ThreePoint:
         """Draw from the lognormal with this median and this P90 / P10."""
         if self.base <= 0 or self.low <= 0:
             return max(0.0, self.normal(generator))
-        return float(self.base * np.exp(np.log(self.high / self.low) / 2.5631 * generator.standard_normal()))
+        return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * generator.standard_normal())
 
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
-        return float(self.base + (self.high - self.low) / 2.5631 * generator.standard_normal())
+        return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,3 +267,9 @@ class Plan:
     money: MoneyPlan
     warnings: tuple[str, ...]
     """What a planner should know before the run: contradictions that are not errors, with their numbers."""
+
+    @property
+    def burst_free_utilisation(self) -> Floats:
+        """Utilisation below which fewer than a millionth of a cluster's requests are late, shape (clusters,)."""
+        cells = (self.miss_tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
+        return np.asarray(np.maximum(cells - 1, 0) / (self.miss_tables.shape[2] - 1), dtype=np.float64)
