@@ -12,6 +12,7 @@ import typer
 from planner.cli import (
     calibrate,
     catalog,
+    charts,
     check_benchmarks,
     fit_traffic,
     init,
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("charts")(charts.charts)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)
