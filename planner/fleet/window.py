@@ -16,7 +16,8 @@ from planner.fleet.scan import clamp_scan
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
-_BISECTIONS = 40  # a share of 1e-12
+_BISECTIONS = 32
+_BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +237,7 @@ def _within_power(plan: Plan, room: Room, spare: Floats, powered: Floats, allowe
         good = fits(middle, tight)
         low, high = np.where(good, middle, low), np.where(good, high, middle)
     within = spare.copy()
-    within[tight] *= low
+    within[tight] *= low * (1.0 - _BACK_OFF)
     return within
 
 
