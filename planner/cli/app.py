@@ -23,6 +23,7 @@ from planner.cli import (
     throughput,
     validate,
 )
+from planner.cli.colour import paint
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -74,7 +75,7 @@ def main() -> None:
     except PlannerError as error:
         sys.stdout.flush()
         lines = str(error).splitlines() or [type(error).__name__]
-        print("\n".join(f"error: {line}" for line in lines), file=sys.stderr)
+        print("\n".join(f"{paint('error:', 'red')} {line}" for line in lines), file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `planner catalog | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

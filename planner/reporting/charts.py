@@ -13,6 +13,7 @@ from planner.errors import Problem, ScenarioError
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
 from planner.reporting.folder import write_folder
 from planner.reporting.report.contents import REPORT, Contents, Table, read_contents
+from planner.reporting.report.timechart import OFF_THE_CHART
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ FLEET = "fleet"
 COLOURS = ("#0067a5", "#c44e00", "#00795a", "#a3478b", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 2)), "--", "-.")
 STYLE = {
+    "axes.axisbelow": True,
     "axes.edgecolor": "#888888",
     "axes.grid": True,
     "axes.grid.axis": "y",
@@ -38,6 +40,7 @@ STYLE = {
     "grid.color": "#dddddd",
     "legend.frameon": False,
     "lines.linewidth": 2.0,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "svg.hashsalt": "datacenter-planner",
     "xtick.color": "#444444",
     "ytick.color": "#444444",
@@ -135,6 +138,9 @@ def cost_per_token(axes: Axes, contents: Contents) -> bool:
     axes.set_ylabel("USD per million tokens")
     if values and max(values) > 8 * min(values):
         axes.set_yscale("log")
+        whole = [v for line in axes.get_lines() if line.get_label() == FLEET for v in map(float, line.get_ydata())]  # type: ignore[arg-type]
+        if top := max((v for v in whole if v > 0), default=0.0):
+            axes.set_ylim(top=min(max(values) * 2, OFF_THE_CHART * top))
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(bottom=0)
@@ -192,7 +198,7 @@ def losses(axes: Axes, contents: Contents) -> bool:
     axes.stackplot(_months(table), shares, labels=labels, colors=COLOURS[1:])
     _title(axes, contents, "Where capacity was lost")
     axes.set(ylabel="node-hours on site, %")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.2 * max((sum(parts) for parts in zip(*shares, strict=True)), default=0.0) or 1.0)
     axes.legend(loc="upper right", ncols=4)
     return True
 
