@@ -23,7 +23,7 @@ FORMATS = ("png", "svg")
 FOLDER = "charts"
 FLEET = "fleet"
 # The light palette of the report (report.css): told apart by colour-blind readers, and each with a dash of its own.
-COLOURS = ("#0067a5", "#c44e00", "#00795a", "#a3478b", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
+COLOURS = ("#0067a5", "#c44e00", "#00795a", "#c2579c", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 2)), "--", "-.")
 STYLE = {
     "axes.axisbelow": True,
