@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import Problem, ScenarioError
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
@@ -25,7 +27,7 @@ FLEET = "fleet"
 # The light palette of the report (report.css): told apart by colour-blind readers, and each with a dash of its own.
 COLOURS = ("#0067a5", "#c44e00", "#00795a", "#c2579c", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 2)), "--", "-.")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#888888",
     "axes.grid": True,
@@ -93,8 +95,8 @@ def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     return [folder / name for name in drawn]
 
 
-def _months(table: Table) -> list[date]:
-    return [date.fromisoformat(f"{month}-01") for month in dict.fromkeys(table.texts("month"))]
+def _months(table: Table) -> NDArray[np.datetime64]:
+    return np.array([f"{month}-01" for month in dict.fromkeys(table.texts("month"))], dtype="datetime64[D]")
 
 
 def _timeline(axes: Axes, contents: Contents, column: str, scale: float = 1.0) -> bool:

@@ -53,14 +53,12 @@ def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
     names = timeline["cluster"][: len(result.plan.clusters) + 1]
     labels = result.plan.months.labels
     rows = []
-    for column, unit, shown in (
-        ("utilisation_fraction", "utilised", lambda v: f"{v:.0%}"),
-        ("cost_per_million_tokens_usd", "USD/Mtok", lambda v: f"{v:.3g}" if v < 1e4 else "dear"),
-    ):
+    for column, unit in (("utilisation_fraction", "utilised"), ("cost_per_million_tokens_usd", "USD/Mtok")):
         for index, name in enumerate(names):
             values = [float(v) for v in timeline[column][index :: len(names)]]
             known = [v for v in values if math.isfinite(v)]
             if known and (column == "utilisation_fraction" or name == FLEET):
-                span = f"{shown(min(known))} to {shown(max(known))}"
+                pattern = "{:.0%} to {:.0%}" if unit == "utilised" else "{:.3g} to {:.3g}"
+                span = pattern.format(min(known), max(known))
                 rows.append((name[:10], unit, sparkline(values, WIDTH, levels), span))
     return text_table(("cluster", "", f"{labels[0]} to {labels[-1]}", "lowest to highest"), rows)
