@@ -25,7 +25,7 @@ __all__ = ["build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_SPILL_LEVEL = 0.85  # workload-aware routing spills over before queues build up: assumption
+_FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 _HOURS_PER_WEEK = 168.0
 
@@ -59,7 +59,7 @@ def build_plan(scenario: Scenario) -> Plan:
         requests_per_node_h=capacity,
         miss_tables=miss_tables(scenario, services),
         proportional=scenario.routing == "proportional",
-        spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
+        fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
         site=_site(scenario, clusters, capacity, horizon.hours),

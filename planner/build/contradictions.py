@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.build.events import refuse_floods
 from planner.documents import KeyPath, dotted
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
@@ -39,6 +40,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
                     f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
                     f"of {plan.hours / 24:,.0f}"
                 )
+    refuse_floods(plan, refuse)
     warnings += _power(plan, refuse)
     warnings += _blocks(plan)
     warnings += _demand(plan)
@@ -102,5 +104,7 @@ def _demand(plan: Plan) -> list[str]:
         capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
         share += wanted[w] / capacity if capacity > 0 else 0.0
     if share > 1.0 and not plan.expansion.rules:
-        return [f"by the last month mean demand is {share:.2f} times what all clusters together sustain"]
+        return [
+            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
+        ]
     return []

@@ -258,8 +258,8 @@ class Plan:
     """Workloads in the order in which they are served."""
     proportional: bool
     """Whether work is spread in proportion to free capacity instead of in order."""
-    spill_level: float
-    """Utilisation to which clusters are filled in order before any is filled further."""
+    fill_levels: tuple[float, ...]
+    """Utilisations, rising to 1, to each of which clusters are filled in order before any is filled further."""
     reliability: ReliabilityPlan
     software: SoftwarePlan
     site: SitePlan

@@ -167,7 +167,10 @@ def _spare(room: Room) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
     spare = np.zeros(room.usable.shape[1])
     for c in room.order:
-        spare += np.maximum(room.usable[c] - room.used[c], 0.0) * room.rates[c]
+        free = room.usable[c] - room.used[c]
+        np.maximum(free, 0.0, out=free)
+        free *= room.rates[c]
+        spare += free
     return spare
 
 
@@ -175,7 +178,7 @@ def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
     """Spread requests over clusters by the plan's policy; return those that found no room."""
     if plan.proportional:
         return fill_in_proportion(wanted, room, nodes)
-    return fill_in_order(wanted, room, (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,), nodes)
+    return fill_in_order(wanted, room, plan.fill_levels, nodes)
 
 
 def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:
