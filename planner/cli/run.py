@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
 from planner.cli.progress import stages
 
@@ -31,6 +32,7 @@ def run(
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import write_run
+    from planner.reporting.sparkline import month_lines
     from planner.reporting.summary import summary, summary_table
     from planner.scenario.loading import load_scenario
     from planner.simulation.run import simulate_plan
@@ -48,9 +50,10 @@ def run(
         write_run(result, folder, overrides or (), form=form, hourly=hourly)
     if not quiet:
         for warning in result.plan.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:
         typer.echo(summary_table(summary(result)))
-        typer.echo(f"\nresults in {printable(str(folder))}")
+        typer.echo("\n" + month_lines(result, sys.stdout.encoding or "ascii"))
+        typer.echo(f"\nresults in {printable(str(folder))}; open report.html there")
