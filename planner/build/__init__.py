@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.build.capacity import build_services, capacity_table, miss_tables
-from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
+from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
+from planner.build.money import money_plan
 from planner.build.workloads import demand_of, workload_plan
 from planner.catalog.calibration import shipped_calibration
-from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
 from planner.finance.months import MonthGrid
-from planner.fleet.plan import ClusterPlan, ExpansionPlan, MoneyPlan, Plan, RulePlan, SitePlan
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
 from planner.scenario.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
 
@@ -25,7 +25,7 @@ __all__ = ["build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_SPILL_LEVEL = 0.85  # workload-aware routing spills over before queues build up: assumption
+_FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 _HOURS_PER_WEEK = 168.0
 
@@ -59,12 +59,12 @@ def build_plan(scenario: Scenario) -> Plan:
         requests_per_node_h=capacity,
         miss_tables=miss_tables(scenario, services),
         proportional=scenario.routing == "proportional",
-        spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
+        fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
         site=_site(scenario, clusters, capacity, horizon.hours),
         expansion=_expansion(scenario),
-        money=_money(scenario, catalog),
+        money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
     )
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
@@ -142,20 +142,4 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
         budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
         power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
         price_change_per_year=stated.price_change_per_year,
-    )
-
-
-def _money(scenario: Scenario, catalog: Catalog) -> MoneyPlan:
-    site, finance, software = scenario.site, scenario.finance, scenario.software
-    price = site.electricity_usd_per_kwh
-    support = software.support_usd_per_accelerator_year
-    return MoneyPlan(
-        depreciation_months=finance.depreciation_months,
-        residual_fraction=finance.residual_fraction,
-        discount_rate_per_year=finance.discount_rate_per_year,
-        operations_fraction_per_year=finance.operations_fraction_per_year,
-        engineer_usd_per_year=software.engineer_usd_per_year,
-        support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
-        electricity_usd_per_kwh=catalog.tariff(site.tariff).energy_usd_per_kwh.value if price is None else price,
-        colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
     )

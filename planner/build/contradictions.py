@@ -104,5 +104,7 @@ def _demand(plan: Plan) -> list[str]:
         capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
         share += wanted[w] / capacity if capacity > 0 else 0.0
     if share > 1.0 and not plan.expansion.rules:
-        return [f"by the last month mean demand is {share:.2f} times what all clusters together sustain"]
+        return [
+            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
+        ]
     return []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.fleet.plan import Plan
 
 Floats = NDArray[np.float64]
-_NONE = 1e-6  # stands for no nodes, on which there is no load either, but for rounding
+_NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 
 
 def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:

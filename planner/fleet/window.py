@@ -178,7 +178,7 @@ def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
     """Spread requests over clusters by the plan's policy; return those that found no room."""
     if plan.proportional:
         return fill_in_proportion(wanted, room, nodes)
-    return fill_in_order(wanted, room, (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,), nodes)
+    return fill_in_order(wanted, room, plan.fill_levels, nodes)
 
 
 def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:

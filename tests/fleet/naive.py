@@ -67,7 +67,7 @@ class Naive:
                 taken[c] = free[c] * min(requests, whole) / whole if whole > 0 else 0.0
                 used[c] += taken[c]
             return taken
-        for level in (self.plan.spill_level, 1.0):
+        for level in self.plan.fill_levels:
             for c in order:
                 part = min(max(usable[c] * level - used[c], 0.0), requests / rates[c])
                 used[c] += part
@@ -196,7 +196,8 @@ def assert_same(naive: Naive, hours: list[Hour], result: WindowResult, scale: fl
         np.testing.assert_allclose(result.busy_nodes[:, h], hour.used, atol=1e-5)
         lost = np.maximum(np.array(hour.wanted) - hour.used, 0.0)
         np.testing.assert_allclose(result.throttled_nodes[:, h], lost, atol=1e-5)
-        np.testing.assert_allclose(result.it_kw[:, h], hour.it_kw, rtol=1e-3, atol=1e-3)
-        assert abs(result.facility_kw[h] - hour.facility_kw) <= 1e-3 * hour.facility_kw + 1e-9
+        # Power is read at the nearest point of a table, 0.3% apart near idle: rounding may pick either neighbour.
+        np.testing.assert_allclose(result.it_kw[:, h], hour.it_kw, rtol=4e-3, atol=1e-3)
+        assert abs(result.facility_kw[h] - hour.facility_kw) <= 4e-3 * hour.facility_kw + 1e-9
     for queue, waiting in zip(naive.queues, result.waiting_requests, strict=True):
         assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= 1e-6 * scale

@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
     level: float
     tightest: float
     proportional: bool
-    spill_level: float
+    fill_levels: tuple[float, ...]
 
 
 def sites(*, capped: bool) -> st.SearchStrategy[Recipe]:
@@ -58,7 +58,7 @@ def sites(*, capped: bool) -> st.SearchStrategy[Recipe]:
         level=st.sampled_from((0.3, 0.8, 1.5)),
         tightest=st.sampled_from((0.15, 0.4, 0.7)) if capped else st.just(math.inf),
         proportional=st.booleans(),
-        spill_level=st.sampled_from((0.6, 1.0)),
+        fill_levels=st.sampled_from(((0.6, 1.0), (1.0,), (0.5, 0.8, 1.0))),
     )
 
 
@@ -95,7 +95,7 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
         workloads,
         requests_per_node_h=rates,
         proportional=recipe.proportional,
-        spill_level=recipe.spill_level,
+        fill_levels=recipe.fill_levels,
         site=site,
     )
     speed = {pair: random.uniform(0.5, 1.2, hours) for pair in np.ndindex(*shape) if random.random() < 0.3}
@@ -190,7 +190,7 @@ def test_interactive_work_comes_before_standard_and_deferrable() -> None:
 
 
 def test_work_spills_to_the_next_cluster_before_the_first_is_full() -> None:
-    plan = make_plan([cluster_plan("a"), cluster_plan("b")], spill_level=0.85)
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], fill_levels=(0.85, 1.0))
     demand = np.array([[8.0, 10.0, 17.0, 19.0]]) * 3600
     result = evaluate_window(plan, window_of(plan, demand, np.full((2, 4), 10.0)))
     assert result.busy_nodes == pytest.approx(np.array([[8, 8.5, 8.5, 10], [0, 1.5, 8.5, 9]]))
