@@ -9,6 +9,7 @@ import pytest
 
 from planner.build.events import MOST_EVENTS, expected_events
 from planner.errors import ScenarioError
+from planner.simulation.run import run_engine
 from tests.conftest import Planner, WriteScenario
 from tests.simulation.worlds import plan_of
 
@@ -74,7 +75,7 @@ def test_an_order_that_may_come_too_late_is_a_warning() -> None:
 
 def test_demand_beyond_all_clusters_is_a_warning() -> None:
     plan = plan_of({"workloads": {"chat": {"requests_per_s": 1e5}}})
-    assert any("times what all clusters together sustain" in warning for warning in plan.warnings)
+    assert any("times what all clusters sustain" in warning for warning in plan.warnings)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +87,7 @@ def test_demand_beyond_all_clusters_is_a_warning() -> None:
         (
             {
                 "workloads": {
-                    "chat": {
-                        "tenants": [{"name": "x", "share_fraction": 0.1, "mean_on_h": 1e-6, "mean_off_h": 1e-6}]
-                    }
+                    "chat": {"tenants": [{"name": "x", "share_fraction": 0.1, "mean_on_h": 1e-6, "mean_off_h": 1e-6}]}
                 }
             },
             "workloads.chat.tenants[0]",
@@ -108,8 +107,6 @@ def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
 
 
 def test_the_number_expected_is_the_number_that_comes() -> None:
-    from planner.simulation.run import run_engine  # noqa: PLC0415
-
     plan = plan_of({"reliability": {"failure_multiplier": 50}})
     expected = {what: count for _, what, count in expected_events(plan)}["failures"]
     counts = [sum(part.time_h.size for part in run_engine(plan, seed)[0].shop.failed) for seed in range(20)]
@@ -125,4 +122,5 @@ def test_several_contradictions_are_told_at_once() -> None:
 
 def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteScenario, tiny: str) -> None:
     path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
-    planner("run", path).refused("tiny.yaml:19", "reliability.failure_multiplier", "failures are to be expected")
+    line = len(tiny.splitlines()) + 1
+    planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")
