@@ -131,7 +131,7 @@ class NaiveFleet:
                 self.backlogs[w].append([hour, wanted])
                 wanted = sum(requests for _, requests in self.backlogs[w])
             left = wanted
-            for level in (plan.spill_level, 1.0):
+            for level in plan.fill_levels:
                 for c in workload.cluster_order:
                     rate = rates[c, w, month] * self.speed[c, w]
                     part = min(max(self.up[c] * level - used[c], 0.0), left / rate)

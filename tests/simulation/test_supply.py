@@ -169,4 +169,6 @@ def test_expansion_arrives_after_lead_and_commissioning() -> None:
     supply.expand(0, 5, 100.0, 0.9)
     supply.env.run(until=700)
     assert [(c.time_h, c.accelerators) for c in supply.log.changes[1:]] == [(116.0, 32), (122.0, 8)]
-    assert supply.log.purchases[-1].price_factor == 0.9
+    cheaper = supply.plan.clusters[0].order_prices_usd(10.0, 5, 0.9)
+    assert supply.log.purchases[-1].prices_usd == cheaper
+    assert sum(cheaper) < sum(supply.log.purchases[0].prices_usd)
