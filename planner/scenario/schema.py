@@ -36,7 +36,10 @@ def _with_classes(workload: dict[str, Any], definitions: dict[str, Any]) -> dict
     needed = [name for name in workload["required"] if name != "tokens"]
     return {
         **workload,
-        "properties": {**workload["properties"], "tokens": {"$ref": f"{_PREFIX}ClassedTokens"}},
+        "properties": {
+            **workload["properties"],
+            "tokens": {"description": lengths["description"], "$ref": f"{_PREFIX}ClassedTokens"},
+        },
         "required": needed,
         "if": {"properties": {"class": {"type": "string"}}, "required": ["class"]},
         "else": {"required": ["tokens"], "properties": {"tokens": lengths}},
