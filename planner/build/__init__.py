@@ -1,0 +1,146 @@
+"""From a scenario to arrays: the only package that knows both."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.build.capacity import build_services, capacity_table, miss_tables
+from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
+from planner.build.contradictions import contradictions
+from planner.build.workloads import demand_of, workload_plan
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import Catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.demand.calendar import Horizon
+from planner.demand.plan import build_demand_plan
+from planner.finance.months import MonthGrid
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, MoneyPlan, Plan, RulePlan, SitePlan
+from planner.scenario.scenario import Scenario
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
+
+__all__ = ["build_plan", "part_of", "shape_of"]
+
+Floats = NDArray[np.float64]
+_HOTTEST_DAY = 200.0  # 19 July: northern sites
+_SPILL_LEVEL = 0.85  # workload-aware routing spills over before queues build up: assumption
+_CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
+_HOURS_PER_WEEK = 168.0
+
+
+def build_plan(scenario: Scenario) -> Plan:
+    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work."""
+    catalog = scenario.load_catalog()
+    months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    horizon = Horizon(start=scenario.start, hours=months.hour_count)
+    edges = months.edge_hours
+    mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
+    services, refused = build_services(scenario, catalog, shipped_calibration())
+    clusters = tuple(cluster_plan(scenario, catalog, name, services) for name in scenario.clusters)
+    workloads = tuple(
+        workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
+    )
+    plan = Plan(
+        name=scenario.name,
+        seed=scenario.seed,
+        start=scenario.start,
+        hours=months.hour_count,
+        months=months,
+        month_edges_h=edges,
+        workloads=workloads,
+        by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
+        clusters=clusters,
+        demand=build_demand_plan(
+            [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
+        ),
+        requests_per_node_h=capacity_table(scenario, services, mid_years),
+        miss_tables=miss_tables(scenario, services),
+        proportional=scenario.routing == "proportional",
+        spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
+        reliability=reliability_plan(scenario, catalog),
+        software=software_plan(scenario, catalog, clusters, services),
+        site=_site(scenario, clusters, horizon.hours, scenario.start.timetuple().tm_yday),
+        expansion=_expansion(scenario),
+        money=_money(scenario, catalog),
+        warnings=(),
+    )
+    return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, first_day: int) -> SitePlan:
+    site = scenario.site
+    day = first_day + np.arange(hours) / HOURS_PER_DAY
+    season = 1.0 + site.pue_season_fraction * np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+    rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+    blocks = sorted(site.power_blocks, key=lambda block: block.date)
+    order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
+    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name))
+    return SitePlan(
+        cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
+        overhead_ratio=(site.pue_ratio - 1.0) * season,
+        fixed_fraction=site.pue_fixed_fraction,
+        throttle_order=(*order, *rest),
+        block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
+        block_kw=np.cumsum([block.it_kw for block in blocks]),
+        outages_per_year=site.outages_per_year,
+        outage_h=site.outage_h,
+        commissioning_crews=site.commissioning_crews,
+        commissioning_h=site.commissioning_h_per_node,
+    )
+
+
+def _cap_kw(scenario: Scenario, hours: int, rated_facility_kw: float) -> Floats | None:
+    """Return the facility power that may be drawn hour by hour; None where nothing limits it."""
+    site = scenario.site
+    if site.power_cap_kw is None and not site.curtailments:
+        return None
+    cap = np.full(hours, np.inf if site.power_cap_kw is None else site.power_cap_kw)
+    reference = rated_facility_kw if site.power_cap_kw is None else site.power_cap_kw
+    hour = np.arange(hours)
+    for cut in site.curtailments:
+        first = (cut.date - scenario.start).days * HOURS_PER_DAY
+        within = (hour >= first) & (hour < first + cut.length_days * HOURS_PER_DAY)
+        if cut.hours_per_day < HOURS_PER_DAY:
+            within &= (hour - _CURTAILMENT_HOUR) % HOURS_PER_DAY < cut.hours_per_day
+        cap[within] = np.minimum(cap[within], reference * (1.0 - cut.cut_fraction))
+    return cap
+
+
+def _expansion(scenario: Scenario) -> ExpansionPlan:
+    names = list(scenario.clusters)
+    stated = scenario.expansion
+    return ExpansionPlan(
+        rules=tuple(
+            RulePlan(
+                when=rule.when,
+                threshold=rule.threshold_fraction,
+                months=rule.months,
+                cluster=names.index(rule.cluster),
+                nodes=rule.nodes,
+                lead_h=rule.lead_weeks * _HOURS_PER_WEEK,
+                cooldown_months=rule.cooldown_months,
+            )
+            for rule in stated.rules
+        ),
+        budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
+        power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
+        price_change_per_year=stated.price_change_per_year,
+    )
+
+
+def _money(scenario: Scenario, catalog: Catalog) -> MoneyPlan:
+    site, finance, software = scenario.site, scenario.finance, scenario.software
+    price = site.electricity_usd_per_kwh
+    support = software.support_usd_per_accelerator_year
+    return MoneyPlan(
+        depreciation_months=finance.depreciation_months,
+        residual_fraction=finance.residual_fraction,
+        discount_rate_per_year=finance.discount_rate_per_year,
+        operations_fraction_per_year=finance.operations_fraction_per_year,
+        engineer_usd_per_year=software.engineer_usd_per_year,
+        support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
+        electricity_usd_per_kwh=catalog.tariff(site.tariff).energy_usd_per_kwh.value if price is None else price,
+        colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
+    )

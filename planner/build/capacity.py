@@ -1,0 +1,235 @@
+"""What one node of each cluster sustains for each workload, from the throughput model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.catalog.load import Catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.demand.bursts import BurstConditions, miss_table
+from planner.documents import KeyPath, dotted
+from planner.errors import CapacityError, Problem, ScenarioError
+from planner.fleet.window import MISS_CELLS
+from planner.physics.coefficients import Calibration
+from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit, weight_bytes
+from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective
+from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.scenario.cluster import Cluster
+from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Length, Workload
+from planner.units import SECONDS_PER_HOUR
+
+Floats = NDArray[np.float64]
+_WIDER = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """How a cluster serves a workload on day one."""
+
+    tensor_parallel: int
+    accelerators_per_node: int
+    requests_per_s: float
+    """Of one node, stack and user multipliers included."""
+    yearly: tuple[float, ...]
+    """The same after 0, 1, 2, ... years of growth in tokens per request."""
+    batch: float
+    tpot_s: float
+    single_tpot_s: float
+    single_ttft_s: float
+    prefill_fraction: float
+    """Share of a loaded replica's time spent in prefill."""
+    weight_bytes: float
+    kv_bytes: float
+    """Cache of one mean sequence."""
+    flop_per_token: float
+    wide_factor: float
+    """Speed in the next wider precision over this one; 0 where it does not fit."""
+
+
+def cv(length: Length) -> float:
+    """Return standard deviation over mean of a lognormal length."""
+    return float(np.sqrt(np.expm1(length.sigma**2)))
+
+
+def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
+    """Return a workload's requests as the throughput formula takes them."""
+    tokens = workload.tokens
+    return Traffic(
+        input_tokens=tokens.input.mean * growth,
+        output_tokens=tokens.output.mean * growth,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+        input_cv=cv(tokens.input),
+        output_cv=cv(tokens.output),
+    )
+
+
+def build_services(
+    scenario: Scenario, catalog: Catalog, calibration: Calibration
+) -> tuple[dict[tuple[str, str], Service], list[str]]:
+    """Return the service of each (cluster, workload) that works, and why others do not.
+
+    A workload that no cluster can serve is an error.
+    """
+    services: dict[tuple[str, str], Service] = {}
+    refused: list[str] = []
+    problems: list[Problem] = []
+    for workload_name, workload in scenario.workloads.items():
+        reasons = []
+        for cluster_name, cluster in scenario.clusters.items():
+            try:
+                service = _serve(cluster, workload, catalog, calibration, scenario.horizon_months)
+                services[cluster_name, workload_name] = service
+            except CapacityError as error:
+                reasons.append(f"{cluster_name}: {error}")
+        refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
+        if len(reasons) == len(scenario.clusters):
+            path: KeyPath = ("workloads", workload_name)
+            place = scenario.document.locate(path)
+            problems.append(
+                Problem(
+                    file=place.file if place else None,
+                    line=place.line if place else None,
+                    path=dotted(path),
+                    message="no cluster can serve it: " + "; ".join(reasons),
+                )
+            )
+    if problems:
+        raise ScenarioError(problems)
+    return services, refused
+
+
+def _serve(
+    cluster: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration, horizon_months: int
+) -> Service:
+    """Choose the replica that serves most per accelerator within the objective."""
+    accelerator = catalog.accelerator(cluster.accelerator)
+    part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, catalog.model(workload.model))
+    precision = cluster.precision or workload.precision
+    tokens = workload.tokens.input.mean + workload.tokens.output.mean
+    smallest = smallest_fit(part, shape, precision, tokens).accelerators
+    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
+    if cluster.tensor_parallel is not None:
+        if cluster.tensor_parallel not in degrees:
+            raise CapacityError(
+                f"{workload.model} at {precision} runs on {', '.join(map(str, degrees))} x {cluster.accelerator}, "
+                f"not on {cluster.tensor_parallel}"
+            )
+        degrees = [cluster.tensor_parallel]
+    specs = [
+        ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=d, engine=cluster.engine) for d in degrees
+    ]
+    replicas = price_replicas(specs, calibration)
+    which = np.arange(len(degrees))
+    point = at_objective(replicas, which, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
+    rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    best = int(np.argmax(rate))
+    single = at_concurrency(replicas, which, traffic_of(workload), 1.0)
+    if rate[best] <= 0:
+        fastest = int(np.argmin(single.tpot_s))
+        raise CapacityError(
+            f"no batch of {workload.model} on {cluster.accelerator} meets {workload.slo.ttft_s:g} s to the first token "
+            f"and {workload.slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
+            f"{single.tpot_s[fastest]:.3g} s on {degrees[fastest]} accelerators"
+        )
+    years = np.arange(horizon_months // 12 + 2)
+    multiplier = _multiplier(cluster, workload, catalog) * part.accelerators_per_node
+    yearly = _yearly(replicas, best, workload, years) / degrees[best] * multiplier
+    if cluster.throughput_tokens_per_s_per_accelerator is not None:
+        claimed = cluster.throughput_tokens_per_s_per_accelerator * cluster.throughput_multiplier
+        yearly = claimed * part.accelerators_per_node / (workload.tokens.output.mean * (yearly[0] / yearly))
+    fit = memory_fit(part, shape, precision, degrees[best])
+    batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
+    return Service(
+        tensor_parallel=degrees[best],
+        accelerators_per_node=part.accelerators_per_node,
+        requests_per_s=float(yearly[0]),
+        yearly=tuple(yearly.tolist()),
+        batch=batch,
+        tpot_s=tpot,
+        single_tpot_s=float(single.tpot_s[best]),
+        single_ttft_s=float(single.ttft_s[best]),
+        prefill_fraction=_prefill_fraction(replicas, best, workload, point),
+        weight_bytes=weight_bytes(shape, precision) / degrees[best],
+        kv_bytes=fit.kv_bytes_per_token * (tokens - workload.tokens.output.mean / 2) / degrees[best],
+        flop_per_token=2.0 * shape.active_parameters / degrees[best],
+        wide_factor=_wide_factor(specs[best], workload, calibration, float(rate[best])),
+    )
+
+
+def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
+    """Return the stack's maturity on this kind of model, times the user's own factor."""
+    vendor = catalog.accelerator(cluster.accelerator).vendor.value
+    kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
+    maturity: float = getattr(catalog.stack(vendor, cluster.engine), f"{kind}_multiplier").value
+    return maturity * cluster.throughput_multiplier
+
+
+def _yearly(replicas: Replicas, best: int, workload: Workload, years: NDArray[np.int64]) -> Floats:
+    """Return requests per second of the replica as tokens per request grow, one figure a year."""
+    if workload.tokens.growth_per_year == 0.0:
+        years = years[:1]
+    growth = np.asarray((1.0 + workload.tokens.growth_per_year) ** years, dtype=np.float64)
+    which = np.full(growth.size, best)
+    point = at_objective(replicas, which, traffic_of(workload, growth), workload.slo.ttft_s, workload.slo.tpot_s)
+    found: Floats = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
+    return np.asarray(np.maximum(found, found[0] * 1e-6))  # outgrown its objective: next to nothing, but still a rate
+
+
+def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, point: OperatingPoint) -> float:
+    """Return the share of a loaded replica's time that prompts take."""
+    prompt = workload.tokens.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
+    prefill_s = prompt * replicas.prefill_s_per_token[best]
+    prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
+    return float(np.clip(point.requests_per_s[best] * prefill_s, 0.0, 0.95))
+
+
+def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration, rate: float) -> float:
+    """Return the speed of the same replica in the next wider precision over its own; 0 where that does not fit."""
+    wider = _WIDER[spec.precision]
+    wide = ReplicaSpec(
+        part=spec.part, shape=spec.shape, precision=wider, accelerators=spec.accelerators, engine=spec.engine
+    )
+    if not memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits:
+        return 0.0
+    replicas = price_replicas([wide], calibration)
+    point = at_objective(replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
+    found = float(point.requests_per_s[0]) / spec.accelerators
+    return min(1.0, found / rate) if np.isfinite(found) else 0.0
+
+
+def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where one cannot serve other."""
+    grows = any(workload.tokens.growth_per_year for workload in scenario.workloads.values())
+    periods = month_mid_years.size if grows else 1
+    table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
+    for c, cluster in enumerate(scenario.clusters):
+        for w, workload in enumerate(scenario.workloads):
+            if (service := services.get((cluster, workload))) is None:
+                continue
+            yearly = np.log(service.yearly)
+            table[c, w] = np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly)) if grows else (
+                service.requests_per_s
+            )
+    return table * SECONDS_PER_HOUR
+
+
+def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:
+    """Return the share of requests late at each utilisation, shape (clusters, workloads, cells + 1)."""
+    grid = np.arange(MISS_CELLS + 1) / MISS_CELLS
+    tables = np.zeros((len(scenario.clusters), len(scenario.workloads), grid.size))
+    for c, cluster in enumerate(scenario.clusters):
+        for w, (name, workload) in enumerate(scenario.workloads.items()):
+            service = services.get((cluster, name))
+            if service is None or workload.requests_per_s <= 0 or workload.priority == "deferrable":
+                continue
+            conditions = BurstConditions(
+                requests_per_s=workload.requests_per_s,
+                slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
+                index_of_dispersion=workload.burst_index_of_dispersion,
+            )
+            tables[c, w] = np.clip(miss_table(conditions).share(grid), 0.0, 1.0)
+    return tables

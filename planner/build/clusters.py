@@ -1,0 +1,215 @@
+"""Clusters and their stacks, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.build.capacity import Service
+from planner.catalog.entries import Accelerator, Range, Stack
+from planner.catalog.load import Catalog
+from planner.fleet.plan import (
+    CausePlan,
+    ClusterPlan,
+    OrderPlan,
+    ReliabilityPlan,
+    SoftwarePlan,
+    StackPlan,
+    ThreePoint,
+    Triangle,
+)
+from planner.physics.node_power import NodePower, NodeRating, ServingMix, build_node_power
+from planner.physics.power import BoardRating
+from planner.scenario.cluster import Cluster, Order
+from planner.scenario.scenario import Scenario
+from planner.units import GB, HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, TB, TERA
+
+_HOURS_PER_WEEK = 7 * HOURS_PER_DAY
+_POLICY = {  # release delay in hours (None: never), share of regressions met
+    "latest": (0.0, 1.0),
+    "staged": (8 * _HOURS_PER_WEEK, 0.5),
+    "pinned": (None, 0.25),
+}
+_FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
+SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
+
+
+def stack_name(stack: Stack) -> str:
+    """Return the name by which clusters and random streams know a stack."""
+    return f"{stack.platform.value}-{stack.engine.value}"
+
+
+def cluster_plan(scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]) -> ClusterPlan:
+    """Compile one cluster."""
+    cluster = scenario.clusters[name]
+    entry = catalog.accelerator(cluster.accelerator)
+    vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
+    own = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
+    widest = max((service.tensor_parallel for service in own.values()), default=per_node)
+    software = scenario.software
+    engineers = software.engineers_per_800_amd if vendor == "amd" else software.engineers_per_800_nvidia
+    online = cluster.online or scenario.start
+    retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+    return ClusterPlan(
+        name=name,
+        accelerator=cluster.accelerator,
+        vendor=vendor,
+        stack=stack_name(catalog.stack(vendor, cluster.engine)),
+        nodes=cluster.nodes,
+        accelerators_per_node=per_node,
+        group_accelerators=per_node if vendor == "amd" or per_node % widest else min(widest, per_node),
+        online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
+        order=_order(scenario, cluster.order) if cluster.order else None,
+        retire_h=float(retire),
+        failure_multiplier=scenario.reliability.amd_failure_multiplier if vendor == "amd" else 1.0,
+        node_power=_node_power(scenario, entry, own),
+        nameplate_kw=entry.node_max_kw.value,
+        prices_usd=_prices(cluster, entry, per_node),
+        engineers_per_accelerator=engineers / 800.0,
+    )
+
+
+def _order(scenario: Scenario, order: Order) -> OrderPlan:
+    return OrderPlan(
+        placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
+        lead_h=order.lead_weeks * _HOURS_PER_WEEK,
+        slip_h=Triangle(
+            low=order.slip_weeks.low * _HOURS_PER_WEEK,
+            mode=order.slip_weeks.base * _HOURS_PER_WEEK,
+            high=order.slip_weeks.high * _HOURS_PER_WEEK,
+        ),
+        deliveries=order.deliveries,
+        interval_h=order.delivery_interval_weeks * _HOURS_PER_WEEK,
+        acceptance_failure_fraction=order.acceptance_failure_fraction,
+    )
+
+
+def _prices(cluster: Cluster, entry: Accelerator, per_node: int) -> tuple[float, float, float, float]:
+    """Return what one node costs: accelerators after discount, host, network, storage."""
+    price = cluster.unit_price_usd
+    if price is None:
+        price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
+    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    return price * (1.0 - cluster.discount_fraction) * per_node, host, network, storage
+
+
+def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service]) -> NodePower:
+    """Tabulate node power for the cluster's mean mix: each workload by the node-hours it would take."""
+    rating = NodeRating(
+        board=BoardRating(
+            tdp_w=entry.tdp_w.value,
+            idle_w=entry.idle_w.value,
+            bandwidth_bytes_per_s=entry.hbm_tb_per_s.value * TB,
+            rate_flop_per_s=(entry.fp8_dense_tflops or entry.bf16_dense_tflops).value * TERA,
+        ),
+        boards=entry.accelerators_per_node.value,
+        host_idle_w=1800.0 * entry.accelerators_per_node.value / 8.0,
+    )
+    if not services:  # serves nothing: it idles
+        services = {"": _IDLE}
+    needs = {name: scenario.workloads[name].requests_per_s if name else 1.0 for name in services}
+    weights = np.array([max(needs[name], 1e-9) / service.requests_per_s for name, service in services.items()])
+    weights /= weights.sum()
+
+    def mean(field: str) -> float:
+        return float(weights @ np.array([getattr(service, field) for service in services.values()]))
+
+    batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
+    single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
+    slope = max(full_s - single_s, 0.0) / max(batch - 1.0, 1.0)
+    return build_node_power(
+        rating,
+        ServingMix(
+            batch=batch,
+            weight_bytes=mean("weight_bytes"),
+            kv_bytes_per_sequence=mean("kv_bytes"),
+            flop_per_sequence=mean("flop_per_token"),
+            step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
+            step_per_sequence_s=slope,
+            prefill_time_fraction=prefill,
+        ),
+    )
+
+
+_IDLE = Service(
+    tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), batch=1.0, tpot_s=0.01,
+    single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, weight_bytes=GB, kv_bytes=GB / 1000,
+    flop_per_token=1e9, wide_factor=1.0,
+)  # fmt: skip
+
+
+def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
+    """Compile failures, crews and spares."""
+    stated = scenario.reliability
+    causes = tuple(
+        CausePlan(
+            name=name,
+            per_node_h=cause.per_1000_node_days.value / (1000.0 * HOURS_PER_DAY) * stated.failure_multiplier,
+            whole_node=cause.scope.value == "node",
+            soft_fraction=cause.soft_fraction.value,
+            medium_fraction=cause.medium_fraction.value,
+        )
+        for name, cause in catalog.failures.items()
+    )
+    return ReliabilityPlan(
+        causes=causes,
+        lemon_fraction=stated.lemon_fraction,
+        lemon_multiplier=stated.lemon_multiplier,
+        early_life_multiplier=stated.early_life_multiplier,
+        early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
+        repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
+        repair_cv=stated.repair_cv_ratio,
+        crews=stated.repair_crews,
+        spare_fraction=stated.spare_fraction,
+        rma_h=stated.rma_weeks * _HOURS_PER_WEEK,
+    )
+
+
+def software_plan(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], services: dict[tuple[str, str], Service]
+) -> SoftwarePlan:
+    """Compile stacks, engineers and the response to wrong numerics."""
+    stated = scenario.software
+    stacks = {}
+    for cluster in scenario.clusters.values():
+        stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+        stacks[stack_name(stack)] = _stack(scenario, stack)
+    paid = sum(c.nodes * c.accelerators_per_node * c.engineers_per_accelerator for c in clusters)
+    wide = np.full((len(scenario.clusters), len(scenario.workloads)), np.nan)
+    if stated.wrong_numerics_response == "widen":
+        for c, cluster_name in enumerate(scenario.clusters):
+            for w, workload_name in enumerate(scenario.workloads):
+                if (service := services.get((cluster_name, workload_name))) is not None:
+                    wide[c, w] = service.wide_factor
+    return SoftwarePlan(
+        stacks=tuple(stacks[name] for name in sorted(stacks)),
+        engineers=paid if stated.engineers is None else stated.engineers,
+        fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
+        engineer_h=stated.fix_engineer_h,
+        hang_loss_fraction=stated.hang_loss_fraction,
+        wide_precision_factor=wide,
+    )
+
+
+def _stack(scenario: Scenario, stack: Stack) -> StackPlan:
+    stated = scenario.software
+    delay_h, met = _POLICY[stated.upgrade_policy]
+    rate = stated.incident_multiplier
+
+    def points(fact: Range) -> ThreePoint:
+        return ThreePoint(low=fact.low, base=fact.base, high=fact.high)
+
+    return StackPlan(
+        name=stack_name(stack),
+        releases_per_year=stack.releases_per_year.base,
+        release_delay_h=delay_h,
+        release_gain=points(stack.release_gain_fraction),
+        release_gain_multiplier=stated.release_gain_multiplier,
+        regressions_per_year=stack.regressions_per_year.base * rate * met,
+        wrong_numerics_per_year=stack.wrong_numerics_per_year.base * rate * met,
+        hangs_per_year=stack.hangs_per_year.base * rate,
+        regression_loss=points(stack.regression_loss_fraction),
+        fix_days=points(stack.regression_days),
+        bring_up_weeks=points(stack.bring_up_weeks),
+        bring_up_fraction=points(stack.bring_up_throughput_fraction),
+    )

@@ -1,0 +1,104 @@
+"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.documents import KeyPath, dotted
+from planner.errors import Problem, ScenarioError
+from planner.fleet.plan import ClusterPlan, Plan
+from planner.fleet.power import allowed_it_kw
+from planner.scenario.scenario import Scenario
+from planner.units import SECONDS_PER_HOUR
+
+
+def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
+    """Raise ScenarioError for what cannot work; return warnings, each with the numbers that contradict."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+
+    def refuse(path: KeyPath, message: str) -> None:
+        place = scenario.document.locate(path)
+        file, line = (place.file, place.line) if place else (None, None)
+        problems.append(Problem(file=file, line=line, path=dotted(path), message=message))
+
+    for cluster in plan.clusters:
+        late = _arrival(cluster, plan)
+        if late is not None:
+            earliest, latest = late
+            if earliest >= plan.hours:
+                message = (
+                    f"arrives {earliest / 24:,.0f} days after the start at the earliest; "
+                    f"the horizon is {plan.hours / 24:,.0f}"
+                )
+                refuse(("clusters", cluster.name, "order"), message)
+            elif latest >= plan.hours:
+                warnings.append(
+                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days after the start, "
+                    f"of {plan.hours / 24:,.0f}"
+                )
+    warnings += _power(plan, refuse)
+    warnings += _blocks(plan)
+    warnings += _demand(plan)
+    if problems:
+        raise ScenarioError(problems)
+    return warnings
+
+
+def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
+    """Return the earliest and the latest arrival of an order's first shipment."""
+    order = cluster.order
+    if order is None:
+        return None
+    promised = order.placed_h + order.lead_h + plan.site.commissioning_h
+    return promised + order.slip_h.low, promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
+
+
+def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
+    """Hold the power cap against what the clusters draw at rest and at full load."""
+    if plan.site.cap_kw is None:
+        return []
+    cap = float(np.min(plan.site.cap_kw))
+    hours = np.array([int(np.argmin(plan.site.cap_kw))])
+    allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
+    idle = sum(cluster.nodes * cluster.node_power.idle_kw for cluster in plan.clusters)
+    full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
+    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and idle > allowed:
+        message = (
+            f"{cap:,.0f} kW of facility power carry {allowed:,.0f} kW of IT load, "
+            f"but the clusters draw {idle:,.0f} kW at rest"
+        )
+        refuse(("site", "power_cap_kw"), message)
+        return []
+    if full > allowed:
+        return [
+            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; the clusters draw {full:,.0f} kW at full load"
+        ]
+    return []
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """Hold energised power against nameplate power."""
+    needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
+    if plan.site.block_kw.size and plan.site.block_kw[-1] < needed:
+        return [
+            f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; the clusters' nameplate is {needed:,.0f} kW, "
+            "so some nodes will never serve"
+        ]
+    return []
+
+
+def _demand(plan: Plan) -> list[str]:
+    """Hold the last month's mean demand against all the nodes bought."""
+    last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
+    wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
+    rates = plan.requests_per_node_h[:, :, -1]
+    share = 0.0
+    for w in range(len(plan.workloads)):
+        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
+        share += wanted[w] / capacity if capacity > 0 else 0.0
+    if share > 1.0 and not plan.expansion.rules:
+        return [f"by the last month mean demand is {share:.2f} times what all clusters together sustain"]
+    return []
