@@ -8,7 +8,7 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
+from planner.build.capacity import Factors, build_services, burst_free_utilisation, capacity_table, miss_tables
 from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.reuse import Reuse
@@ -50,6 +50,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
+    misses = miss_tables(scenario, services, reuse)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -66,7 +67,8 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
         requests_per_node_h=capacity_table(scenario, services, mid_years),
-        miss_tables=miss_tables(scenario, services, reuse),
+        miss_tables=misses,
+        burst_free_utilisation=burst_free_utilisation(misses),
         proportional=scenario.routing == "proportional",
         spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
         reliability=reliability_plan(scenario, catalog),

@@ -252,6 +252,12 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
     return table * SECONDS_PER_HOUR
 
 
+def burst_free_utilisation(tables: Floats) -> Floats:
+    """Return the utilisation below which fewer than a millionth of requests are late, shape (clusters,)."""
+    cells = (tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
+    return np.asarray(np.maximum(cells - 1, 0) / MISS_CELLS, dtype=np.float64)
+
+
 def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], reuse: Reuse) -> Floats:
     """Return the share of requests late at each utilisation, shape (clusters, workloads, cells + 1)."""
     tables = np.zeros((len(scenario.clusters), len(scenario.workloads), MISS_CELLS + 1))

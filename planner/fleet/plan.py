@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 
@@ -42,11 +43,11 @@ class ThreePoint:
         """Draw from the lognormal with this median and this P90 / P10."""
         if self.base <= 0 or self.low <= 0:
             return max(0.0, self.normal(generator))
-        return float(self.base * np.exp(np.log(self.high / self.low) / 2.5631 * generator.standard_normal()))
+        return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * generator.standard_normal())
 
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
-        return float(self.base + (self.high - self.low) / 2.5631 * generator.standard_normal())
+        return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +254,8 @@ class Plan:
     """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
     miss_tables: Floats
     """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
+    burst_free_utilisation: Floats
+    """Utilisation below which no workload of a cluster is late, but for a millionth, shape (clusters,)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
     proportional: bool

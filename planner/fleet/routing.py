@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_ROUNDING = 1e-12  # what is left of a request after rounding is nothing
 _FEW = 0.4  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
@@ -26,43 +27,63 @@ class Room:
     """Clusters in the order in which they are offered the work."""
 
 
-def fill_in_order(wanted: Floats, room: Room, levels: Sequence[float], nodes: Floats) -> None:
+def fill_in_order(wanted: Floats, room: Room, levels: Sequence[float], nodes: Floats) -> Floats:
     """Offer requests to clusters in order, first up to each one's first level of utilisation, then to the next level.
 
     ``wanted`` has shape (hours,). The node-equivalents that the work takes are added to ``nodes`` and to ``room.used``,
-    both of shape (clusters, hours).
+    both of shape (clusters, hours). Returns the requests that found no room, shape (hours,).
     """
     left = wanted.copy()
-    hours: NDArray[np.intp] | None = None
-    for level in levels:
-        for cluster in room.order:
-            rate = room.rates[cluster]
-            if hours is None:
-                free = room.usable[cluster] * level
-                free -= room.used[cluster]
-                np.maximum(free, 0.0, out=free)
-                np.minimum(free, left / rate, out=free)
-                room.used[cluster] += free
-                nodes[cluster] += free
-                free *= rate
-                left -= free
-            else:
-                some = rate if rate.size == 1 else rate[hours]
-                free = room.usable[cluster, hours] * level - room.used[cluster, hours]
-                free = np.minimum(np.maximum(free, 0.0), left / some)
-                room.used[cluster, hours] += free
-                nodes[cluster, hours] += free
-                left = left - free * some
-            still = np.flatnonzero(left > 1e-12 * (wanted if hours is None else wanted[hours]))
-            if not still.size:
-                return
-            if hours is not None:
-                hours, left = hours[still], left[still]
-            elif still.size < _FEW * left.size:
-                hours, left = still, left[still]
+    for position, cluster in enumerate(room.order):
+        free = _free(room, cluster, levels[0])
+        np.minimum(free, left * (1.0 / room.rates[cluster]), out=free)
+        room.used[cluster] += free
+        nodes[cluster] += free
+        free *= room.rates[cluster]
+        left -= free
+        hours = np.flatnonzero(left > _ROUNDING * wanted)
+        if hours.size < _FEW * left.size:
+            rest = [(levels[0], c) for c in room.order[position + 1 :]]
+            rest += [(level, c) for level in levels[1:] for c in room.order]
+            return _fill_hours(left, hours, room, rest, nodes)
+    for level in levels[1:]:
+        left = fill_in_order(left, room, (level,), nodes)
+    return left
 
 
-def fill_in_proportion(wanted: Floats, room: Room, nodes: Floats) -> None:
+def _free(room: Room, cluster: int, level: float) -> Floats:
+    """Return the nodes of a cluster that are free below a level of utilisation."""
+    free = room.usable[cluster] * level
+    free -= room.used[cluster]
+    np.maximum(free, 0.0, out=free)
+    return np.asarray(free)
+
+
+def _fill_hours(
+    left: Floats, hours: NDArray[np.intp], room: Room, rest: Sequence[tuple[float, int]], nodes: Floats
+) -> Floats:
+    """Go on with the few hours in which work is left, through the remaining levels and clusters."""
+    unserved = np.zeros_like(left)
+    some = left[hours]
+    for level, cluster in rest:
+        if not hours.size:
+            return unserved
+        rate = room.rates[cluster] if room.rates[cluster].size == 1 else room.rates[cluster][hours]
+        used = room.used[cluster].take(hours)
+        free = np.minimum(np.maximum(room.usable[cluster].take(hours) * level - used, 0.0), some / rate)
+        if not free.any():
+            continue
+        room.used[cluster][hours] = used + free
+        nodes[cluster][hours] += free
+        before = some
+        some = before - free * rate
+        still = some > _ROUNDING * before
+        hours, some = hours[still], some[still]
+    unserved[hours] = some
+    return unserved
+
+
+def fill_in_proportion(wanted: Floats, room: Room, nodes: Floats) -> Floats:
     """Spread requests over clusters in proportion to what each has free; arguments as for :func:`fill_in_order`."""
     free = [np.maximum(room.usable[c] - room.used[c], 0.0) for c in room.order]
     capacity = [part * room.rates[c] for c, part in zip(room.order, free, strict=True)]
@@ -72,3 +93,4 @@ def fill_in_proportion(wanted: Floats, room: Room, nodes: Floats) -> None:
         taken = part * share
         room.used[cluster] += taken
         nodes[cluster] += taken
+    return np.asarray(np.maximum(wanted - whole, 0.0))

@@ -44,17 +44,16 @@ def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) 
     return np.cumsum(jump[:hours])
 
 
-def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int) -> Floats:
-    """Return the mean over each hour of a piecewise constant function that stands at 1 before its first step.
+def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0) -> Floats:
+    """Return the mean over each hour of a piecewise constant function; shape (hours,).
 
-    From ``times_h[k]`` (rising) on it stands at ``levels[k]``. Few steps and many hours: levels are repeated, and only
-    the hours with a step in them are corrected, each by the part of the hour before the step. Shape (hours,).
+    It stands at ``before`` until its first step and at ``levels[k]`` from ``times_h[k]`` (rising) on. Steps are few and
+    hours many: levels are repeated, and only hours with a step in them are corrected by the part before it.
     """
     since = np.clip(times_h - first_hour, 0.0, float(hours))
     hour = since.astype(np.intp)
-    edges = np.concatenate(([0], hour, [hours]))
-    series = np.repeat(np.concatenate(([1.0], levels)), np.diff(edges))
-    before = np.concatenate(([1.0], levels[:-1]))
+    heights = np.concatenate(([before], levels))
+    series = np.repeat(heights, np.diff(np.concatenate(([0], hour, [hours]))))
     inside = hour < hours
-    np.add.at(series, hour[inside], ((before - levels) * (since - hour))[inside])
+    np.add.at(series, hour[inside], ((heights[:-1] - heights[1:]) * (since - hour))[inside])
     return series

@@ -16,7 +16,16 @@ from planner.fleet.scan import clamp_scan
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _MAX_THROTTLE_PASSES = 8
-_NEGLIGIBLE = 1e-9  # a share of late requests not worth looking up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """The hours of a window in which incidents slow a cluster on a workload."""
+
+    hours: NDArray[np.intp]
+    """Within the window, shape (some hours,)."""
+    lost_fraction: Floats
+    """Share of speed lost in each, shape (some hours,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +39,8 @@ class WindowInput:
     """Healthy nodes with power, shape (clusters, hours)."""
     speed: Mapping[tuple[int, int], Floats]
     """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
-    incidents: Mapping[tuple[int, int], Floats]
-    """The part of that speed which is due to open incidents, at most 1, where there are any, shape (hours,)."""
+    incidents: Mapping[tuple[int, int], Slowdown]
+    """What open incidents take of that speed, where there are any."""
     waiting_requests: tuple[Floats, ...]
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
 
@@ -161,16 +170,16 @@ def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Flo
             wanted, routed.shed[index], routed.waiting[index] = defer(wanted, spare, routed.waiting[index])
         nodes = routed.served[:, index]
         if plan.proportional:
-            fill_in_proportion(wanted, room, nodes)
+            left = fill_in_proportion(wanted, room, nodes)
         else:
-            fill_in_order(wanted, room, levels, nodes)
+            left = fill_in_order(wanted, room, levels, nodes)
         for c in workload.cluster_order:
             if (slowed := window.incidents.get((c, index))) is not None:
-                routed.drag[c] += nodes[c] * (1.0 - slowed)
-            nodes[c] *= rate[c]
+                routed.drag[c][slowed.hours] += nodes[c][slowed.hours] * slowed.lost_fraction
+            if nodes[c].any():
+                nodes[c] *= rate[c]
         if not workload.deadline_h:
-            np.subtract(wanted, nodes.sum(axis=0), out=routed.shed[index])
-            np.maximum(routed.shed[index], 0.0, out=routed.shed[index])
+            routed.shed[index] = left
     return routed
 
 
@@ -203,18 +212,18 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
 
 
 def _late(plan: Plan, routed: _Routed, usable: Floats) -> Floats:
-    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours)."""
+    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
+
+    Only hours above the utilisation from which any are missed are looked up: most are below it.
+    """
     late = np.zeros_like(routed.shed)
     for c in range(usable.shape[0]):
-        load = np.divide(routed.used[c], usable[c], out=np.zeros_like(usable[c]), where=usable[c] > 0)
-        load *= MISS_CELLS
-        load += 0.5
-        cell = np.minimum(load.astype(np.intp), MISS_CELLS)
-        highest = int(cell.max(initial=0))
+        hours = np.flatnonzero(routed.used[c] > plan.burst_free_utilisation[c] * usable[c])
+        if not hours.size:
+            continue
+        load = routed.used[c].take(hours) / usable[c].take(hours)
+        cell = np.minimum((load * MISS_CELLS + 0.5).astype(np.intp), MISS_CELLS)
         for w, workload in enumerate(plan.workloads):
-            if workload.deadline_h or c not in workload.cluster_order or plan.miss_tables[c, w, highest] < _NEGLIGIBLE:
-                continue
-            share = plan.miss_tables[c, w].take(cell)
-            share *= routed.served[c, w]
-            late[w] += share
+            if not workload.deadline_h and c in workload.cluster_order:
+                late[w][hours] += plan.miss_tables[c, w].take(cell) * routed.served[c, w].take(hours)
     return late

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet.plan import Plan
 from planner.fleet.scan import steps_by_hour, time_weighted
-from planner.fleet.window import WindowInput, WindowResult, evaluate_window
+from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.failures import RepairShop
 from planner.simulation.log import ChangeLog, SpeedChange
@@ -27,7 +27,6 @@ from planner.simulation.supply import Supply
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
-CHUNK_H = 4392  # half a year: a series of 35 kB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +69,8 @@ class Simulation:
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
 
-    def run(self, window_edges_h: list[int], chunk_h: int = CHUNK_H) -> Run:
-        """Run all windows between the given hours, the last being the end of the horizon.
-
-        A window's hours are evaluated in chunks, since arrays that stay in the cache cost a fraction of fresh memory.
-        """
+    def run(self, window_edges_h: list[int]) -> Run:
+        """Run all windows between the given hours, the last being the end of the horizon."""
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         windows: list[WindowResult] = []
@@ -83,107 +79,101 @@ class Simulation:
             self.env.run(until=last)
             self.shop.work_until(last)
             speed, incidents = self._speeds(first, last)
-            lit = self._lit_fraction(first, last)
-            present = [self._present(index, first, last) for index in range(len(self.plan.clusters))]
-            failed = self._failed(first, last)
-            begun = len(windows)
-            for start in range(first, last, chunk_h):
-                hours = slice(start - first, min(start + chunk_h, last) - first)
-                machines = _machines(present, failed, lit, hours)
-                window = evaluate_window(
-                    self.plan,
-                    WindowInput(
-                        first_hour=start,
-                        demand_requests=self.demand_requests[:, first + hours.start : first + hours.stop],
-                        nodes=machines.healthy,
-                        speed={pair: series[hours] for pair, series in speed.items()},
-                        incidents={pair: series[hours] for pair, series in incidents.items()},
-                        waiting_requests=waiting,
-                    ),
-                )
-                waiting = window.waiting_requests
-                windows.append(window)
-                node_hours.append(machines)
+            machines = self._node_hours(first, last)
+            window = evaluate_window(
+                self.plan,
+                WindowInput(
+                    first_hour=first,
+                    demand_requests=self.demand_requests[:, first:last],
+                    nodes=machines.healthy,
+                    speed=speed,
+                    incidents=incidents,
+                    waiting_requests=waiting,
+                ),
+            )
+            waiting = window.waiting_requests
+            windows.append(window)
+            node_hours.append(machines)
             if review is not None:
-                review.close_month(_figures(windows[begun:]))
+                review.close_month(_figures(window))
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
-    def _present(self, index: int, first: int, last: int) -> Floats:
-        """Return nodes delivered and not retired, by hour."""
-        own = [change for change in self.log.changes if change.cluster == index]
-        times = np.array([change.time_h for change in own])
-        deltas = np.array([change.accelerators for change in own], dtype=np.float64)
-        nodes = time_weighted(times, deltas, first, last - first)
-        nodes /= self.plan.clusters[index].accelerators_per_node
-        return nodes
-
-    def _failed(self, first: int, last: int) -> list[Floats]:
-        """Return nodes of each cluster out of service for a fault, by hour."""
-        series = [time_weighted(times, deltas, first, last - first) for times, deltas in self.shop.down()]
-        return [nodes / self.plan.clusters[c].accelerators_per_node for c, nodes in enumerate(series)]
+    def _node_hours(self, first: int, last: int) -> NodeHours:
+        """Turn the log into nodes by hour, each averaged over its hour."""
+        shape = (len(self.plan.clusters), last - first)
+        present, failed = np.empty(shape), np.empty(shape)
+        for index, (times, deltas) in enumerate(self.shop.down()):
+            per_node = self.plan.clusters[index].accelerators_per_node
+            own = [change for change in self.log.changes if change.cluster == index]
+            moments = np.array([change.time_h for change in own])
+            nodes = np.cumsum([change.accelerators / per_node for change in own])
+            present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
+            failed[index] = time_weighted(times, deltas / per_node, first, last - first)
+        np.clip(failed, 0.0, present, out=failed)
+        healthy = present - failed
+        lit = self._lit_fraction(first, last)
+        dark = np.zeros(shape)
+        if lit is not None:
+            np.multiply(healthy, 1.0 - lit, out=dark)
+            healthy -= dark
+        return NodeHours(present=present, failed=failed, dark=dark, healthy=healthy)
 
     def _lit_fraction(self, first: int, last: int) -> Floats | None:
         """Return the share of each hour in which the site has power; None where it always has."""
         events = [event for event in self.log.site if event.start_h < last and event.end_h > first]
         if not events:
             return None
-        times = np.array([time_h for event in events for time_h in event])
-        deltas = np.tile([-1.0, 1.0], len(events))
-        return np.clip(1.0 + time_weighted(times, deltas, first, last - first), 0.0, 1.0)
+        times = np.array([time_h for event in events for time_h in event])  # outages follow one another
+        return steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
 
-    def _speeds(self, first: int, last: int) -> tuple[Speeds, Speeds]:
-        """Return speed against day one, and the part due to open incidents, where either ever differs from 1."""
-        changes: dict[tuple[int, int], list[SpeedChange]] = {}
+    def _speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, Slowdown]]:
+        """Return speed against day one, and what open incidents take of it, where there is any of either."""
+        changes: dict[Pair, list[SpeedChange]] = {}
         for change in self.log.speeds:
             if change.time_h < last:
                 changes.setdefault((change.cluster, change.workload), []).append(change)
-        known: dict[tuple[str, int, bool], Floats] = {}
-        speed: Speeds = {}
-        incidents: Speeds = {}
+        known: dict[tuple[str, str, int], tuple[Floats, Slowdown | None]] = {}
+        speed: dict[Pair, Floats] = {}
+        incidents: dict[Pair, Slowdown] = {}
         for pair, own in changes.items():
             workload = self.plan.workloads[pair[1]]
-            shared = (self.plan.clusters[pair[0]].stack + "/" + workload.model, pair[1] if workload.launch_h else -1)
-            for only, series in ((False, speed), (True, incidents)):
-                key = (*shared, only)
-                if key not in known:  # clusters of one stack and workloads of one model share their history
-                    steps = [change for change in own if change.incident >= 0 or not only]
-                    times = np.array([change.time_h for change in steps])
-                    levels = np.exp(np.cumsum([change.log_factor for change in steps]))
-                    known[key] = steps_by_hour(times, levels, first, last - first) if steps else _NONE
-                if known[key] is not _NONE:
-                    series[pair] = known[key]
+            # Clusters of one stack and workloads of one model share their history, but for bring-ups.
+            key = (self.plan.clusters[pair[0]].stack, workload.model, -1 if workload.launch_h is None else pair[1])
+            if key not in known:
+                known[key] = (_series(own, first, last), _slowdown(own, first, last))
+            speed[pair], slowed = known[key]
+            if slowed is not None:
+                incidents[pair] = slowed
         return speed, incidents
 
 
-Speeds = dict[tuple[int, int], Floats]
-_NONE = np.zeros(0)
+Pair = tuple[int, int]
 
 
-def _machines(present: list[Floats], failed: list[Floats], lit: Floats | None, hours: slice) -> NodeHours:
-    """Return one chunk of machines by hour."""
-    on_site = np.array([series[hours] for series in present])
-    down = np.array([series[hours] for series in failed])
-    np.maximum(down, 0.0, out=down)
-    np.minimum(down, on_site, out=down)
-    healthy = on_site - down
-    dark = np.zeros_like(healthy)
-    if lit is not None and (lit[hours] < 1.0).any():
-        dark = healthy * (1.0 - lit[hours])
-        healthy -= dark
-    return NodeHours(present=on_site, failed=down, dark=dark, healthy=healthy)
+def _series(changes: list[SpeedChange], first: int, last: int) -> Floats:
+    """Return the speed that a history of changes amounts to, by hour."""
+    times = np.array([change.time_h for change in changes])
+    # Rounded, so that speed is exactly 1 again when everything that slowed it is fixed.
+    levels = np.exp(np.cumsum([change.log_factor for change in changes]).round(12))
+    return steps_by_hour(times, levels, first, last - first)
 
 
-def _figures(windows: list[WindowResult]) -> MonthFigures:
+def _slowdown(changes: list[SpeedChange], first: int, last: int) -> Slowdown | None:
+    """Return the hours that open incidents slow; None where there are none."""
+    incidents = [change for change in changes if change.incident >= 0]
+    if not incidents:
+        return None
+    speed = _series(incidents, first, last)
+    hours = np.flatnonzero(speed != 1.0)
+    return Slowdown(hours=hours, lost_fraction=1.0 - speed[hours]) if hours.size else None
+
+
+def _figures(window: WindowResult) -> MonthFigures:
     """Return what the review looks at."""
-    nodes = sum(window.nodes.sum(axis=1) for window in windows)
-    busy = sum(window.busy_nodes.sum(axis=1) for window in windows)
-    demand = sum(float(window.demand_requests.sum()) for window in windows)
-    served = sum(float(window.served_requests.sum()) for window in windows)
-    shed = sum(float(window.shed_requests.sum()) for window in windows)
-    late = sum(float(window.late_requests.sum()) for window in windows)
-    share = np.divide(busy, nodes, out=np.zeros_like(busy), where=np.asarray(nodes) > 0)
+    nodes, busy = window.nodes.sum(axis=1), window.busy_nodes.sum(axis=1)
+    demand, served = float(window.demand_requests.sum()), float(window.served_requests.sum())
     return MonthFigures(
-        utilisation=tuple(np.asarray(share).tolist()),
-        shed_fraction=shed / demand if demand > 0 else 0.0,
-        late_fraction=late / served if served > 0 else 0.0,
+        utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
+        shed_fraction=float(window.shed_requests.sum()) / demand if demand > 0 else 0.0,
+        late_fraction=float(window.late_requests.sum()) / served if served > 0 else 0.0,
     )

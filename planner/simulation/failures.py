@@ -74,7 +74,8 @@ def draw_failures(
     early = total_rate * weight * (plan.early_life_multiplier - 1.0) * tau * reached
     steady_count, early_count = draw.poisson(steady.sum()), draw.poisson(early.sum())
     count = int(steady_count + early_count)
-    place, moment, kind, heal, spread = draw.random((5, count))
+    place, moment, kind, heal = draw.random((4, count))
+    spread = draw.standard_normal(count)
     node = np.empty(count, dtype=np.int64)
     age = np.empty(count)
     for part, expected in ((slice(0, steady_count), steady), (slice(steady_count, count), early)):
@@ -115,12 +116,9 @@ def _marks(
     return severity.astype(np.int64), cause.astype(np.int64), group
 
 
-def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], uniform: Floats) -> Floats:
+def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], standard: Floats) -> Floats:
     """Return lognormal repair times with each severity's mean and the common coefficient of variation."""
-    from scipy.special import ndtri  # noqa: PLC0415 - 20 ms that only a simulation should pay
-
     sigma = np.sqrt(np.log1p(plan.repair_cv**2))
-    standard = ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
     times: Floats = np.array(plan.repair_h)[severity] * np.exp(sigma * standard - 0.5 * sigma**2)
     return times
 
@@ -138,8 +136,12 @@ class RepairShop:
         self.crews = [0.0] * plan.crews
         self.spares = [self._initial_spares(cluster) for cluster in clusters]
         self.nodes = [0] * len(clusters)
-        self.up_again: dict[int, float] = {}
-        """When a group that has been down is up again; groups are numbered by :meth:`_group`."""
+        self.node_up: dict[int, float] = {}
+        """When a node that has been down as a whole is up again."""
+        self.group_up: dict[tuple[int, int], float] = {}
+        """When a group of accelerators that has been down by itself is up again."""
+        self.node_last: dict[int, float] = {}
+        """When everything of a node is up again."""
         self.start_h: list[float] = []
         self.end_h: list[float] = []
         self.lost_cluster: list[int] = []
@@ -150,7 +152,7 @@ class RepairShop:
         self.wait_h: list[float] = []
         self.failed: list[Failures] = []
         self._expected: list[tuple[int, Failures]] = []
-        self._waiting_parts: list[tuple[float, int, float, int]] = []
+        self._waiting_parts: list[tuple[float, int, float, int, int]] = []
 
     def _initial_spares(self, cluster: ClusterPlan) -> list[float]:
         if self.plan.spare_fraction <= 0:
@@ -169,123 +171,123 @@ class RepairShop:
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
-        rows = self._due(end_h)
-        up_again, crews, waiting = self.up_again, self.crews, self._waiting_parts
-        one_group = [(cluster, 1) for cluster in range(len(self.clusters))]
-        for number, time_h, cluster, member, severity, repair_h in rows:
+        group_up, node_up, node_last = self.group_up, self.node_up, self.node_last
+        crews, waiting, replace = self.crews, self._waiting_parts, heapq.heapreplace
+        starts, ends, clusters, groups = self.start_h, self.end_h, self.lost_cluster, self.lost_groups
+        failures, waits = self.failure, self.wait_h
+        for number, time_h, cluster, node, group, severity, repair_h in self._due(end_h):
             if waiting and waiting[0][0] <= time_h:
                 self._parts_until(time_h)
-            if member < 0:
-                self._fail_node(number, time_h, cluster, severity, repair_h, -1 - member)
-                continue
-            if up_again.get(member, 0.0) > time_h:
+            if node_up.get(node, 0.0) > time_h:
                 continue  # it is down already, and cannot fail again
-            if severity == SOFT:
-                self._down(number, time_h, time_h + repair_h, one_group[cluster], 0.0)
-                up_again[member] = time_h + repair_h
+            whole = group < 0
+            if whole and node_last.get(node, 0.0) > time_h:
+                self._fail_rest(number, time_h, cluster, severity, repair_h, node)
                 continue
-            if severity == HARD:
-                ready_h = self._part_ready_h(cluster, time_h)
-                if ready_h > time_h:
-                    up_again[member] = np.inf
-                    self._hold(number, time_h, ready_h, one_group[cluster], repair_h, member)
-                    continue
-            free_h = crews[0]
-            begin_h = free_h if free_h > time_h else time_h
-            heapq.heapreplace(crews, begin_h + repair_h)
-            self._down(number, time_h, begin_h + repair_h, one_group[cluster], begin_h - time_h)
-            up_again[member] = begin_h + repair_h
+            if not whole and group_up.get((node, group), 0.0) > time_h:
+                continue
+            wait_h = 0.0
+            if severity == SOFT:
+                back_h = time_h + repair_h
+            elif severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
+                heapq.heappush(waiting, (ready_h, len(starts), repair_h, node, group))
+                back_h = np.inf
+            else:
+                begin_h = crews[0]
+                begin_h = max(begin_h, time_h)
+                back_h = begin_h + repair_h
+                replace(crews, back_h)
+                wait_h = begin_h - time_h
+            starts.append(time_h)
+            ends.append(back_h)
+            clusters.append(cluster)
+            groups.append(self.groups[cluster] if whole else 1)
+            failures.append(number)
+            waits.append(wait_h)
+            if whole:
+                node_up[node] = back_h
+            else:
+                group_up[node, group] = back_h
+            if back_h > node_last.get(node, 0.0):
+                node_last[node] = back_h
         self._parts_until(end_h)
 
-    def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, float]]:
-        """Return what fails before ``end_h`` in time order: number, time, cluster, group, severity, repair."""
+    def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
+        """Return what fails before ``end_h`` in time order: number, time, cluster, node, group, severity, repair."""
         parts = [(cluster, failures, failures.time_h < end_h) for cluster, failures in self._expected]
         self._expected = [(c, f.where(~due)) for c, f, due in parts if not due.all()]
         parts = [part for part in parts if part[2].any()]
         if not parts:
             return iter(())
-        due = [failures.where(mask) for _, failures, mask in parts]
+        due = [failures if mask.all() else failures.where(mask) for _, failures, mask in parts]
         owner = np.concatenate([np.full(f.time_h.size, c) for (c, _, _), f in zip(parts, due, strict=True)])
         whole = Failures.joined(due)
         order = np.argsort(whole.time_h, kind="stable")
         whole, owner = whole.where(order), owner[order]
         first = sum(part.time_h.size for part in self.failed)
         self.failed.append(whole)
-        groups = np.array(self.groups)[owner]
-        member = (owner << 40) + whole.node * groups + np.maximum(whole.group, 0)
-        member = np.where((whole.group < 0) & (groups > 1), -1 - member, member)
+        node = whole.node * len(self.clusters) + owner  # a number of its own for every node of every cluster
         numbers = range(first, first + order.size)
-        columns = (whole.time_h, owner, member, whole.severity, whole.repair_h)
+        columns = (whole.time_h, owner, node, whole.group, whole.severity, whole.repair_h)
         return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _parts_until(self, end_h: float) -> None:
         """Begin the repairs whose parts arrive before ``end_h``."""
         waiting, crews = self._waiting_parts, self.crews
         while waiting and waiting[0][0] < end_h:
-            ready_h, row, repair_h, member = heapq.heappop(waiting)
+            ready_h, row, repair_h, node, group = heapq.heappop(waiting)
             begin_h = max(crews[0], ready_h)
             back_h = begin_h + repair_h
             heapq.heapreplace(crews, back_h)
-            number = self.failure[row]
-            while row < len(self.failure) and self.failure[row] == number:  # its groups lie side by side
-                self.end_h[row] = max(back_h, self.start_h[row])
-                self.wait_h[row] = begin_h - self.start_h[row]
+            number, last = self.failure[row], len(self.failure)
+            while row < last and self.failure[row] == number:  # its groups lie side by side
+                start_h = self.start_h[row]
+                self.end_h[row] = back_h if back_h > start_h else start_h
+                self.wait_h[row] = begin_h - start_h
                 row += 1
-            for group in self._members(member, self.lost_cluster[row - 1]):
-                if self.up_again.get(group) == np.inf:
-                    self.up_again[group] = back_h
+            if group < 0:
+                self.node_up[node] = back_h
+            else:
+                self.group_up[node, group] = back_h
+            many = self.groups[node % len(self.clusters)] > 1
+            self.node_last[node] = self._last_h(node, back_h) if many else back_h
 
-    def _members(self, member: int, cluster: int) -> range:
-        """Return the groups that a number stands for: one, or (negative) all of a node."""
-        return range(member, member + 1) if member >= 0 else range(-1 - member, -1 - member + self.groups[cluster])
+    def _last_h(self, node: int, back_h: float) -> float:
+        """Return when the last of a node's groups is up again."""
+        groups = self.groups[node % len(self.clusters)]
+        return max([back_h, *(self.group_up.get((node, group), 0.0) for group in range(groups))])
 
-    def _fail_node(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, first: int) -> None:
-        """Take a whole node of several groups down; groups that are down already join when they would come back."""
-        members = range(first, first + self.groups[cluster])
-        until = [self.up_again.get(member, 0.0) for member in members]
+    def _fail_rest(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, node: int) -> None:
+        """Take a node down of which some groups are down already; those join when they would come back."""
+        groups = range(self.groups[cluster])
+        until = [self.group_up.get((node, group), 0.0) for group in groups]
         if min(until) > time_h:
             return
-        together = max(until) <= time_h
-        since = [time_h] if together else [max(time_h, end_h) for end_h in until if end_h < np.inf]
-        groups = len(members) if together else 1
+        since = sorted(max(time_h, up_h) for up_h in until if up_h < np.inf)
+        wait_h, back_h = 0.0, time_h + repair_h
         if severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-            self._hold(number, since[0], ready_h, (cluster, groups), repair_h, -1 - first)
-            for start_h in since[1:]:
-                self._down(number, start_h, np.inf, (cluster, 1), 0.0)
-            self.up_again.update(dict.fromkeys(members, np.inf))
-            return
-        begin_h = time_h
-        if severity != SOFT:
+            heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, node, -1))
+            back_h = np.inf
+        elif severity != SOFT:
             begin_h = max(self.crews[0], time_h)
-            heapq.heapreplace(self.crews, begin_h + repair_h)
-        end_h = begin_h + repair_h
+            wait_h, back_h = begin_h - time_h, begin_h + repair_h
+            heapq.heapreplace(self.crews, back_h)
         for start_h in since:
-            if start_h < end_h:
-                self._down(number, start_h, end_h, (cluster, groups), begin_h - time_h)
-        for member, up_h in zip(members, until, strict=True):
-            self.up_again[member] = max(end_h, up_h)
+            if start_h < back_h:
+                self.start_h.append(start_h)
+                self.end_h.append(back_h)
+                self.lost_cluster.append(cluster)
+                self.lost_groups.append(1)
+                self.failure.append(number)
+                self.wait_h.append(wait_h)
+        self.node_up[node] = back_h
+        self.node_last[node] = max(back_h, *until)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
         """Take a part from stock, or the next that comes back; a replacement is ordered the moment one is needed."""
         spares = self.spares[cluster]
         back_h = time_h + self.plan.rma_h
         return heapq.heapreplace(spares, back_h) if spares else back_h
-
-    def _hold(
-        self, number: int, time_h: float, ready_h: float, lost: tuple[int, int], repair_h: float, member: int
-    ) -> None:
-        """Take what waits for a part out of service for as long as that takes."""
-        heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, member))
-        self._down(number, time_h, np.inf, lost, 0.0)
-
-    def _down(self, number: int, start_h: float, end_h: float, lost: tuple[int, int], wait_h: float) -> None:
-        """Write one outage; ``lost`` is the cluster and the number of its groups."""
-        self.start_h.append(start_h)
-        self.end_h.append(end_h)
-        self.lost_cluster.append(lost[0])
-        self.lost_groups.append(lost[1])
-        self.failure.append(number)
-        self.wait_h.append(wait_h)
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
         """Forget the failures and end the outages of nodes that leave for good."""

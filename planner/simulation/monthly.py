@@ -94,10 +94,10 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Month
     return Monthly(
         present_node_h=by_month(machines.present),
         failed_node_h=by_month(machines.failed),
-        dark_node_h=by_month(machines.dark),
+        dark_node_h=by_month(machines.dark) if machines.dark.any() else np.zeros_like(it_kwh),
         busy_node_h=by_month(window.busy_nodes),
         drag_node_h=by_month(window.drag_nodes),
-        throttled_node_h=by_month(window.throttled_nodes),
+        throttled_node_h=by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
         served_requests=by_month(window.served_requests),
         it_kwh=it_kwh,
         facility_kwh=it_kwh * ratio[:, None],
