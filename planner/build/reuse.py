@@ -9,6 +9,7 @@ level (0.2 in the logarithm; tests hold the difference below one in a thousand o
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -66,7 +67,7 @@ class Reuse:
                 slack_s=anchors[1] * float(np.exp(slack_step * _GRID_STEP)),
                 index_of_dispersion=conditions.index_of_dispersion,
             )
-            table += rate_weight * slack_weight * self.once(node, lambda node=node: late_shares(node))
+            table += rate_weight * slack_weight * self.once(node, functools.partial(late_shares, node))
         return table
 
 
