@@ -15,9 +15,12 @@ from planner.cli import (
     check_benchmarks,
     fit_traffic,
     init,
+    montecarlo,
     probe,
+    replay,
     run,
     schema,
+    sensitivity,
     throughput,
     validate,
 )
@@ -31,6 +34,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("montecarlo")(montecarlo.montecarlo)
+app.command("sensitivity")(sensitivity.sensitivity)
+app.command("replay")(replay.replay)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)

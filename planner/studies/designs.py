@@ -101,7 +101,7 @@ class Morris:
         levels = np.tile(start, (self.inputs + 1, 1))
         for step, moved in enumerate(order, start=1):
             levels[step:, moved] = (start[moved] + 2) % 4  # 0 and 2, 1 and 3: up or down by two levels
-        return LOW + (HIGH - LOW) * levels / 3.0
+        return np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
 
     def _generator(self, trajectory: int) -> np.random.Generator:
         return np.random.Generator(

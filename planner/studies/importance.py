@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +109,7 @@ def flip(values: Floats, difference: Floats) -> float | None:
     mean = np.array([difference[bins == which].mean() for which in range(count)])
     error = np.array([difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)])
     sure = np.flatnonzero(np.abs(mean) > 2.0 * error)
-    for left, right in zip(sure, sure[1:], strict=False):
+    for left, right in itertools.pairwise(sure):
         if mean[left] * mean[right] < 0.0:
             crossing = left
             while mean[crossing] * mean[crossing + 1] > 0.0:

@@ -28,7 +28,7 @@ class Bar:
 
 
 def tornado(design: OneAtATime, output: Floats) -> list[Bar]:
-    """Return a bar for each input from the output of each row; means over chances, intervals of the change from base."""
+    """Return a bar for each input from the output of each row: means over chances, intervals of the change."""
     by_chance = output[: len(output) // design.period * design.period].reshape(-1, design.period)
     by_chance = by_chance[np.isfinite(by_chance).all(axis=1)]
     base = by_chance[:, 0]

@@ -47,7 +47,8 @@ class PointSet:
         match self.sampling:
             case "sobol":
                 numbers, shift = _scrambled(self.dimensions, self.seed, scrambling)
-                return (_digital(numbers, index) ^ shift) * 2.0**-_BITS + 2.0 ** -(_BITS + 1)
+                digits = (_digital(numbers, index) ^ shift).astype(np.float64)
+                return np.asarray((digits + 0.5) * 2.0**-_BITS, dtype=np.float64)
             case "lhs":
                 return self._hypercube(scrambling, index)
             case "plain":

@@ -63,6 +63,17 @@ class Store:
         except OSError as error:
             raise self.unwritable(error) from None
 
+    def finished_rows(self) -> int:
+        """Return the replications of a study that is finished and is this one; raise where it is neither."""
+        manifest = _read_json(self.folder / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("kind") != "study" or not (self.folder / WHOLE).exists():
+            message = "holds no finished study"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
+        if changed := differences(manifest["identity"], self.identity):
+            message = f"holds another version of this study: {', '.join(changed)} changed"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo again"))
+        return int(manifest["replications"])
+
     def unwritable(self, error: OSError) -> ScenarioError:
         """Return the message for a disk that takes no more; what is finished stays."""
         message = f"cannot be written: {error.strerror or error}; finished replications are kept"
@@ -173,6 +184,15 @@ class Store:
         joined = np.concatenate(parts) if parts else np.zeros(0)
         shaped = joined.reshape(-1, len(self.setup.scenarios))
         return shaped if rows is None else shaped[:rows]
+
+    def parts(self, rows: int) -> Iterator[pa.Table]:
+        """Yield the finished study in order, some rows at a time."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        with pq.ParquetFile(self.folder / WHOLE) as file:
+            for part in file.iter_batches(batch_size=rows):
+                yield pa.Table.from_batches([part])
 
     def monthly(self, name: str, scenario: int, months: range) -> Floats:
         """Return some months of a monthly figure of one scenario, shape (rows, months)."""
