@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.benchmarks.rows import predict_rows, prepare
-from planner.benchmarks.table import COLUMNS, MEASURED_COLUMNS
+from planner.benchmarks.table import COLUMNS, HIT_COLUMN, MEASURED_COLUMNS
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
@@ -108,17 +108,15 @@ def _reason(of_row: str, quantity: str, predicted: float) -> str:
     return "the weights and one sequence do not fit in memory"
 
 
-def entries(check: Check) -> Iterator[dict[str, Any]]:
+def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one JSON-ready entry per measured quantity, worst error first, entries with a reason last."""
     error = check.error_fraction
-    worst_first = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")
-    columns = [column for column in check.frame.columns if column in COLUMNS or column == "prefix_hit_fraction"]
-    plain = {column: _plain(check.frame[column]) for column in columns}
-    lines = [int(line) for line in check.frame.index]
-    for index in worst_first:
-        place = check.position[index]
-        entry: dict[str, Any] = {"row": lines[place]}
-        entry |= {column: cells[place] for column, cells in plain.items()}
+    order = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")[:limit]
+    rows = check.frame.iloc[check.position[order]]
+    names = [name for name in check.frame.columns if name in COLUMNS or name == HIT_COLUMN]
+    cells = zip(*(_plain(rows[name]) for name in names), strict=True)
+    for index, line, values in zip(order, rows.index, cells, strict=True):
+        entry: dict[str, Any] = {"row": int(line), **dict(zip(names, values, strict=True))}
         entry["quantity"] = check.quantity[index] or None
         entry["measured"] = _number(check.measured[index])
         if check.reason[index]:

@@ -53,8 +53,7 @@ def check_report(check: Check, worst: int) -> str:
         for group in GROUPS:
             rows += [_line(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias"), rows))
-    listed = list(itertools.islice(entries(check), worst))
-    predicted = [entry for entry in listed if "predicted" in entry]
+    predicted = [entry for entry in entries(check, worst) if "predicted" in entry]
     if predicted:
         parts.append("worst rows\n" + table(_WORST_HEADER, [_worst_line(entry) for entry in predicted]))
     parts += _reasons(check)

@@ -8,7 +8,7 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import Factors, build_services, burst_free_utilisation, capacity_table, miss_tables
+from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
 from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.reuse import Reuse
@@ -28,7 +28,7 @@ __all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_SPILL_LEVEL = 0.85  # workload-aware routing spills over before queues build up: assumption
+_FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 _HOURS_PER_WEEK = 168.0
 
@@ -50,7 +50,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
-    misses = miss_tables(scenario, services, reuse)
+    capacity = capacity_table(scenario, services, mid_years)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -66,14 +66,13 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
             horizon,
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
-        requests_per_node_h=capacity_table(scenario, services, mid_years),
-        miss_tables=misses,
-        burst_free_utilisation=burst_free_utilisation(misses),
+        requests_per_node_h=capacity,
+        miss_tables=miss_tables(scenario, services, reuse),
         proportional=scenario.routing == "proportional",
-        spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
+        fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
-        site=_site(scenario, clusters, horizon.hours, reuse),
+        site=_site(scenario, clusters, capacity, reuse),
         expansion=_expansion(scenario),
         money=_money(scenario, catalog),
         warnings=(),
@@ -87,16 +86,28 @@ def _season(start: datetime.date, hours: int) -> Floats:
     return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
 
 
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, reuse: Reuse) -> SitePlan:
+def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> Floats:
+    """Return each cluster's power per request over the best one's, averaged over what it serves, shape (clusters,)."""
+    full_kw = np.array([cluster.node_power.full_kw for cluster in clusters])[:, None]
+    rates = capacity[:, :, 0]
+    each = np.divide(full_kw, rates, out=np.full_like(rates, np.nan), where=rates > 0)
+    relative = each / np.nanmin(each, axis=0)
+    serves = (rates > 0).any(axis=1)
+    means = np.full(len(clusters), np.inf)  # a cluster that serves nothing is switched off first
+    means[serves] = np.nanmean(relative[serves], axis=1)
+    return means
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, reuse: Reuse) -> SitePlan:
     site = scenario.site
+    hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
     season = 1.0 + site.pue_season_fraction * wave
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    rest = sorted(
-        set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name)
-    )
+    thirst = _power_per_request(clusters, capacity)
+    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-thirst[c], clusters[c].name))
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
         overhead_ratio=(site.pue_ratio - 1.0) * season,

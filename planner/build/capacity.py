@@ -235,7 +235,7 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
-    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where one cannot serve other."""
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve."""
     grows = any(workload.tokens.growth_per_year for workload in scenario.workloads.values())
     periods = month_mid_years.size if grows else 1
     table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
@@ -250,12 +250,6 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
                 else (service.requests_per_s)
             )
     return table * SECONDS_PER_HOUR
-
-
-def burst_free_utilisation(tables: Floats) -> Floats:
-    """Return the utilisation below which fewer than a millionth of requests are late, shape (clusters,)."""
-    cells = (tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
-    return np.asarray(np.maximum(cells - 1, 0) / MISS_CELLS, dtype=np.float64)
 
 
 def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], reuse: Reuse) -> Floats:

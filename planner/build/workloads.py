@@ -107,7 +107,8 @@ def read_growth_table(path: Path, horizon: Horizon) -> growths.TableGrowth:
                 )
                 good = isinstance(date, datetime.date) and isinstance(factor, int | float) and 0 <= factor < np.inf
                 if not good:
-                    message = f"needs a date and a multiplier of at least 0, not {row.get('date')!r}, {row.get('multiplier')!r}"
+                    found = f"{row.get('date')!r}, {row.get('multiplier')!r}"
+                    message = f"needs a date and a multiplier of at least 0, not {found}"
                     problems.append(Problem(file=str(path), line=number, message=message))
                 elif len(problems) == 0:
                     hours.append(horizon.hour_of(date))
@@ -183,7 +184,7 @@ def _order(
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
-    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model that smaller parts must shard."""
+    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard."""
     if scenario.workloads[name].tokens.input.mean >= LONG_CONTEXT_TOKENS:
         return True
     degrees = [service.tensor_parallel for (_, workload), service in services.items() if workload == name]

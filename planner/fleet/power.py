@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
 
 Floats = NDArray[np.float64]
+_NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 
 
 def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
     """Return IT power by cluster, shape (clusters, hours): healthy nodes, load spread evenly over them."""
-    load = np.divide(used, nodes, out=np.zeros_like(nodes), where=nodes > 0)
+    load = used / np.maximum(nodes, _NONE)
     power = np.empty_like(nodes)
     for index, cluster in enumerate(plan.clusters):
         power[index] = cluster.node_power.node_kw(load[index])
@@ -37,7 +40,7 @@ def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floa
     return power
 
 
-def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: NDArray[np.intp]) -> Floats:
+def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | NDArray[np.intp]) -> Floats:
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
@@ -45,28 +48,43 @@ def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: NDArray[np.intp]) -> Floats
     return np.maximum(allowed, 0.0)
 
 
-def throttle(plan: Plan, used: Floats, nodes: Floats, hours: NDArray[np.intp]) -> Floats:
-    """Return node-equivalents that may work in hours over the cap, shape (clusters, hours).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """What a power cap leaves of the clusters; arrays of shape (clusters, hours)."""
 
-    Clusters give up work in the site's order until IT power fits; a cluster without work left is switched off when idle
-    power alone is too much. No cluster may take on more than it had, so that moved work cannot break the cap again.
+    usable: Floats
+    """Node-equivalents that may work. In hours over the cap no cluster may take on more than it had, so that moved
+    work cannot break the cap again."""
+    capacity: Floats
+    """What a cluster could carry: all its nodes, or what its share of the power allows where it is throttled."""
+    powered: Floats
+    """1 where a cluster is on, 0 where even idle power is too much and it is switched off."""
+
+
+def throttle(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> Throttled:
+    """Hold clusters to the IT power allowed, shape (hours,).
+
+    Clusters give up work in the site's order until IT power fits; they are switched off in the same order when idle
+    power alone is too much. Power is read from a table, so a throttled load stands on one of its points.
     """
-    assert plan.site.cap_kw is not None
-    excess = it_kw(plan, used, nodes).sum(axis=0) - allowed_it_kw(plan, plan.site.cap_kw[hours], hours)
-    allowed = used.copy()
+    excess = it_kw(plan, used, nodes).sum(axis=0) - allowed
+    over = excess > 1e-9 * allowed
+    capacity = nodes.copy()
+    powered = np.ones_like(nodes)
     for cluster in plan.site.throttle_order:
-        power = plan.clusters[cluster].node_power
-        load = np.divide(used[cluster], nodes[cluster], out=np.zeros_like(excess), where=nodes[cluster] > 0)
-        drawn = power.node_kw(load) * nodes[cluster]
-        target = np.maximum(drawn - np.maximum(excess, 0.0), power.idle_kw * nodes[cluster])
-        each = np.divide(target, nodes[cluster], out=np.zeros_like(excess), where=nodes[cluster] > 0)
-        kept = np.interp(each, power.load_kw, np.linspace(0.0, 1.0, power.load_kw.size))
-        throttled = excess > 0
-        allowed[cluster] = np.where(throttled, np.minimum(used[cluster], kept * nodes[cluster]), allowed[cluster])
-        excess -= np.where(throttled, drawn - target, 0.0)
-    for cluster in plan.site.throttle_order:  # even idle power is too much: switch off
-        off = excess > 1e-9
-        idle = plan.clusters[cluster].node_power.idle_kw * nodes[cluster]
-        allowed[cluster] = np.where(off, 0.0, allowed[cluster])
-        excess -= np.where(off, idle, 0.0)
-    return allowed
+        power, here = plan.clusters[cluster].node_power, nodes[cluster]
+        load = np.divide(used[cluster], here, out=np.zeros_like(excess), where=here > 0)
+        drawn = power.node_kw(load) * here
+        cut = over & (excess > 0.0) & (load > 0.0)
+        target = np.maximum(drawn - excess, power.idle_kw * here)
+        each = np.divide(target, here, out=np.zeros_like(excess), where=here > 0)
+        point = np.maximum(np.searchsorted(power.load_kw, each, side="right") - 1, 0)
+        capacity[cluster] = np.where(cut, here * (point / (power.load_kw.size - 1)), here)
+        excess -= np.where(cut, drawn - power.load_kw[point] * here, 0.0)
+    for cluster in plan.site.throttle_order:
+        off = over & (excess > 1e-9 * allowed) & (nodes[cluster] > 0)
+        powered[cluster] = np.where(off, 0.0, 1.0)
+        capacity[cluster] = np.where(off, 0.0, capacity[cluster])
+        excess -= np.where(off, plan.clusters[cluster].node_power.idle_kw * nodes[cluster], 0.0)
+    usable = np.where(over, np.minimum(used, capacity), nodes)
+    return Throttled(usable=usable, capacity=capacity, powered=powered)

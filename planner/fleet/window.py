@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
-from planner.fleet.power import facility_kw, it_kw, throttle
+from planner.fleet.power import Throttled, allowed_it_kw, facility_kw, it_kw, throttle
 from planner.fleet.routing import Room, fill_in_order, fill_in_proportion
 from planner.fleet.scan import clamp_scan
 
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
-_MAX_THROTTLE_PASSES = 8
+_CAP_TOLERANCE = 1e-9
+_BISECTIONS = 32
+_BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,37 +96,29 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
-    all others left. Where the power cap binds, clusters are throttled in order and the window is routed again.
+    all others left. Where the power cap binds, deferrable work waits first, then clusters are throttled in order.
     """
     rates = _rates(plan, window)
-    usable = window.nodes
-    routed = _route(plan, window, usable, rates)
-    wanted = routed.used
+    routed = _route(plan, window, window.nodes, rates, plan.by_priority)
+    capacity, throttled = window.nodes, np.zeros_like(routed.used)
     power = it_kw(plan, routed.used, window.nodes)
     facility = facility_kw(plan, power.sum(axis=0), window.hours)
-    if plan.site.cap_kw is not None:
-        cap = plan.site.cap_kw[window.hours]
-        usable = window.nodes.copy()
-        for _ in range(_MAX_THROTTLE_PASSES):
-            over = np.flatnonzero(facility > cap * (1.0 + 1e-9))
-            if not over.size:
-                break
-            usable[:, over] = throttle(plan, routed.used[:, over], window.nodes[:, over], window.first_hour + over)
-            routed = _route(plan, window, usable, rates)
-            power = it_kw(plan, routed.used, window.nodes)
-            power[:, over] = np.where(usable[:, over] > 0, power[:, over], 0.0)
-            facility = facility_kw(plan, power.sum(axis=0), window.hours)
+    if plan.site.cap_kw is not None and np.any(facility > plan.site.cap_kw[window.hours] * (1.0 + _CAP_TOLERANCE)):
+        routed, held, throttled = _route_within_cap(plan, window, rates)
+        capacity = held.capacity
+        power = it_kw(plan, routed.used, window.nodes) * held.powered
+        facility = facility_kw(plan, power.sum(axis=0), window.hours)
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
         served_requests=routed.served,
-        late_requests=_late(plan, routed, usable),
+        late_requests=_late(plan, routed, capacity),
         shed_requests=routed.shed,
         waiting_requests=tuple(routed.waiting),
         nodes=window.nodes,
         busy_nodes=routed.used,
         drag_nodes=routed.drag,
-        throttled_nodes=np.maximum(wanted - routed.used, 0.0) if routed.used is not wanted else np.zeros_like(wanted),
+        throttled_nodes=throttled,
         it_kw=power,
         facility_kw=facility,
     )
@@ -148,8 +142,8 @@ def _rates(plan: Plan, window: WindowInput) -> list[list[Floats]]:
     return rates
 
 
-def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Floats]]) -> _Routed:
-    """Route every workload once over the nodes that may work."""
+def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Floats]], which: Sequence[int]) -> _Routed:
+    """Route workloads, in the order given, over the nodes that may work."""
     clusters, hours = usable.shape
     workloads = plan.workloads
     routed = _Routed(
@@ -159,28 +153,95 @@ def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Flo
         used=np.zeros((clusters, hours)),
         drag=np.zeros((clusters, hours)),
     )
-    levels = (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,)
-    for index in plan.by_priority:
-        workload, wanted, rate = workloads[index], window.demand_requests[index], rates[index]
-        room = Room(usable=usable, used=routed.used, rates=rate, order=workload.cluster_order)
+    for index in which:
+        workload, wanted = workloads[index], window.demand_requests[index]
+        room = Room(usable=usable, used=routed.used, rates=rates[index], order=workload.cluster_order)
         if workload.deadline_h:
-            spare = np.zeros(hours)
-            for c in workload.cluster_order:
-                spare += np.maximum(usable[c] - routed.used[c], 0.0) * rate[c]
+            spare = _spare(room)
             wanted, routed.shed[index], routed.waiting[index] = defer(wanted, spare, routed.waiting[index])
-        nodes = routed.served[:, index]
-        if plan.proportional:
-            left = fill_in_proportion(wanted, room, nodes)
-        else:
-            left = fill_in_order(wanted, room, levels, nodes)
-        for c in workload.cluster_order:
-            if (slowed := window.incidents.get((c, index))) is not None:
-                routed.drag[c][slowed.hours] += nodes[c][slowed.hours] * slowed.lost_fraction
-            if nodes[c].any():
-                nodes[c] *= rate[c]
-        if not workload.deadline_h:
-            routed.shed[index] = left
+        _serve(plan, window, routed, room, (index, wanted))
     return routed
+
+
+def _spare(room: Room) -> Floats:
+    """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
+    spare = np.zeros(room.usable.shape[1])
+    for c in room.order:
+        free = room.usable[c] - room.used[c]
+        np.maximum(free, 0.0, out=free)
+        free *= room.rates[c]
+        spare += free
+    return spare
+
+
+def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
+    """Spread requests over clusters by the plan's policy; return those that found no room."""
+    if plan.proportional:
+        return fill_in_proportion(wanted, room, nodes)
+    return fill_in_order(wanted, room, plan.fill_levels, nodes)
+
+
+def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:
+    """Let clusters take one workload's requests; what is left of work that cannot wait is shed."""
+    index, wanted = work
+    nodes = routed.served[:, index]
+    left = _fill(plan, wanted, room, nodes)
+    for c in room.order:
+        if (slowed := window.incidents.get((c, index))) is not None:
+            routed.drag[c][slowed.hours] += nodes[c][slowed.hours] * slowed.lost_fraction
+        if nodes[c].any():
+            nodes[c] *= room.rates[c]
+    if not plan.workloads[index].deadline_h:
+        routed.shed[index] = left
+
+
+def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]) -> tuple[_Routed, Throttled, Floats]:
+    """Route a window under the power cap; return also what the cap leaves and the node-equivalents it took away.
+
+    Work that cannot wait is routed, throttled where power does not suffice, and routed again. Deferrable work then gets
+    the room that power leaves, hour by hour, so no hour depends on a later one.
+    """
+    assert plan.site.cap_kw is not None
+    allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
+    urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
+    wanted = _route(plan, window, window.nodes, rates, urgent)
+    held = throttle(plan, wanted.used, window.nodes, allowed)
+    routed = _route(plan, window, held.usable, rates, urgent)
+    for index in plan.by_priority:
+        if not plan.workloads[index].deadline_h:
+            continue
+        order, rate = plan.workloads[index].cluster_order, rates[index]
+        room = Room(usable=held.usable, used=routed.used, rates=rate, order=order)
+        within = _within_power(plan, room, _spare(room), window.nodes * held.powered, allowed)
+        arrivals, waiting = window.demand_requests[index], routed.waiting[index]
+        served, shed, routed.waiting[index] = defer(arrivals, within, waiting)
+        routed.shed[index] = shed
+        free = Room(usable=window.nodes, used=wanted.used, rates=rate, order=order)  # what it would take without a cap
+        _fill(plan, np.minimum(arrivals, _spare(free)), free, np.zeros_like(routed.used))
+        _serve(plan, window, routed, room, (index, served))
+    return routed, held, np.maximum(wanted.used - routed.used, 0.0)
+
+
+def _within_power(plan: Plan, room: Room, spare: Floats, powered: Floats, allowed: Floats) -> Floats:
+    """Return how much of the spare room, in requests an hour, power allows to be used: by bisection, shape (hours,)."""
+
+    def fits(share: Floats, hours: NDArray[np.intp]) -> NDArray[np.bool_]:
+        rates = [rate if rate.size == 1 else rate[hours] for rate in room.rates]
+        trial = Room(usable=room.usable[:, hours], used=room.used[:, hours], rates=rates, order=room.order)
+        _fill(plan, share * spare[hours], trial, np.zeros_like(trial.used))
+        drawn = it_kw(plan, trial.used, powered[:, hours]).sum(axis=0)
+        return np.asarray(drawn <= allowed[hours] * (1.0 + _CAP_TOLERANCE))
+
+    every = np.arange(spare.size)
+    tight = every[~fits(np.ones(spare.size), every)]
+    low, high = np.zeros(tight.size), np.ones(tight.size)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        good = fits(middle, tight)
+        low, high = np.where(good, middle, low), np.where(good, high, middle)
+    within = spare.copy()
+    within[tight] *= low * (1.0 - _BACK_OFF)
+    return within
 
 
 def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floats, Floats]:
@@ -211,17 +272,18 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     return served, shed, np.diff(still, prepend=0.0)
 
 
-def _late(plan: Plan, routed: _Routed, usable: Floats) -> Floats:
+def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
     """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
 
     Only hours above the utilisation from which any are missed are looked up: most are below it.
     """
     late = np.zeros_like(routed.shed)
-    for c in range(usable.shape[0]):
-        hours = np.flatnonzero(routed.used[c] > plan.burst_free_utilisation[c] * usable[c])
+    for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
+        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
         if not hours.size:
             continue
-        load = routed.used[c].take(hours) / usable[c].take(hours)
+        room = capacity[c].take(hours)
+        load = np.divide(routed.used[c].take(hours), room, out=np.ones_like(room), where=room > 0)
         cell = np.minimum((load * MISS_CELLS + 0.5).astype(np.intp), MISS_CELLS)
         for w, workload in enumerate(plan.workloads):
             if not workload.deadline_h and c in workload.cluster_order:

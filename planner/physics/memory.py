@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.errors import CapacityError
-from planner.physics.precision import KV_BYTES, WEIGHT_BYTES, refusal, shared_weight_bytes
+from planner.physics.precision import KV_BYTES, WEIGHT_BYTES, refusal, routed_weight_bytes, shared_weight_bytes
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def weight_bytes(shape: ModelShape, precision: str) -> float:
     head = float(shape.vocab * shape.hidden)
     embedding = 0.0 if shape.tied_embeddings else head
     body = (shape.shared_parameters - head) * shared_weight_bytes(shape, precision)
-    return body + shape.routed_parameters * WEIGHT_BYTES[precision] + (head + embedding) * _HEAD_BYTES
+    return body + shape.routed_parameters * routed_weight_bytes(shape, precision) + (head + embedding) * _HEAD_BYTES
 
 
 def streamed_shared_bytes(shape: ModelShape, precision: str) -> float:

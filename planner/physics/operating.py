@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CHUNK_CASES = 8192
 TANGENT_STEPS = 3
-BRACKET_STEPS = 10
+BRACKET_STEPS = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +100,12 @@ class _Terms:
         """Return TPOT, TTFT and concurrency with ``batch`` sequences decoding and none waiting for memory."""
         tpot_s = self.tpot_s(batch)
         decode_s = self.output_tokens * tpot_s
-        base_s = self.first_s + self.steps * tpot_s + self._queue_s(batch, decode_s)
+        base_s = self.first_s + self.steps * tpot_s + self.waited_s(batch, decode_s)
         ahead = self.ahead_s * batch / decode_s
         concurrency = batch * (1.0 + base_s / decode_s) / (1.0 - np.minimum(ahead, 0.99))
         return tpot_s, base_s + self.ahead_s * concurrency, concurrency
 
-    def _queue_s(self, batch: Floats, decode_s: Floats) -> Floats:
+    def waited_s(self, batch: Floats, decode_s: Floats) -> Floats:
         """Return the wait for prefills already begun (Pollaczek–Khinchine at the share of time spent in prefill)."""
         share = np.minimum(batch * self.prefill_s / decode_s, 0.95)
         waited: Floats = self.queue_s * share / (1.0 - share)
@@ -152,19 +152,23 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
     """
     output = terms.output_tokens
     one_and_steps = 1.0 + terms.steps / output
-    first = (terms.first_s + terms.ahead_s * concurrency) / output
+    first_s = terms.first_s + terms.ahead_s * concurrency
+    queue_s = np.zeros_like(first_s)
+    most_queue_s = concurrency * terms.queue_s  # no more than half the others' prefills can lie ahead
     batch = np.minimum(concurrency, terms.largest_batch)
     for _ in range(TANGENT_STEPS):
+        first = (first_s + queue_s) / output
         missed = np.exp(batch * terms.log_missed)
         slope = terms.sequence_s - terms.routed_s * terms.log_missed * missed
         start = terms.fixed_s + terms.routed_s * (1.0 - missed) + (terms.sequence_s - slope) * batch
         half = 0.5 * (one_and_steps * start + first - concurrency * slope)
         square = one_and_steps * slope
         batch = (np.sqrt(half * half + square * concurrency * start) - half) / square
+        queue_s = np.minimum(terms.waited_s(batch, output * (start + slope * batch)), most_queue_s)
     batch = np.minimum(batch, terms.largest_batch)
     tpot_s = terms.tpot_s(batch)
     decode_s = output * tpot_s
-    ttft_s = terms.first_s + terms.ahead_s * concurrency + terms.steps * tpot_s + terms._queue_s(batch, decode_s)
+    ttft_s = first_s + queue_s + terms.steps * tpot_s
     waiting_s = concurrency / batch * decode_s - decode_s - ttft_s
     ttft_s = np.where(batch >= terms.largest_batch, ttft_s + np.maximum(waiting_s, 0.0), ttft_s)
     return batch, tpot_s, ttft_s, concurrency
@@ -178,12 +182,17 @@ def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Flo
         over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
         return over
 
-    low, high = np.ones_like(terms.largest_batch), np.maximum(terms.largest_batch, 1.0)
+    low = np.ones_like(terms.largest_batch)
+    # The experts' term is never negative, so no batch beyond this meets TPOT: a bracket that a dense model ends at.
+    high = np.clip((tpot_s - terms.fixed_s) / terms.sequence_s, 1.0, terms.largest_batch)
     excess_low, excess_high = excess(low), excess(high)
     feasible, unbound = excess_low <= 0.0, excess_high <= 0.0
     low = np.where(unbound, high, low)
-    for _ in range(BRACKET_STEPS):  # false position, halving the retained end (Illinois)
-        middle = np.clip(low + (high - low) * excess_low / np.minimum(excess_low - excess_high, -1e-12), low, high)
+    for step in range(BRACKET_STEPS):  # false position, halving the retained end (Illinois)
+        if step % 4 == 1:  # the experts' term bends the curve: now and then halve the bracket's ratio instead
+            middle = np.sqrt(low * high)
+        else:
+            middle = np.clip(low + (high - low) * excess_low / np.minimum(excess_low - excess_high, -1e-12), low, high)
         excess_middle = excess(middle)
         below = excess_middle <= 0.0
         low, high = np.where(below, middle, low), np.where(below, high, middle)

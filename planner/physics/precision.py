@@ -66,6 +66,13 @@ def shared_weight_bytes(shape: ModelShape, precision: str) -> float:
     return WEIGHT_BYTES[precision]
 
 
+def routed_weight_bytes(shape: ModelShape, precision: str) -> float:
+    """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
+    if precision == "fp4" and shape.native_precision == "fp4":
+        return 0.5 + 1.0 / 32
+    return WEIGHT_BYTES[precision]
+
+
 def needs_fp8_conversion(part: Part, checkpoint_dialect: Fp8Dialect) -> bool:
     """Say whether FP8 weights written in one dialect must be rescaled before this part may use them.
 

@@ -21,7 +21,7 @@ from planner.physics.coefficients import (
     KV_RESERVED_OUTPUT_FRACTION,
 )
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
-from planner.physics.precision import KV_STREAM_BYTES, WEIGHT_BYTES, compute_flops_per_s
+from planner.physics.precision import KV_STREAM_BYTES, compute_flops_per_s, routed_weight_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +136,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     return {
         "accelerators": count,
         "shared_stream_s": streamed_shared_bytes(shape, precision) / (count * bandwidth),
-        "routed_stream_s": shape.routed_parameters * WEIGHT_BYTES[precision] / (count * bandwidth),
+        "routed_stream_s": shape.routed_parameters * routed_weight_bytes(shape, precision) / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
         "flops_s_per_token": 2 * shape.active_parameters / (count * compute_flops_per_s(part, shape, precision)),
         "link_s_per_token": all_reduced / part.link_bytes_per_s,

@@ -7,6 +7,7 @@ without one the whole horizon is a single window. Results do not depend on where
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,12 +105,13 @@ class Simulation:
         present, failed = np.empty(shape), np.empty(shape)
         for index, (times, deltas) in enumerate(self.shop.down()):
             per_node = self.plan.clusters[index].accelerators_per_node
-            own = [change for change in self.log.changes if change.cluster == index]
+            own = sorted(change for change in self.log.changes if change.cluster == index)  # known ahead of their time
             moments = np.array([change.time_h for change in own])
             nodes = np.cumsum([change.accelerators / per_node for change in own])
             present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
             failed[index] = time_weighted(times, deltas / per_node, first, last - first)
-        np.clip(failed, 0.0, present, out=failed)
+        np.maximum(failed, 0.0, out=failed)
+        np.minimum(failed, present, out=failed)
         healthy = present - failed
         lit = self._lit_fraction(first, last)
         dark = np.zeros(shape)
@@ -132,13 +134,15 @@ class Simulation:
         for change in self.log.speeds:
             if change.time_h < last:
                 changes.setdefault((change.cluster, change.workload), []).append(change)
-        known: dict[tuple[str, str, int], tuple[Floats, Slowdown | None]] = {}
+        known: dict[tuple[str, str, int, float], tuple[Floats, Slowdown | None]] = {}
         speed: dict[Pair, Floats] = {}
         incidents: dict[Pair, Slowdown] = {}
         for pair, own in changes.items():
             workload = self.plan.workloads[pair[1]]
-            # Clusters of one stack and workloads of one model share their history, but for bring-ups.
-            key = (self.plan.clusters[pair[0]].stack, workload.model, -1 if workload.launch_h is None else pair[1])
+            # Clusters of one stack and workloads of one model share their history, but for bring-ups and precision.
+            apart = -1 if workload.launch_h is None else pair[1]
+            wide = float(self.plan.software.wide_precision_factor[pair])
+            key = (self.plan.clusters[pair[0]].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
             if key not in known:
                 known[key] = (_series(own, first, last), _slowdown(own, first, last))
             speed[pair], slowed = known[key]

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.benchmarks.check import Check, check_benchmarks, entries, summary
+from planner.benchmarks.report import check_report
+from planner.benchmarks.table import COLUMNS, read_benchmarks
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
+from planner.catalog.load import load_catalog
+from tests.benchmarks.tables import write_table
+
+SHARED = Path(os.environ.get("PLANNER_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+
+
+def _check(path: Path) -> Check:
+    return check_benchmarks(read_benchmarks(path), load_catalog(), shipped_calibration())
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Check:
+    return _check(SHIPPED_MEASUREMENTS)
+
+
+def test_the_bars_hold_on_the_shipped_measurements(shipped: Check) -> None:
+    quantities = summary(shipped)["quantities"]
+    tpot, throughput = quantities["tpot_ms"], quantities["output_tokens_per_s_per_gpu"]
+    assert tpot["dense"]["mean_absolute_error_fraction"] <= 0.05
+    assert tpot["mixture-of-experts"]["median_absolute_error_fraction"] <= 0.10
+    assert throughput["all"]["median_absolute_error_fraction"] <= 0.06
+    assert quantities["ttft_ms"]["all"]["median_absolute_error_fraction"] <= 0.30
+    assert tpot["all"]["worst_absolute_error_fraction"] <= 0.60
+    assert throughput["all"]["worst_absolute_error_fraction"] <= 0.60
+
+
+def test_the_bar_holds_on_amd_alone(shipped: Check) -> None:
+    amd = shipped.frame["accelerator"].str.startswith("MI").to_numpy()[shipped.position]
+    chosen = amd & (shipped.quantity == "output_tokens_per_s_per_gpu")
+    assert chosen.sum() == 11
+    assert np.median(np.abs(shipped.error_fraction[chosen])) <= 0.06
+
+
+def test_every_measurement_has_one_entry(shipped: Check) -> None:
+    listed = list(entries(shipped))
+    measured = sum(
+        int(shipped.frame[name].notna().sum()) for name in ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
+    )
+    assert len(listed) == measured == 956
+    assert all("predicted" in entry for entry in listed)
+    sizes = [abs(entry["error_fraction"]) for entry in listed]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_an_entry_carries_its_row(tmp_path: Path) -> None:
+    found = list(entries(_check(write_table(tmp_path / "t.csv", {}))))
+    assert {entry["quantity"] for entry in found} == {"ttft_ms", "tpot_ms"}
+    for entry in found:
+        assert set(COLUMNS) <= set(entry)
+        assert entry["row"] == 2
+        assert entry["error_fraction"] == pytest.approx(entry["predicted"] / entry["measured"] - 1)
+        json.dumps(entry, allow_nan=False)
+    assert found[0]["tp"] == 1
+    assert found[0]["slo_ttft_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model": "llama-9"}, "unknown model 'llama-9'"),
+        ({"accelerator": "A100"}, "unknown accelerator 'A100'"),
+        ({"precision": "nvfp4"}, "H200 has no fp4 arithmetic"),
+        ({"tp": "3"}, "tp 3 does not divide the 64 heads"),
+        ({"concurrency": ""}, "a concurrency or an objective"),
+        ({"input_tokens": ""}, "input_tokens and output_tokens are needed"),
+        ({"ttft_ms": "", "tpot_ms": ""}, "nothing was measured"),
+        ({"scenario": "Offline", "concurrency": "", "tpot_ms": ""}, "an offline run has no time to first token"),
+    ],
+)
+def test_what_cannot_be_predicted_has_a_reason(tmp_path: Path, change: dict[str, str], reason: str) -> None:
+    check = _check(write_table(tmp_path / "t.csv", {}, change))
+    told = [entry for entry in entries(check) if entry["row"] == 3]
+    assert told
+    for entry in told:
+        assert reason in entry["reason"]
+        assert "predicted" not in entry
+    assert "not predicted\nrow 3: " in check_report(check, 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"accelerator": "H200 SXM", "precision": "FP8", "engine": "vLLM"},
+        {"engine": "some-new-engine"},
+        {"engine": ""},
+        {"precision": "fp16", "tp": "4"},
+        {"tp": "", "ep": ""},
+        {"accelerator": "MI355X", "engine": "sglang", "precision": "mxfp4"},
+        {"model": "gpt-oss-120b", "accelerator": "MI300X", "precision": "MXFP4"},
+        {"model": "deepseek-r1", "accelerator": "MI325X", "engine": "sglang", "tp": "8"},
+        {"model": "mixtral-8x7b", "accelerator": "GB200", "tp": "2"},
+        {"tp": "16", "model": "llama-3.1-405b"},
+        {"scenario": "Server", "concurrency": "", "slo_ttft_ms": "2000", "slo_tpot_ms": "200"},
+        {"scenario": "Interactive", "tp": "", "concurrency": "100"},
+    ],
+)
+def test_unusual_rows_are_predicted_all_the_same(tmp_path: Path, change: dict[str, str]) -> None:
+    for entry in entries(_check(write_table(tmp_path / "t.csv", change))):
+        assert entry["predicted"] > 0
+
+
+def test_a_file_of_nothing_but_unknowns_is_still_answered(tmp_path: Path) -> None:
+    check = _check(write_table(tmp_path / "t.csv", {"model": "x"}, {"accelerator": "y"}))
+    found = summary(check)
+    assert (found["predicted"], found["unpredicted"]) == (0, 4)
+
+
+def test_round_lengths_are_taken_to_repeat_prompts_unless_told(tmp_path: Path) -> None:
+    change = {"input_tokens": "8000", "output_tokens": "100", "concurrency": "64", "model": "llama-3.1-8b"}
+    path = write_table(tmp_path / "t.csv", change)
+    assumed = _check(path)
+    assert assumed.repeated_rows == 1
+    assert "repeat 100 prompts" in check_report(assumed, 1)
+    lines = path.read_text().splitlines()
+    path.write_text(f"{lines[0]},prefix_hit_fraction\n{lines[1]},0\n")
+    told = _check(path)
+    assert told.repeated_rows == 0
+    assert told.predicted[1] > 1.5 * assumed.predicted[1]
+
+
+def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
+    measured = {
+        "scenario": "Offline",
+        "concurrency": "",
+        "ttft_ms": "",
+        "tpot_ms": "",
+        "output_tokens_per_s_per_gpu": "3000",
+    }
+    check = _check(write_table(tmp_path / "t.csv", *[{**measured, "tp": tp} for tp in ("", "1", "2", "4", "8")]))
+    assert check.predicted[0] == pytest.approx(check.predicted[1:].max())
+
+
+def test_a_million_rows_just_work(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", {}, {"tp": "4"})
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *(lines[1:] * 100_000)]) + "\n")  # 200,000 here keeps the suite quick
+    check = _check(path)
+    assert summary(check)["predicted"] == 400_000
+
+
+def test_the_shipped_table_is_the_public_one(shipped: Check) -> None:
+    public = SHARED / "facts" / "throughput_measured.csv"
+    if not public.exists():
+        pytest.skip("the shared measurements are not on this machine")
+    other = read_benchmarks(public)
+    assert len(other) == len(shipped.frame) == 505
+    for name in ("tpot_ms", "ttft_ms", "output_tokens_per_s_per_gpu", "concurrency"):
+        assert np.array_equal(other[name].to_numpy(), shipped.frame[name].to_numpy(), equal_nan=True)

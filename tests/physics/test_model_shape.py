@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.physics.model_shape import ModelShape
+from tests.physics.cases import DEEPSEEK, GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL
+
+
+@pytest.mark.parametrize(
+    ("shape", "published_billions", "tolerance"),
+    [
+        # Parameter counts from the model cards.
+        (LLAMA_8B, 8.03, 0.002),
+        (LLAMA_70B, 70.55, 0.002),
+        (LLAMA_405B, 405.85, 0.003),
+        (MIXTRAL, 46.70, 0.002),
+        (DEEPSEEK, 671.0, 0.002),
+        (GPT_OSS, 116.8, 0.005),
+    ],
+)
+def test_parameters_match_the_model_card(shape: ModelShape, published_billions: float, tolerance: float) -> None:
+    assert shape.total_parameters / 1e9 == pytest.approx(published_billions, rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("shape", "published_billions", "tolerance"),
+    [(MIXTRAL, 12.9, 0.02), (DEEPSEEK, 37.0, 0.02), (GPT_OSS, 5.1, 0.02), (LLAMA_70B, 69.5, 0.01)],
+)
+def test_active_parameters_match_the_model_card(shape: ModelShape, published_billions: float, tolerance: float) -> None:
+    assert shape.active_parameters / 1e9 == pytest.approx(published_billions, rel=tolerance)
+
+
+def test_grouped_queries_cache_two_vectors_per_head() -> None:
+    assert LLAMA_70B.kv_bytes_per_token(2.0) == 80 * 2 * 8 * 128 * 2  # 327,680 bytes: the usual figure for 70B
+
+
+def test_latent_attention_caches_one_vector() -> None:
+    assert DEEPSEEK.kv_bytes_per_token(2.0) == 61 * (512 + 64) * 2  # 70 kB (DeepSeek-V3 report, table 1)
+
+
+def test_one_shared_vector_serves_as_key_and_value() -> None:
+    shape = dataclasses.replace(LLAMA_8B, kv_heads=1, head_dim=512, q_lora_rank=1024)
+    assert shape.kv_bytes_per_token(1.0) == 32 * 512
+
+
+@given(context=st.floats(1, 1e6))
+def test_windowed_layers_keep_no_more_than_their_window(context: float) -> None:
+    per_token = GPT_OSS.kv_bytes_per_token(1.0)
+    expected = per_token * (0.5 * context + 0.5 * min(context, 128))
+    assert GPT_OSS.kv_bytes_of_sequence(context, 1.0) == pytest.approx(expected)
+
+
+def test_tied_embeddings_are_counted_once() -> None:
+    tied = dataclasses.replace(LLAMA_8B, tied_embeddings=True)
+    assert LLAMA_8B.total_parameters - tied.total_parameters == 128256 * 4096
+
+
+def test_layers_split_into_dense_and_mixture() -> None:
+    assert (DEEPSEEK.moe_layers, LLAMA_8B.moe_layers, MIXTRAL.moe_layers) == (58, 0, 32)
+
+
+def test_heads_divide() -> None:
+    assert LLAMA_70B.divides_heads(8)
+    assert not LLAMA_70B.divides_heads(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": 0}, "layers"),
+        ({"experts": 8, "experts_per_token": 9}, "experts_per_token"),
+        ({"experts": 8, "experts_per_token": 0}, "experts_per_token"),
+        ({"intermediate": 0}, "intermediate"),
+        ({"sliding_layers_fraction": 1.5}, "sliding_layers_fraction"),
+    ],
+)
+def test_impossible_shapes_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(LLAMA_8B, **change)

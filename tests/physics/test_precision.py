@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from planner.physics.precision import (
+    WEIGHT_BYTES,
+    canonical_precision,
+    compute_flops_per_s,
+    may_share_fp8,
+    needs_fp8_conversion,
+    refusal,
+    shared_weight_bytes,
+)
+from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_70B, MI300X
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("FP16", "bf16"), ("bfloat16", "bf16"), ("fp8", "fp8"), ("FP8-E4M3", "fp8"), ("fp8_e4m3", "fp8"),
+        ("MXFP4", "fp4"), ("nvfp4", "fp4"), (" Fp4 ", "fp4"),
+    ],
+)  # fmt: skip
+def test_usual_spellings_are_understood(written: str, meant: str) -> None:
+    assert canonical_precision(written) == meant
+
+
+@pytest.mark.parametrize("written", ["", "int8", "fp2", "tf32"])
+def test_other_words_are_not(written: str) -> None:
+    assert canonical_precision(written) is None
+
+
+def test_fp4_runs_where_the_part_has_it() -> None:
+    assert refusal(B200, LLAMA_70B, "fp4") is None
+    assert refusal(H200, LLAMA_70B, "fp4") == "H200 has no fp4 arithmetic; it has bf16, fp8"
+
+
+@pytest.mark.parametrize("part", [H200, MI300X, B200])
+def test_weights_published_at_fp4_run_everywhere(part: type) -> None:
+    assert refusal(part, GPT_OSS, "fp4") is None  # type: ignore[arg-type]
+
+
+def test_unpacked_fp4_computes_at_the_wider_rate() -> None:
+    assert compute_flops_per_s(H200, GPT_OSS, "fp4") == 989e12
+    assert compute_flops_per_s(B200, GPT_OSS, "fp4") == 4500e12
+    assert compute_flops_per_s(B200, LLAMA_70B, "fp4") == 9000e12
+
+
+def test_four_bit_mixtures_keep_attention_wider() -> None:
+    assert shared_weight_bytes(GPT_OSS, "fp4") == 2.0
+    assert shared_weight_bytes(DEEPSEEK, "fp4") == WEIGHT_BYTES["fp8"]
+    assert shared_weight_bytes(LLAMA_70B, "fp4") == WEIGHT_BYTES["fp4"]
+
+
+def test_scales_are_weighed() -> None:
+    assert WEIGHT_BYTES["fp4"] == 9 / 16  # NVFP4: 4 bits and one byte of scale per 16 values
+    assert 1.0 < WEIGHT_BYTES["fp8"] < 1.001
+
+
+def test_fp8_dialects_do_not_mix() -> None:
+    assert needs_fp8_conversion(MI300X, "ocp")
+    assert not needs_fp8_conversion(H200, "ocp")
+    assert not may_share_fp8(MI300X, H200)
+    assert may_share_fp8(H200, B200)
+    assert may_share_fp8(MI300X, dataclasses.replace(MI300X, name="MI325X"))
