@@ -58,9 +58,14 @@ def _known(number: float) -> float | None:
 
 
 def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
-    own = [d for d in drivers if d.method == "conditional-mean" and d.scenario == scenario and not d.against]
-    longest = sorted(own, key=lambda found: found.value, reverse=True)[:_DRIVERS]
-    return [{"input": found.input, "low": found.low, "high": found.high} for found in longest]
+    """Return the inputs that explain most of the first scenario's variance, with the ends of their bars."""
+    own = [driver for driver in drivers if driver.scenario == scenario and not driver.against]
+    shares = {driver.input: driver.value for driver in own if driver.method == "variance-share"}
+    bars = [driver for driver in own if driver.method == "conditional-mean"]
+    largest = sorted(bars, key=lambda bar: (shares[bar.input], bar.value), reverse=True)[:_DRIVERS]
+    return [
+        {"input": bar.input, "variance_share": shares[bar.input], "low": bar.low, "high": bar.high} for bar in largest
+    ]
 
 
 def study_table(summary: dict[str, Any]) -> str:
@@ -92,8 +97,8 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
     lines = []
     if summary["drivers"]:
         first = next(iter(summary["scenarios"]))
-        parts = [f"{row['input']} ({row['low']:.4g} to {row['high']:.4g})" for row in summary["drivers"]]
-        lines.append(f"what moves {first} most, by mean in each tenth: " + ", ".join(parts))
+        parts = [f"{row['input']} {row['variance_share']:.0%}" for row in summary["drivers"]]
+        lines.append(f"share of the variance of {first}: " + ", ".join(parts))
     for row in summary["flips"][:_DRIVERS]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")

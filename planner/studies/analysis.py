@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.finance.months import MonthGrid
 from planner.studies.decision import Comparison, decisions
 from planner.studies.distributions import is_numeric
 from planner.studies.importance import flip, importance
@@ -206,5 +207,4 @@ def _given_data(scenario: str, against: str, name: str, values: Floats, output: 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the months the scenarios share, as 2026-01."""
     scenario = prepared.scenarios[0].scenario
-    first = scenario.start.year * 12 + scenario.start.month - 1
-    return tuple(f"{(first + n) // 12:04d}-{(first + n) % 12 + 1:02d}" for n in range(scenario.horizon_months))
+    return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels

@@ -100,15 +100,18 @@ def _distance(whole: Floats, part: Floats) -> float:
 def flip(values: Floats, difference: Floats) -> float | None:
     """Return the input at which the mean of a difference changes sign; None where it does not within the input's range.
 
-    Means are taken in the ten bins and joined by straight lines. A change counts only between bins whose means differ
-    from zero by two standard errors, so that chance alone flips no decision.
+    Means are taken in the ten bins and joined by straight lines. A change counts only where the difference follows the
+    input by more than noise, and between bins whose means are three standard errors from zero, so that chance alone
+    flips no decision.
     """
+    if abs(spearman(values, difference)) * np.sqrt(len(values)) < 4.0:
+        return None
     bins = bin_of(values)
     count = bins.max() + 1
     centre = np.array([values[bins == which].mean() for which in range(count)])
     mean = np.array([difference[bins == which].mean() for which in range(count)])
     error = np.array([difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)])
-    sure = np.flatnonzero(np.abs(mean) > 2.0 * error)
+    sure = np.flatnonzero(np.abs(mean) > 3.0 * error)
     for left, right in itertools.pairwise(sure):
         if mean[left] * mean[right] < 0.0:
             crossing = left

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from planner.build import Reuse, build_plan
 from planner.errors import printable
+from planner.finance.months import MonthGrid
 from planner.scenario.scenario import Scenario
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
@@ -31,8 +32,9 @@ class Setup:
 
     @property
     def months(self) -> int:
-        """Months that the scenarios share."""
-        return self.scenarios[0].scenario.horizon_months
+        """Calendar months that the scenarios share; one more than the horizon where it starts within a month."""
+        first = self.scenarios[0].scenario
+        return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
