@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
 _DIRECTIONS = Path(__file__).parent / "sobol_directions.csv"
 _BITS = 32
-_LHS_BLOCK = 64
+_LHS_BLOCK = 16
 """Points of one Latin hypercube: the sample is a sequence of them, so that it can grow."""
 MAX_DIMENSIONS = 256
 
@@ -74,7 +74,7 @@ def _generator(seed: int, *place: int) -> np.random.Generator:
 def _latin(dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
     """Return one Latin hypercube: each column has one point in each of as many equal strips as there are points."""
     generator = _generator(seed, scrambling, 1, block)
-    strips = np.stack([generator.permutation(_LHS_BLOCK) for _ in range(dimensions)], axis=1).reshape(_LHS_BLOCK, -1)
+    strips = generator.permuted(np.tile(np.arange(_LHS_BLOCK)[:, np.newaxis], (1, dimensions)), axis=0)
     return (strips + generator.random((_LHS_BLOCK, dimensions))) / _LHS_BLOCK
 
 
