@@ -1,1 +1,1 @@
-"""A package, so that ``tests`` is this folder even where a library has installed a package of that name."""
+"""Tests of the planner; a package, so that no installed package of the same name can stand in its way."""
