@@ -31,8 +31,8 @@ def _number(name: str, description: str, decimals: int = 6) -> Column:
 
 COMPARISON = TableDescription(
     name="comparison",
-    description="How every scenario served and every measure of it, beside the baseline's; definitions in docs/explanation/finance.md. "
-    "An empty value means that the measure has no meaning there.",
+    description="How every scenario served and every measure of it, beside the baseline's; definitions in "
+    "docs/explanation/finance.md. An empty value means that the measure has no meaning there.",
     key=("scenario", "measure"),
     columns=(
         _SCENARIO,
