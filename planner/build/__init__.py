@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import build_services, burst_free_utilisation, capacity_table, miss_tables
+from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
 from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.money import money_plan
+from planner.build.reuse import Reuse
 from planner.build.workloads import demand_of, workload_plan
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import part_of, shape_of
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
+from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
 from planner.scenario.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
 
-__all__ = ["build_plan", "part_of", "shape_of"]
+__all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_SPILL_LEVEL = 0.85  # workload-aware routing spills over before queues build up: assumption
+_FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 _HOURS_PER_WEEK = 168.0
 
 
-def build_plan(scenario: Scenario) -> Plan:
-    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work."""
-    catalog = scenario.load_catalog()
+def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
+    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
+
+    ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
+    by accelerator and architecture class.
+    """
+    reuse = Reuse(scenario) if reuse is None else reuse
+    catalog = reuse.catalog
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
     mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
-    services, refused = build_services(scenario, catalog, shipped_calibration())
-    clusters = tuple(cluster_plan(scenario, catalog, name, services) for name in scenario.clusters)
+    services, refused = build_services(scenario, shipped_calibration(), reuse, throughput_factors or {})
+    clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
-    misses = miss_tables(scenario, services)
-    rates = capacity_table(scenario, services, mid_years)
+    capacity = capacity_table(scenario, services, mid_years)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -55,33 +62,52 @@ def build_plan(scenario: Scenario) -> Plan:
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         clusters=clusters,
         demand=build_demand_plan(
-            [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
+            [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()],
+            horizon,
+            lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
-        requests_per_node_h=rates,
-        miss_tables=misses,
-        burst_free_utilisation=burst_free_utilisation(misses),
+        requests_per_node_h=capacity,
+        miss_tables=miss_tables(scenario, services, reuse),
         proportional=scenario.routing == "proportional",
-        spill_level=_SPILL_LEVEL if scenario.routing == "workload-aware" else 1.0,
+        fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
-        site=_site(scenario, clusters, horizon.hours, scenario.start.timetuple().tm_yday),
+        site=_site(scenario, clusters, capacity, reuse),
         expansion=_expansion(scenario),
-        money=money_plan(scenario, catalog, clusters, months, rates),
+        money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
     )
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
 
 
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int, first_day: int) -> SitePlan:
+def _season(start: datetime.date, hours: int) -> Floats:
+    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
+    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+
+
+def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> Floats:
+    """Return each cluster's power per request over the best one's, averaged over what it serves, shape (clusters,)."""
+    full_kw = np.array([cluster.node_power.full_kw for cluster in clusters])[:, None]
+    rates = capacity[:, :, 0]
+    each = np.divide(full_kw, rates, out=np.full_like(rates, np.nan), where=rates > 0)
+    relative = each / np.nanmin(each, axis=0)
+    serves = (rates > 0).any(axis=1)
+    means = np.full(len(clusters), np.inf)  # a cluster that serves nothing is switched off first
+    means[serves] = np.nanmean(relative[serves], axis=1)
+    return means
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, reuse: Reuse) -> SitePlan:
     site = scenario.site
-    day = first_day + np.arange(hours) / HOURS_PER_DAY
-    season = 1.0 + site.pue_season_fraction * np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+    hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
+    wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
+    season = 1.0 + site.pue_season_fraction * wave
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    rest = sorted(
-        set(range(len(clusters))) - set(order), key=lambda c: (-clusters[c].node_power.full_kw, clusters[c].name)
-    )
+    thirst = _power_per_request(clusters, capacity)
+    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-thirst[c], clusters[c].name))
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
         overhead_ratio=(site.pue_ratio - 1.0) * season,

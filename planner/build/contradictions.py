@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.build.events import refuse_floods
 from planner.documents import KeyPath, dotted
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
@@ -36,9 +37,10 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
                 refuse(("clusters", cluster.name, "order"), message)
             elif latest >= plan.hours:
                 warnings.append(
-                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days after the start, "
+                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
                     f"of {plan.hours / 24:,.0f}"
                 )
+    refuse_floods(plan, refuse)
     warnings += _power(plan, refuse)
     warnings += _blocks(plan)
     warnings += _demand(plan)
@@ -74,7 +76,8 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
         return []
     if full > allowed:
         return [
-            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; the clusters draw {full:,.0f} kW at full load"
+            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; "
+            f"the clusters draw {full:,.0f} kW at full load"
         ]
     return []
 
@@ -84,7 +87,8 @@ def _blocks(plan: Plan) -> list[str]:
     needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
     if plan.site.block_kw.size and plan.site.block_kw[-1] < needed:
         return [
-            f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; the clusters' nameplate is {needed:,.0f} kW, "
+            f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "
+            f"the clusters' nameplate is {needed:,.0f} kW, "
             "so some nodes will never serve"
         ]
     return []
@@ -100,5 +104,7 @@ def _demand(plan: Plan) -> list[str]:
         capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
         share += wanted[w] / capacity if capacity > 0 else 0.0
     if share > 1.0 and not plan.expansion.rules:
-        return [f"by the last month mean demand is {share:.2f} times what all clusters together sustain"]
+        return [
+            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
+        ]
     return []

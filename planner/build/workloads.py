@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.build.capacity import Service
+from planner.build.reuse import Reuse
 from planner.catalog.load import Catalog
 from planner.demand import growth as growths
 from planner.demand import noise as noises
@@ -30,13 +31,13 @@ LONG_CONTEXT_TOKENS = 8000
 """Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
 
 
-def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon) -> WorkloadDemand:
+def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
     """Compile one workload's traffic."""
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
         growth=_growth(scenario, name, workload, horizon),
-        shape=_shape(workload.shape),
+        shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
         noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
         spikes=tuple(
             noises.LaunchSpike(
@@ -106,7 +107,8 @@ def read_growth_table(path: Path, horizon: Horizon) -> growths.TableGrowth:
                 )
                 good = isinstance(date, datetime.date) and isinstance(factor, int | float) and 0 <= factor < np.inf
                 if not good:
-                    message = f"needs a date and a multiplier of at least 0, not {row.get('date')!r}, {row.get('multiplier')!r}"
+                    found = f"{row.get('date')!r}, {row.get('multiplier')!r}"
+                    message = f"needs a date and a multiplier of at least 0, not {found}"
                     problems.append(Problem(file=str(path), line=number, message=message))
                 elif len(problems) == 0:
                     hours.append(horizon.hour_of(date))
@@ -182,7 +184,7 @@ def _order(
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
-    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model that smaller parts must shard."""
+    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard."""
     if scenario.workloads[name].tokens.input.mean >= LONG_CONTEXT_TOKENS:
         return True
     degrees = [service.tensor_parallel for (_, workload), service in services.items() if workload == name]

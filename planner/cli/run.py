@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.progress import stages
 
 
 def run(
@@ -25,27 +27,33 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
+    from planner.build import build_plan
     from planner.errors import printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import write_run
+    from planner.reporting.sparkline import month_lines
     from planner.reporting.summary import summary, summary_table
     from planner.scenario.loading import load_scenario
-    from planner.simulation.run import simulate
+    from planner.simulation.run import simulate_plan
 
     loaded = load_scenario(scenario, overrides or ())
     folder = out or Path("outputs") / loaded.name
     check_target(folder)
-    if not quiet:
-        print(f"simulating {loaded.name}: {loaded.horizon_months} months from {loaded.start}", file=sys.stderr)
-    result = simulate(loaded, seed=seed)
+    with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 3, quiet=quiet) as begin:
+        begin("compiling")
+        plan = build_plan(loaded)
+        begin("simulating")
+        result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+        begin("writing")
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        write_run(result, folder, overrides or (), form=form, hourly=hourly)
     if not quiet:
         for warning in result.plan.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    write_run(result, folder, overrides or (), form=form, hourly=hourly)
+            print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:
         typer.echo(summary_table(summary(result)))
-        typer.echo(f"\nresults in {printable(str(folder))}")
+        typer.echo("\n" + month_lines(result, sys.stdout.encoding or "ascii"))
+        typer.echo(f"\nresults in {printable(str(folder))}; open report.html there")

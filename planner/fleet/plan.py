@@ -252,14 +252,12 @@ class Plan:
     """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
     miss_tables: Floats
     """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
-    burst_free_utilisation: Floats
-    """Utilisation below which no workload of a cluster is late, but for a millionth, shape (clusters,)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
     proportional: bool
     """Whether work is spread in proportion to free capacity instead of in order."""
-    spill_level: float
-    """Utilisation to which clusters are filled in order before any is filled further."""
+    fill_levels: tuple[float, ...]
+    """Utilisations, rising to 1, to each of which clusters are filled in order before any is filled further."""
     reliability: ReliabilityPlan
     software: SoftwarePlan
     site: SitePlan
@@ -267,3 +265,9 @@ class Plan:
     money: MoneyPlan
     warnings: tuple[str, ...]
     """What a planner should know before the run: contradictions that are not errors, with their numbers."""
+
+    @property
+    def burst_free_utilisation(self) -> Floats:
+        """Utilisation below which fewer than a millionth of a cluster's requests are late, shape (clusters,)."""
+        cells = (self.miss_tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
+        return np.asarray(np.maximum(cells - 1, 0) / (self.miss_tables.shape[2] - 1), dtype=np.float64)

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from planner.fleet.plan import Plan
 
 Floats = NDArray[np.float64]
+_NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 
 
 def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
     """Return IT power by cluster, shape (clusters, hours): healthy nodes, load spread evenly over them."""
-    load = np.divide(used, nodes, out=np.zeros_like(nodes), where=nodes > 0)
+    load = used / np.maximum(nodes, _NONE)
     power = np.empty_like(nodes)
     for index, cluster in enumerate(plan.clusters):
         power[index] = cluster.node_power.node_kw(load[index])

@@ -33,19 +33,21 @@ def fill_in_order(wanted: Floats, room: Room, levels: Sequence[float], nodes: Fl
     ``wanted`` has shape (hours,). The node-equivalents that the work takes are added to ``nodes`` and to ``room.used``,
     both of shape (clusters, hours). Returns the requests that found no room, shape (hours,).
     """
-    left = wanted.copy()
+    left = wanted
     for position, cluster in enumerate(room.order):
         free = _free(room, cluster, levels[0])
-        np.minimum(free, left * (1.0 / room.rates[cluster]), out=free)
+        needed = left / room.rates[cluster]
+        hours = np.flatnonzero(needed > free)
+        np.minimum(free, needed, out=free)
         room.used[cluster] += free
         nodes[cluster] += free
-        free *= room.rates[cluster]
-        left -= free
-        hours = np.flatnonzero(left > _ROUNDING * wanted)
         if hours.size < _FEW * left.size:
             rest = [(levels[0], c) for c in room.order[position + 1 :]]
             rest += [(level, c) for level in levels[1:] for c in room.order]
-            return _fill_hours(left, hours, room, rest, nodes)
+            rate = room.rates[cluster] if room.rates[cluster].size == 1 else room.rates[cluster][hours]
+            some = left[hours] - free[hours] * rate
+            return _fill_hours(some, hours, room, rest, nodes)
+        left = np.maximum(left - free * room.rates[cluster], 0.0)
     for level in levels[1:]:
         left = fill_in_order(left, room, (level,), nodes)
     return left
@@ -60,11 +62,10 @@ def _free(room: Room, cluster: int, level: float) -> Floats:
 
 
 def _fill_hours(
-    left: Floats, hours: NDArray[np.intp], room: Room, rest: Sequence[tuple[float, int]], nodes: Floats
+    some: Floats, hours: NDArray[np.intp], room: Room, rest: Sequence[tuple[float, int]], nodes: Floats
 ) -> Floats:
-    """Go on with the few hours in which work is left, through the remaining levels and clusters."""
-    unserved = np.zeros_like(left)
-    some = left[hours]
+    """Go on with the few hours in which ``some`` work is left, through the remaining levels and clusters."""
+    unserved = np.zeros(room.usable.shape[1])
     for level, cluster in rest:
         if not hours.size:
             return unserved

@@ -54,6 +54,7 @@ def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, 
     hour = since.astype(np.intp)
     heights = np.concatenate(([before], levels))
     series = np.repeat(heights, np.diff(np.concatenate(([0], hour, [hours]))))
-    inside = hour < hours
-    np.add.at(series, hour[inside], ((heights[:-1] - heights[1:]) * (since - hour))[inside])
+    for at, part in zip(hour.tolist(), ((heights[:-1] - heights[1:]) * (since - hour)).tolist(), strict=True):
+        if at < hours:
+            series[at] += part
     return series

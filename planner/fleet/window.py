@@ -16,7 +16,9 @@ from planner.fleet.scan import clamp_scan
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
-_BISECTIONS = 40  # a share of 1e-12
+_ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
+_BISECTIONS = 32
+_BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,10 @@ def _spare(room: Room) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
     spare = np.zeros(room.usable.shape[1])
     for c in room.order:
-        spare += np.maximum(room.usable[c] - room.used[c], 0.0) * room.rates[c]
+        free = room.usable[c] - room.used[c]
+        np.maximum(free, 0.0, out=free)
+        free *= room.rates[c]
+        spare += free
     return spare
 
 
@@ -174,7 +179,7 @@ def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
     """Spread requests over clusters by the plan's policy; return those that found no room."""
     if plan.proportional:
         return fill_in_proportion(wanted, room, nodes)
-    return fill_in_order(wanted, room, (plan.spill_level, 1.0) if plan.spill_level < 1.0 else (1.0,), nodes)
+    return fill_in_order(wanted, room, plan.fill_levels, nodes)
 
 
 def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:
@@ -212,9 +217,8 @@ def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]
         arrivals, waiting = window.demand_requests[index], routed.waiting[index]
         served, shed, routed.waiting[index] = defer(arrivals, within, waiting)
         routed.shed[index] = shed
-        queue = waiting.sum() + np.cumsum(arrivals) - np.cumsum(served + shed) + served + shed
         free = Room(usable=window.nodes, used=wanted.used, rates=rate, order=order)  # what it would take without a cap
-        _fill(plan, np.minimum(queue, _spare(free)), free, np.zeros_like(routed.used))
+        _fill(plan, np.minimum(arrivals, _spare(free)), free, np.zeros_like(routed.used))
         _serve(plan, window, routed, room, (index, served))
     return routed, held, np.maximum(wanted.used - routed.used, 0.0)
 
@@ -237,7 +241,7 @@ def _within_power(plan: Plan, room: Room, spare: Floats, powered: Floats, allowe
         good = fits(middle, tight)
         low, high = np.where(good, middle, low), np.where(good, high, middle)
     within = spare.copy()
-    within[tight] *= low
+    within[tight] *= low * (1.0 - _BACK_OFF)
     return within
 
 
@@ -260,11 +264,17 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     np.minimum.accumulate(gone, out=gone)
     np.minimum(gone, 0.0, out=gone)
     gone += offered
-    if (gone < expired).any():
+    rounding = _ROUNDING * cumulative[-1]
+    if (gone < expired - rounding).any():
         gone = clamp_scan(room, expired, arrived, 0.0)
-    before = np.concatenate(([0.0], gone[:-1]))
-    served = np.minimum(before + room, arrived) - before
-    shed = np.maximum(gone - before - served, 0.0)
+        before = np.concatenate(([0.0], gone[:-1]))
+        served = np.minimum(before + room, arrived) - before
+        shed = gone - before - served
+        shed[shed < rounding] = 0.0
+    else:
+        served = np.diff(gone, prepend=0.0)
+        np.maximum(served, 0.0, out=served)
+        shed = np.zeros_like(served)
     still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
     return served, shed, np.diff(still, prepend=0.0)
 
@@ -275,8 +285,8 @@ def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
     Only hours above the utilisation from which any are missed are looked up: most are below it.
     """
     late = np.zeros_like(routed.shed)
-    for c in range(capacity.shape[0]):
-        hours = np.flatnonzero(routed.used[c] > plan.burst_free_utilisation[c] * capacity[c])
+    for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
+        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
         if not hours.size:
             continue
         room = capacity[c].take(hours)

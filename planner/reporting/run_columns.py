@@ -166,6 +166,20 @@ MEASURES = TableDescription(
         _text("formula", "How it follows from the ledger; v is the discount factor of the month."),
     ),
 )
+MODEL_ERROR = TableDescription(
+    name="model_error",
+    description="How far the throughput formula is from public measurements, as calibrated when the run was made.",
+    key=("quantity", "group"),
+    columns=(
+        _text("quantity", "What was predicted: time per output token, time to first token, tokens/s at saturation."),
+        _text("group", "All measurements, or those of one architecture class."),
+        _whole("rows", "Measurements."),
+        _number("fitted_median_fraction", "Median absolute error on the measurements fitted to."),
+        _number("fitted_mean_fraction", "Mean absolute error on the measurements fitted to."),
+        _number("unseen_median_fraction", "Median absolute error on models left out of the fit."),
+        _number("unseen_mean_fraction", "Mean absolute error on models left out of the fit."),
+    ),
+)
 RUN_TABLES = (
     TIMELINE_MONTHLY,
     TIMELINE_WORKLOADS,
@@ -175,5 +189,6 @@ RUN_TABLES = (
     LEDGER,
     EVENTS,
     ASSUMPTIONS,
+    MODEL_ERROR,
 )
 """The tables of every run; the hourly timeline is written on request."""

@@ -18,6 +18,9 @@ from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
+from planner.reporting.model_error import model_error
+from planner.reporting.report.build import build_report
+from planner.reporting.report.contents import REPORT, Contents
 from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
@@ -38,12 +41,19 @@ def _sha256(model: BaseModel, exclude: set[str] | None = None) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def scenario_file(scenario: Scenario) -> str:
+    """Return the name of the file that a scenario was read from, without its folder."""
+    place = scenario.document.locate(())
+    return Path(place.file).name if place is not None else f"{scenario.name}.yaml"
+
+
 def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
     return {
         "kind": "run",
         "version": planner.__version__,
         "scenario": result.scenario.name,
+        "scenario_file": scenario_file(result.scenario),
         "scenario_sha256": scenario_sha256(result.scenario),
         "overrides": list(overrides),
         "seed": result.seed,
@@ -67,6 +77,7 @@ def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, 
         (run_columns.LEDGER, {**tables.ledger(result), "amount_usd": result.ledger.amount_cents}),
         (run_columns.EVENTS, tables.events(result)),
         (run_columns.ASSUMPTIONS, assumptions(result.scenario)),
+        (run_columns.MODEL_ERROR, model_error()),
     ]
     if hourly:
         found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
@@ -102,4 +113,17 @@ def write_run(
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result))
     files["workbook.xlsx"] = write_workbook(content)
-    write_folder(folder, files, manifest(result, overrides))
+    identity = manifest(result, overrides)
+    identity["command"] = _command(identity, form, hourly=hourly)
+    encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    files[REPORT] = build_report(Contents(manifest=identity, files=encoded))
+    write_folder(folder, files, identity)
+
+
+def _command(identity: dict[str, Any], form: CsvFormat, *, hourly: bool) -> list[str]:
+    """Return the command that writes the same bytes again."""
+    words = ["planner", "run", identity["scenario_file"], "--seed", str(identity["seed"])]
+    for override in identity["overrides"]:
+        words += ["--set", override]
+    switches = {"--hourly": hourly, "--decimal-comma": form.decimal_comma, "--bom": form.byte_order_mark}
+    return words + [switch for switch, wanted in switches.items() if wanted]

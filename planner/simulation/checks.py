@@ -43,8 +43,8 @@ def _machines(plan: Plan, run: Run) -> list[str]:
         counted = last.present[index, -1] * cluster.accelerators_per_node
         if not settled and abs(counted - present) > 1e-6 * max(present, 1):
             problems.append(f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired")
-        if np.any(last.healthy[index] > last.present[index] + 1e-9):
-            problems.append(f"{cluster.name}: more nodes healthy than present")
+    if any(bool(np.any(machines.healthy > machines.present)) for machines in run.node_hours):
+        problems.append("more nodes healthy than present")
     return problems
 
 

@@ -7,6 +7,7 @@ without one the whole horizon is a single window. Results do not depend on where
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,8 @@ class Simulation:
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         windows: list[WindowResult] = []
+        month: list[WindowResult] = []
+        ends = frozenset(self.plan.month_edges_h.tolist())
         node_hours: list[NodeHours] = []
         for first, last in itertools.pairwise(window_edges_h):
             self.env.run(until=last)
@@ -94,8 +97,10 @@ class Simulation:
             waiting = window.waiting_requests
             windows.append(window)
             node_hours.append(machines)
-            if review is not None:
-                review.close_month(_figures(window))
+            month.append(window)
+            if review is not None and last in ends:
+                review.close_month(_figures(month))
+                month = []
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
     def _node_hours(self, first: int, last: int) -> NodeHours:
@@ -104,12 +109,13 @@ class Simulation:
         present, failed = np.empty(shape), np.empty(shape)
         for index, (times, deltas) in enumerate(self.shop.down()):
             per_node = self.plan.clusters[index].accelerators_per_node
-            own = [change for change in self.log.changes if change.cluster == index]
+            own = sorted(change for change in self.log.changes if change.cluster == index)  # known ahead of their time
             moments = np.array([change.time_h for change in own])
             nodes = np.cumsum([change.accelerators / per_node for change in own])
             present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
             failed[index] = time_weighted(times, deltas / per_node, first, last - first)
-        np.clip(failed, 0.0, present, out=failed)
+        np.maximum(failed, 0.0, out=failed)
+        np.minimum(failed, present, out=failed)
         healthy = present - failed
         lit = self._lit_fraction(first, last)
         dark = np.zeros(shape)
@@ -132,13 +138,15 @@ class Simulation:
         for change in self.log.speeds:
             if change.time_h < last:
                 changes.setdefault((change.cluster, change.workload), []).append(change)
-        known: dict[tuple[str, str, int], tuple[Floats, Slowdown | None]] = {}
+        known: dict[tuple[str, str, int, float], tuple[Floats, Slowdown | None]] = {}
         speed: dict[Pair, Floats] = {}
         incidents: dict[Pair, Slowdown] = {}
         for pair, own in changes.items():
             workload = self.plan.workloads[pair[1]]
-            # Clusters of one stack and workloads of one model share their history, but for bring-ups.
-            key = (self.plan.clusters[pair[0]].stack, workload.model, -1 if workload.launch_h is None else pair[1])
+            # Clusters of one stack and workloads of one model share their history, but for bring-ups and precision.
+            apart = -1 if workload.launch_h is None else pair[1]
+            wide = float(self.plan.software.wide_precision_factor[pair])
+            key = (self.plan.clusters[pair[0]].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
             if key not in known:
                 known[key] = (_series(own, first, last), _slowdown(own, first, last))
             speed[pair], slowed = known[key]
@@ -168,12 +176,16 @@ def _slowdown(changes: list[SpeedChange], first: int, last: int) -> Slowdown | N
     return Slowdown(hours=hours, lost_fraction=1.0 - speed[hours]) if hours.size else None
 
 
-def _figures(window: WindowResult) -> MonthFigures:
-    """Return what the review looks at."""
-    nodes, busy = window.nodes.sum(axis=1), window.busy_nodes.sum(axis=1)
-    demand, served = float(window.demand_requests.sum()), float(window.served_requests.sum())
+def _figures(month: list[WindowResult]) -> MonthFigures:
+    """Return what the review looks at: the windows of one month together."""
+    nodes = np.sum([window.nodes.sum(axis=1) for window in month], axis=0)
+    busy = np.sum([window.busy_nodes.sum(axis=1) for window in month], axis=0)
+    demand, served, shed, late = (
+        sum(float(getattr(window, f"{name}_requests").sum()) for window in month)
+        for name in ("demand", "served", "shed", "late")
+    )
     return MonthFigures(
         utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
-        shed_fraction=float(window.shed_requests.sum()) / demand if demand > 0 else 0.0,
-        late_fraction=float(window.late_requests.sum()) / served if served > 0 else 0.0,
+        shed_fraction=shed / demand if demand > 0 else 0.0,
+        late_fraction=late / served if served > 0 else 0.0,
     )

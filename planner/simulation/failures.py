@@ -243,7 +243,7 @@ class RepairShop:
             while row < last and self.failure[row] == number:  # its groups lie side by side
                 start_h = self.start_h[row]
                 self.end_h[row] = back_h if back_h > start_h else start_h
-                self.wait_h[row] = begin_h - start_h
+                self.wait_h[row] = max(begin_h - start_h, 0.0)
                 row += 1
             if group < 0:
                 self.node_up[node] = back_h
@@ -295,10 +295,12 @@ class RepairShop:
             (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
         ]
         node = Failures.joined(self.failed).node if self.failed else np.zeros(0, dtype=np.int64)
+        gone = set()
         for row, end_h in enumerate(self.end_h):
             if self.lost_cluster[row] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
                 self.end_h[row] = max(now_h, self.start_h[row])
-        kept = [job for job in self._waiting_parts if self.end_h[job[1]] > now_h]
+                gone.add(row)
+        kept = [job for job in self._waiting_parts if job[1] not in gone]
         heapq.heapify(kept)
         self._waiting_parts[:] = kept
 

@@ -15,6 +15,7 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
 _HOURS_PER_WEEK = 168.0
+_MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
 _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
 
 
@@ -80,7 +81,7 @@ class SoftwareDesk:
         for kind, rate in zip(("regression", "wrong-numerics", "hang"), rates, strict=True):
             count = draw.poisson(rate * self.plan.hours / HOURS_PER_YEAR)
             for time_h in sorted((draw.random(count) * self.plan.hours).tolist()):
-                loss = min(0.95, stack.regression_loss.lognormal(draw))
+                loss = min(_MOST_LOST, stack.regression_loss.lognormal(draw))
                 fix_h = stack.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
                 self.env.process(self._incident(stack, pairs, kind, (time_h, loss, fix_h)))
 
@@ -102,7 +103,7 @@ class SoftwareDesk:
         if kind == "regression":
             return [math.log1p(-loss)] * len(pairs)
         if kind == "hang":
-            return [math.log1p(-self.plan.software.hang_loss_fraction)] * len(pairs)
+            return [math.log1p(-min(_MOST_LOST, self.plan.software.hang_loss_fraction))] * len(pairs)
         wide = self.plan.software.wide_precision_factor
         rolled_back = -max(self.last_gain[stack.name], 0.0)
         return [rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs]

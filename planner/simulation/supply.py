@@ -34,8 +34,8 @@ class Supply:
         self.retired = [0] * len(plan.clusters)
 
     def start(self) -> None:
-        """Set every cluster on its way."""
-        for index, cluster in enumerate(self.plan.clusters):
+        """Set every cluster on its way; where two want the same crew or power at once, the first by name has it."""
+        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
             if cluster.nodes:
                 self.env.process(self._arrive(index, cluster))
             if cluster.retire_h < self.plan.hours:
@@ -121,7 +121,8 @@ class Supply:
 
     def retire(self, index: int, nodes: int) -> int:
         """Take nodes out of service for good, those first in; return how many."""
-        leaving = min(nodes, self.in_service[index])
+        arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
+        leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
         if leaving:
             self.in_service[index] -= leaving
             first = self.retired[index]

@@ -220,7 +220,7 @@ def make_plan(
         miss_tables=np.zeros((*sizes, MISS_CELLS + 1)),
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         proportional=False,
-        spill_level=1.0,
+        fill_levels=(1.0,),
         reliability=reliability_plan(),
         software=software_plan(*sizes, stacks=tuple(stack_plan(name=name) for name in stacks)),
         site=site_plan(hours, len(clusters)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,7 +61,7 @@ def brute(times: list[float], deltas: list[float], first: int, hours: int, start
     for hour in range(first, first + hours):
         cuts = sorted({float(hour), float(hour + 1), *(t for t in times if hour < t < hour + 1)})
         area = 0.0
-        for left, right in zip(cuts[:-1], cuts[1:], strict=True):
+        for left, right in itertools.pairwise(cuts):
             level = start + sum(d for t, d in zip(times, deltas, strict=True) if t <= left)
             area += level * (right - left)
         means.append(area)

@@ -1,0 +1,318 @@
+"""A window's hours: against an hour-by-hour walk, and by what must hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from planner.fleet.plan import Plan
+from planner.fleet.power import facility_kw
+from planner.fleet.window import MISS_CELLS, Slowdown, WindowInput, WindowResult, defer, evaluate_window
+from tests.fleet.naive import Naive, assert_same
+from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
+
+Floats = NDArray[np.float64]
+
+
+def window_of(plan: Plan, demand: Floats, nodes: Floats, **changes: object) -> WindowInput:
+    plain = WindowInput(
+        first_hour=0,
+        demand_requests=demand,
+        nodes=nodes,
+        speed={},
+        incidents={},
+        waiting_requests=tuple(np.zeros(workload.deadline_h) for workload in plan.workloads),
+    )
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+class Recipe(NamedTuple):
+    """What a random site is made from."""
+
+    seed: int
+    hours: int
+    clusters: int
+    deadlines: tuple[int, ...]
+    level: float
+    tightest: float
+    proportional: bool
+    fill_levels: tuple[float, ...]
+
+
+def sites(*, capped: bool) -> st.SearchStrategy[Recipe]:
+    """Up to three clusters and four workloads with demand around what the site can carry."""
+    return st.builds(
+        Recipe,
+        seed=st.integers(0, 2**32 - 1),
+        hours=st.integers(1, 30),
+        clusters=st.integers(1, 3),
+        deadlines=st.lists(st.sampled_from((0, 0, 1, 3, 12)), min_size=1, max_size=4).map(tuple),
+        level=st.sampled_from((0.3, 0.8, 1.5)),
+        tightest=st.sampled_from((0.15, 0.4, 0.7)) if capped else st.just(math.inf),
+        proportional=st.booleans(),
+        fill_levels=st.sampled_from(((0.6, 1.0), (1.0,), (0.5, 0.8, 1.0))),
+    )
+
+
+either = st.booleans().flatmap(lambda capped: sites(capped=capped))
+
+
+def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
+    random, hours = np.random.default_rng(recipe.seed), recipe.hours
+    clusters = [
+        cluster_plan(
+            f"c{index}",
+            nodes=int(random.integers(1, 20)),
+            node_power=node_power(float(random.uniform(1, 4)), float(random.uniform(5, 12)), points=1025),
+        )
+        for index in range(recipe.clusters)
+    ]
+    workloads = []
+    for index, deadline in enumerate(recipe.deadlines):
+        able = random.permutation(len(clusters))[: random.integers(1, len(clusters) + 1)]
+        priority = 2 if deadline else int(random.integers(0, 2))
+        workloads.append(workload_plan(f"w{index}", able.tolist(), deadline_h=deadline, priority=priority))
+    shape = (len(clusters), len(workloads))
+    rates = random.uniform(500, 4000, (*shape, 1))
+    nodes = np.array([[cluster.nodes] * hours for cluster in clusters], dtype=float)
+    nodes *= np.where(random.random(nodes.shape) < 0.1, 0.0, random.uniform(0.5, 1.0, nodes.shape))
+    share = recipe.level * float((nodes.mean(axis=1) * rates[:, :, 0].mean(axis=1)).sum()) / len(workloads)
+    demand = random.exponential(share, (len(workloads), hours)) * random.integers(0, 2, (len(workloads), hours))
+    site = site_plan(744, len(clusters), throttle_order=tuple(random.permutation(len(clusters)).tolist()))
+    if recipe.tightest < math.inf:
+        full = 1.3 * sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+        site = dataclasses.replace(site, cap_kw=full * random.uniform(recipe.tightest, 1.0, 744))
+    plan = make_plan(
+        clusters,
+        workloads,
+        requests_per_node_h=rates,
+        proportional=recipe.proportional,
+        fill_levels=recipe.fill_levels,
+        site=site,
+    )
+    speed = {pair: random.uniform(0.5, 1.2, hours) for pair in np.ndindex(*shape) if random.random() < 0.3}
+    return plan, window_of(plan, demand, nodes, speed=speed)
+
+
+def check(recipe: Recipe) -> None:
+    plan, window = built(recipe)
+    naive = Naive(plan)
+    assert_same(naive, naive.run(window), evaluate_window(plan, window), scale(plan, window))
+
+
+def scale(plan: Plan, window: WindowInput) -> float:
+    """Requests an hour that the site could carry."""
+    return float((window.nodes.max(axis=1) * plan.requests_per_node_h.max(axis=(1, 2))).sum()) + 1.0
+
+
+@given(sites(capped=False))
+def test_arrays_say_what_an_hour_by_hour_walk_says(recipe: Recipe) -> None:
+    check(recipe)
+
+
+@given(sites(capped=True))
+def test_under_a_power_cap_too(recipe: Recipe) -> None:
+    check(recipe)
+
+
+@given(either, st.integers(1, 29))
+def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
+    plan, window = built(recipe)
+    hours = window.nodes.shape[1]
+    assume(cut < hours)
+    whole = evaluate_window(plan, window)
+
+    def part(first: int, last: int, waiting: tuple[Floats, ...]) -> WindowResult:
+        piece = dataclasses.replace(
+            window,
+            first_hour=first,
+            demand_requests=window.demand_requests[:, first:last],
+            nodes=window.nodes[:, first:last],
+            speed={pair: series[first:last] for pair, series in window.speed.items()},
+            waiting_requests=waiting,
+        )
+        return evaluate_window(plan, piece)
+
+    early = part(0, cut, window.waiting_requests)
+    late = part(cut, hours, early.waiting_requests)
+    for name in ("served_requests", "shed_requests", "busy_nodes", "throttled_nodes", "it_kw", "facility_kw"):
+        joined = np.concatenate([getattr(early, name), getattr(late, name)], axis=-1)
+        tolerance = 1e-3 if name.endswith("kw") else 1e-6 * scale(plan, window)  # power is read from a table
+        np.testing.assert_allclose(joined, getattr(whole, name), atol=tolerance, rtol=1e-6, err_msg=name)
+
+
+@given(sites(capped=True))
+def test_power_stays_under_the_cap(recipe: Recipe) -> None:
+    plan, window = built(recipe)
+    result = evaluate_window(plan, window)
+    assert plan.site.cap_kw is not None
+    hours = result.facility_kw.size
+    nothing = facility_kw(plan, np.zeros(hours), window.hours)  # overhead that runs even with everything off
+    assert np.all(result.facility_kw <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12)))
+
+
+@given(either)
+def test_nothing_is_made_or_lost(recipe: Recipe) -> None:
+    plan, window = built(recipe)
+    result = evaluate_window(plan, window)
+    waiting = np.array([row.sum() for row in result.waiting_requests])
+    came = window.demand_requests.sum(axis=1)
+    left = result.served_requests.sum(axis=(0, 2)) + result.shed_requests.sum(axis=1) + waiting
+    np.testing.assert_allclose(left, came, rtol=1e-9, atol=1e-6)
+    for array in (result.served_requests, result.shed_requests, result.busy_nodes, result.throttled_nodes):
+        assert array.min() >= -1e-6
+    assert np.all(result.busy_nodes + result.throttled_nodes <= window.nodes + 1e-9)
+
+
+def test_interactive_work_comes_before_standard_and_deferrable() -> None:
+    work = [
+        workload_plan("batch", priority=2, deadline_h=4),
+        workload_plan("standard", priority=1),
+        workload_plan("chat", priority=0),
+    ]
+    plan = make_plan([cluster_plan(nodes=2)], work)
+    demand = np.array([[3600.0] * 5, [5400.0] * 5, [5400.0] * 5])  # in nodes: 1, 1.5, 1.5 of 2
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 5), 2.0)))
+    served = result.served_requests[0] / 3600
+    assert served[2] == pytest.approx([1.5] * 5)
+    assert served[1] == pytest.approx([0.5] * 5)
+    assert served[0] == pytest.approx([0.0] * 5)
+    assert result.shed_requests[0] == pytest.approx([0, 0, 0, 0, 3600])  # the first hour's work, four hours late
+    assert result.waiting_requests[0] == pytest.approx([3600] * 4)
+
+
+def test_work_spills_to_the_next_cluster_before_the_first_is_full() -> None:
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], fill_levels=(0.85, 1.0))
+    demand = np.array([[8.0, 10.0, 17.0, 19.0]]) * 3600
+    result = evaluate_window(plan, window_of(plan, demand, np.full((2, 4), 10.0)))
+    assert result.busy_nodes == pytest.approx(np.array([[8, 8.5, 8.5, 10], [0, 1.5, 8.5, 9]]))
+
+
+def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
+    plan = make_plan([cluster_plan("a", 10), cluster_plan("b", 30)], proportional=True)
+    result = evaluate_window(plan, window_of(plan, np.array([[8.0 * 3600]]), np.array([[10.0], [30.0]])))
+    assert result.busy_nodes[:, 0] == pytest.approx([2, 6])
+
+
+def test_slow_software_takes_nodes_and_says_how_many() -> None:
+    plan = make_plan()
+    slow = Slowdown(hours=np.array([0, 2]), lost_fraction=np.array([0.2, 0.5]))
+    speed = np.array([0.8, 1.0, 0.5])
+    window = window_of(
+        plan, np.full((1, 3), 3600.0), np.full((1, 3), 10.0), speed={(0, 0): speed}, incidents={(0, 0): slow}
+    )
+    result = evaluate_window(plan, window)
+    assert result.busy_nodes[0] == pytest.approx([1.25, 1.0, 2.0])
+    assert result.drag_nodes[0] == pytest.approx([0.25, 0.0, 1.0])
+
+
+def test_the_cap_throttles_clusters_in_the_sites_order() -> None:
+    """Two clusters of ten nodes at full load draw 200 kW; a cap of 150 takes it from the first named."""
+    clusters = [cluster_plan("a"), cluster_plan("b")]
+    for order in ((0, 1), (1, 0)):
+        site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 150.0), throttle_order=order)
+        plan = make_plan(clusters, site=site, requests_per_s=[20.0])
+        window = window_of(plan, np.full((1, 2), 20 * 3600.0), np.full((2, 2), 10.0))
+        result = evaluate_window(plan, window)
+        first, second = order
+        assert result.busy_nodes[second] == pytest.approx([10, 10])
+        assert result.it_kw[first] == pytest.approx([50, 50], rel=1e-3)
+        assert np.all(result.facility_kw <= 150.0 * (1 + 1e-9))
+        kept = (3 / 8) ** (1 / 0.6)  # 2 + 8 u^0.6 = 5 kW a node
+        assert result.busy_nodes[first] == pytest.approx([10 * kept] * 2, rel=1e-3)
+        assert result.throttled_nodes[first] == pytest.approx([10 * (1 - kept)] * 2, rel=1e-3)
+
+
+def test_a_throttled_cluster_makes_no_other_late() -> None:
+    clusters = [cluster_plan("a"), cluster_plan("b")]
+    work = [workload_plan("x", [0]), workload_plan("y", [1])]
+    steep = np.zeros((2, 2, MISS_CELLS + 1))
+    steep[:, :, -26:] = 1.0  # late from 90% utilisation on
+    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 120.0))
+    plan = make_plan(clusters, work, site=site, miss_tables=steep)
+    window = window_of(plan, np.array([[8 * 3600.0], [5 * 3600.0]]), np.full((2, 1), 10.0))
+    result = evaluate_window(plan, window)
+    assert result.busy_nodes[0, 0] < 8.0  # a is throttled
+    assert result.busy_nodes[1, 0] == pytest.approx(5.0)
+    assert result.late_requests[1, 0] == 0.0  # b has half its nodes free
+
+
+def test_a_cluster_without_work_still_draws_idle_power_under_a_cap() -> None:
+    clusters = [cluster_plan("a"), cluster_plan("b")]
+    work = [workload_plan("x", [0])]
+    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 100.0), throttle_order=(0, 1))
+    plan = make_plan(clusters, work, site=site)
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 36_000.0), np.full((2, 1), 10.0)))
+    assert result.it_kw[1, 0] == pytest.approx(20.0)
+    assert result.it_kw[0, 0] == pytest.approx(80.0, rel=1e-3)
+
+
+def test_clusters_are_switched_off_when_idle_power_is_too_much() -> None:
+    clusters = [cluster_plan("a"), cluster_plan("b")]
+    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 30.0), throttle_order=(1, 0))
+    plan = make_plan(clusters, site=site)
+    result = evaluate_window(plan, window_of(plan, np.full((1, 4), 36_000.0), np.full((2, 4), 10.0)))
+    assert result.it_kw[1] == pytest.approx([0.0] * 4)
+    assert np.all(result.facility_kw <= 30.0 * (1 + 1e-9))
+    assert np.all(result.served_requests[1] == 0.0)
+
+
+def test_capped_hours_push_deferrable_work_on_hour_by_hour() -> None:
+    """A cap that binds for a day: the backlog moves through more hours than any fixed number of passes."""
+    work = [workload_plan("batch", priority=2, deadline_h=48)]
+    cap = np.full(744, 100.0)
+    cap[:24] = 40.0
+    site = site_plan(744, 1, overhead_ratio=np.zeros(744), cap_kw=cap)
+    plan = make_plan([cluster_plan()], work, site=site)
+    demand = np.zeros((1, 30))
+    demand[0, 0] = 20 * 3600.0
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 30), 10.0)))
+    each = 10 * (2 / 8) ** (1 / 0.6)  # 4 kW a node
+    assert result.busy_nodes[0, :20] == pytest.approx([each] * 20, rel=1e-3)
+    assert result.facility_kw[:24].max() <= 40.0 * (1 + 1e-9)
+    assert result.served_requests.sum() == pytest.approx(20 * 3600.0)
+
+
+@given(
+    st.integers(1, 8),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=40),
+    st.lists(st.integers(0, 9), min_size=8, max_size=8),
+)
+def test_deferral_is_a_first_come_first_served_queue(
+    deadline: int, hours: list[tuple[int, int]], old: list[int]
+) -> None:
+    queue = deque([hour - deadline, float(old[hour])] for hour in range(deadline))
+    served, shed = [], []
+    for hour, (arrivals, room) in enumerate(hours):
+        queue.append([hour, float(arrivals)])
+        left = float(room)
+        for job in queue:
+            part = min(left, job[1])
+            job[1] -= part
+            left -= part
+        served.append(room - left)
+        shed.append(0.0)
+        while queue and hour - queue[0][0] >= deadline:
+            shed[-1] += queue.popleft()[1]
+    arrays = np.array(hours, dtype=float)
+    found = defer(arrays[:, 0], arrays[:, 1], np.array(old[:deadline], dtype=float))
+    np.testing.assert_allclose(found[0], served, atol=1e-9)
+    np.testing.assert_allclose(found[1], shed, atol=1e-9)
+    np.testing.assert_allclose(found[2], [requests for _, requests in queue][-deadline:], atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(sites(capped=False), st.floats(1.0, 3.0))
+def test_more_nodes_shed_no_more(recipe: Recipe, more: float) -> None:
+    plan, window = built(recipe._replace(deadlines=recipe.deadlines[:1]))
+    small = evaluate_window(plan, window).shed_requests.sum()
+    large = evaluate_window(plan, dataclasses.replace(window, nodes=window.nodes * more)).shed_requests.sum()
+    assert large <= small + 1e-6
