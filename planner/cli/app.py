@@ -14,12 +14,14 @@ from planner.cli import (
     catalog,
     charts,
     check_benchmarks,
+    compare,
     fit_traffic,
     init,
     probe,
     report,
     run,
     schema,
+    sweep,
     throughput,
     validate,
 )
@@ -34,6 +36,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
 app.command("report")(report.report)
 app.command("charts")(charts.charts)
 app.command("validate")(validate.validate)

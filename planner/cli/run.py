@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.colour import paint
-from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
 from planner.cli.progress import stages
 
 
@@ -21,14 +21,12 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
-    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")] = False,
-    byte_order_mark: Annotated[
-        bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
-    ] = False,
+    decimal_comma: DecimalComma = False,
+    byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate a scenario and write its timelines, ledger, events and assumptions."""
+    """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
     from planner.build import build_plan
     from planner.errors import printable
     from planner.reporting.csv_table import CsvFormat

@@ -21,10 +21,14 @@ from planner.reporting.folder import json_text, write_folder
 from planner.reporting.model_error import model_error
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
+from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
+from planner.reporting.workbook import write_workbook
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
+from planner.simulation.measures import MEASURES, measures
 from planner.simulation.result import RunResult
+from planner.units import unit_of
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -69,6 +73,7 @@ def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, 
         (run_columns.TIMELINE_WORKLOADS, tables.timeline_workloads(result)),
         (run_columns.TIMELINE_DAILY, tables.timeline_daily(result)),
         (run_columns.LOSSES, tables.losses(result)),
+        (run_columns.MEASURES, measure_rows(result)),
         (run_columns.LEDGER, {**tables.ledger(result), "amount_usd": result.ledger.amount_cents}),
         (run_columns.EVENTS, tables.events(result)),
         (run_columns.ASSUMPTIONS, assumptions(result.scenario)),
@@ -77,6 +82,18 @@ def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, 
     if hourly:
         found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
     return found
+
+
+def measure_rows(result: RunResult) -> dict[str, Any]:
+    """Return the columns of measures.csv."""
+    found = measures(result)
+    return {
+        "measure": list(found),
+        "value": list(found.values()),
+        "unit": [unit_of(name) or "" for name in found],
+        "view": [measure.view for measure in MEASURES],
+        "formula": [measure.formula for measure in MEASURES],
+    }
 
 
 def write_run(
@@ -88,13 +105,14 @@ def write_run(
     hourly: bool = False,
 ) -> None:
     """Write a run's folder, whole or not at all."""
-    written = [
-        WrittenTable(description=table, content=write_csv(table, columns, form))
-        for table, columns in _tables(result, hourly=hourly)
-    ]
+    found = _tables(result, hourly=hourly)
+    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
+    shown = {table.name: columns for table, columns in found}
+    content = workbook_content(result, shown["events"], shown["assumptions"])
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result))
+    files["workbook.xlsx"] = write_workbook(content)
     identity = manifest(result, overrides)
     identity["command"] = _command(identity, form, hourly=hourly)
     encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}

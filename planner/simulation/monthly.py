@@ -37,7 +37,7 @@ class Monthly:
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
     facility_kwh: Floats
-    """IT, and cooling and distribution in proportion to it."""
+    """IT, and cooling and distribution in proportion to it; evenly where a month has none."""
     peak_facility_kw: Floats
     """Highest hour of each month, shape (months,)."""
     demand_requests: Floats
@@ -57,6 +57,14 @@ class Monthly:
     def in_service_node_h(self) -> Floats:
         """Healthy, powered or not."""
         return self.present_node_h - self.failed_node_h
+
+
+def in_proportion(amount: Floats, weights: Floats) -> Floats:
+    """Spread monthly amounts over clusters by weights, evenly where all are zero, shape (months, clusters)."""
+    whole = weights.sum(axis=1, keepdims=True)
+    even = np.full(weights.shape, 1.0 / weights.shape[1])
+    shares: Floats = np.divide(weights, whole, out=even, where=whole > 0)
+    return amount[:, None] * shares
 
 
 def sum_months(plan: Plan, run: Run) -> Monthly:

@@ -9,6 +9,7 @@ from planner.simulation.accounting import cohorts_of, write_ledger
 from planner.simulation.checks import check_run
 from planner.simulation.driver import Run, Simulation
 from planner.simulation.monthly import Monthly, sum_months
+from planner.simulation.rented import rent_for_shed
 from planner.simulation.result import RunResult
 from planner.simulation.streams import streams
 
@@ -23,6 +24,7 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
     """Run a compiled scenario once."""
     run, monthly = run_engine(plan, seed, replication)
     cohorts = cohorts_of(plan, run.log)
+    rented = rent_for_shed(plan, run)
     return RunResult(
         scenario=scenario,
         plan=plan,
@@ -31,7 +33,8 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
         monthly=monthly,
         run=run,
         cohorts=cohorts,
-        ledger=write_ledger(plan, monthly, cohorts),
+        rented=rented,
+        ledger=write_ledger(plan, run, monthly, cohorts, rented),
     )
 
 
