@@ -37,14 +37,18 @@ def build_report(contents: Contents) -> bytes:
     return page(f"{name}: {contents.kind} report", lead, [section for section in made if section is not None])
 
 
+def checked_report(contents: Contents, name: str) -> bytes:
+    """Return the report of files that may have been changed, hashes and all; what does not fit is refused."""
+    try:
+        return build_report(contents)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"its files do not fit together: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(file=name, message=message, hint="run again")) from None
+
+
 def rebuild_report(folder: Path) -> Path:
     """Write a folder's report anew from its other files, and return its path; nothing is run."""
     contents = read_contents(folder)
-    try:
-        made = build_report(contents)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"its files do not fit together: {type(error).__name__}: {error}"  # edited by hand, hashes and all
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="run again")) from None
-    files: dict[str, str | bytes] = {**contents.files, REPORT: made}
+    files: dict[str, str | bytes] = {**contents.files, REPORT: checked_report(contents, str(folder))}
     write_folder(folder, files, contents.manifest)
     return folder / REPORT
