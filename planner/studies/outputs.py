@@ -107,11 +107,11 @@ def headline_names() -> tuple[str, ...]:
 def headlines(result: RunResult) -> Floats:
     """Return a run's headline figures in column order, shape (outputs,); NaN where nothing was served."""
     monthly, per_node = result.monthly, _per_node(result)
-    served = result.tokens(monthly.served_requests).sum()
-    output = result.tokens(monthly.served_requests, output_only=True).sum()
-    demand, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(monthly.shed_requests).sum()
-    missed = monthly.shed_requests.sum() + monthly.late_requests.sum()
-    cost = result.cost_usd().sum()
+    handled = monthly.served_requests.sum(axis=1) + result.rented.requests
+    served, output = result.tokens(handled).sum(), result.tokens(handled, output_only=True).sum()
+    demand, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(result.shed_requests()).sum()
+    missed = result.shed_requests().sum() + monthly.late_requests.sum()
+    cost = result.fleet_cost_usd().sum()
     in_service = (monthly.in_service_node_h * per_node).sum()
     return np.array(
         [
@@ -132,10 +132,10 @@ def headlines(result: RunResult) -> Floats:
 def monthly_series(result: RunResult) -> Floats:
     """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
     monthly, per_node = result.monthly, _per_node(result)
-    served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
+    served = result.tokens(monthly.served_requests.sum(axis=1) + result.rented.requests).sum(axis=1)
     in_service = (monthly.in_service_node_h * per_node).sum(axis=1)
     busy = (monthly.busy_node_h * per_node).sum(axis=1)
-    cost = result.cost_usd().sum(axis=1)
+    cost = result.fleet_cost_usd()
     nothing = np.full(len(served), np.nan)
     return np.stack(
         [
