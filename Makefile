@@ -1,12 +1,13 @@
 # make run        set up and run the reference scenario
 # make test       set up and run every check
 # make reference  write the generated docs pages and the output shown in the docs anew
+# make fuzz       feed every reader 100,000 spoiled files (half an hour)
 # make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test bench reference docs clean
+.PHONY: run test fuzz bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -24,6 +25,9 @@ reference: $(VENV)/installed-dev
 
 docs: $(VENV)/installed-dev
 	$(BIN)/mkdocs build --strict
+
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python -m tests.fuzz --count 100000
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks

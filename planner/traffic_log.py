@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from planner.demand.fitting import RequestLog
 from planner.errors import Problem, ScenarioError
+from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,9 +39,14 @@ REQUIRED = ("timestamp", "input", "output")
 HASH_BLOCK_TOKENS = 512
 """Tokens a prefix block hash stands for in the Mooncake traces (their README)."""
 MAX_BYTES = 8_000_000_000
+MAX_NUMBER = 1e15
+"""No request has more tokens, and no hour more requests: what is larger is a slip, and would overflow a square."""
+MAX_SPAN_YEARS = 30.0
+"""A log's hours are held one by one."""
 _UNIT_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
 _SHOWN_ROWS = 10
+SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +91,14 @@ def read_request_log(path: Path, columns: dict[str, str] | None = None, time_uni
     for role in ("input", "output", "cached"):
         if role in names:
             tokens[role] = _numbers(table[names[role]])
-            bad = ~np.isfinite(tokens[role]) | (tokens[role] < 0.0)
+            bad = ~_is_count(tokens[role])
             problems += _row_problems(path, names[role], bad, table[names[role]], first_row)
     if not problems and "cached" in tokens:
         bad = tokens["cached"] > tokens["input"]
         problems += _row_problems(path, names["cached"], bad, table[names["cached"]], first_row, "more than the input")
+    if not problems and float(np.ptp(times_s)) > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
+        message = f"times span {np.ptp(times_s) / SECONDS_PER_YEAR:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
+        problems.append(Problem(file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"))
     if problems:
         raise ScenarioError(problems)
     order = np.argsort(times_s, kind="stable")
@@ -122,7 +131,7 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     rates = _numbers(table[chosen])
     while rates.size and np.isnan(rates[-1]):
         rates = rates[:-1]
-    problems = _row_problems(path, chosen, ~np.isfinite(rates) | (rates < 0.0), table[chosen], 2)
+    problems = _row_problems(path, chosen, ~_is_count(rates), table[chosen], 2)
     if not rates.size:
         problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
     if problems:
@@ -205,7 +214,8 @@ def _times_s(column: pd.Series, unit: str, *, is_mooncake: bool) -> NDArray[np.f
     numbers = _numbers(column)
     if np.isfinite(numbers).mean() < 0.5:
         dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
-        seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+        dates = dates.dt.as_unit("us")  # a slip of the pen may name a year that nanoseconds cannot reach
+        seconds = (dates - pd.Timestamp(0, tz="UTC").as_unit("us")) / pd.Timedelta(seconds=1)
         return np.asarray(seconds.to_numpy(), dtype=np.float64)
     if unit != "auto":
         return numbers * _UNIT_SECONDS[unit]
@@ -223,12 +233,17 @@ def _numbers(column: pd.Series) -> NDArray[np.float64]:
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
+def _is_count(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say which entries can be tokens or a rate."""
+    return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
+
+
 def _row_problems(
     path: Path, name: str, bad: NDArray[np.bool_], column: pd.Series, first_row: int, why: str = ""
 ) -> list[Problem]:
     """Return a problem for each of the first bad rows, and one that counts the rest."""
     rows = np.flatnonzero(bad)
-    wanted = why or ("must be a number of at least 0" if "time" not in name.lower() else "must be a time")
+    wanted = why or (f"must be a number from 0 to {MAX_NUMBER:g}" if "time" not in name.lower() else "must be a time")
     problems = [
         Problem(file=str(path), line=int(row) + first_row, path=name, message=f"{column.iloc[row]!s}: {wanted}")
         for row in rows[:_SHOWN_ROWS]

@@ -70,6 +70,8 @@ def _read_text(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=str(path), message="the file is empty")) from None
     except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
         raise ScenarioError(Problem(file=str(path), message=f"cannot be read as CSV: {error}")) from None
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
+        raise ScenarioError(Problem(file=str(path), message="the rows have more cells than the header has columns"))
     frame.columns = [str(column).strip() for column in frame.columns]
     for column in frame.columns:
         frame[column] = frame[column].fillna("").str.strip()

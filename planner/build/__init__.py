@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
-from planner.build.clusters import SUPPORT_USD, cluster_plan, reliability_plan, software_plan
+from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
+from planner.build.money import money_plan
 from planner.build.reuse import Reuse
 from planner.build.workloads import demand_of, workload_plan
 from planner.catalog.calibration import shipped_calibration
-from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
-from planner.fleet.plan import ClusterPlan, ExpansionPlan, MoneyPlan, Plan, RulePlan, SitePlan
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
 from planner.scenario.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
 
@@ -74,7 +74,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         software=software_plan(scenario, catalog, clusters, services),
         site=_site(scenario, clusters, capacity, reuse),
         expansion=_expansion(scenario),
-        money=_money(scenario, catalog),
+        money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
     )
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
@@ -158,20 +158,4 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
         budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
         power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
         price_change_per_year=stated.price_change_per_year,
-    )
-
-
-def _money(scenario: Scenario, catalog: Catalog) -> MoneyPlan:
-    site, finance, software = scenario.site, scenario.finance, scenario.software
-    price = site.electricity_usd_per_kwh
-    support = software.support_usd_per_accelerator_year
-    return MoneyPlan(
-        depreciation_months=finance.depreciation_months,
-        residual_fraction=finance.residual_fraction,
-        discount_rate_per_year=finance.discount_rate_per_year,
-        operations_fraction_per_year=finance.operations_fraction_per_year,
-        engineer_usd_per_year=software.engineer_usd_per_year,
-        support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
-        electricity_usd_per_kwh=catalog.tariff(site.tariff).energy_usd_per_kwh.value if price is None else price,
-        colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
     )

@@ -10,6 +10,7 @@ from planner.build.capacity import Service
 from planner.build.reuse import Reuse
 from planner.catalog.entries import Accelerator, Range, Stack
 from planner.catalog.load import Catalog
+from planner.fleet.money import PriceBook
 from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
@@ -23,6 +24,7 @@ from planner.fleet.plan import (
 from planner.physics.node_power import NodePower, NodeRating, ServingMix, board_power_at_load_w, build_node_power
 from planner.physics.power import BoardRating
 from planner.scenario.cluster import Cluster, Order
+from planner.scenario.prices import dated_quotes, standing_price
 from planner.scenario.scenario import Scenario
 from planner.units import GB, HOURS_PER_DAY, HOURS_PER_YEAR, KILO, MONTHS_PER_YEAR, TB, TERA
 
@@ -52,6 +54,7 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     software = scenario.software
     engineers = software.engineers_per_800_amd if vendor == "amd" else software.engineers_per_800_nvidia
     online = cluster.online or scenario.start
+    book = _price_book(scenario, cluster, entry)
     retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
     return ClusterPlan(
         name=name,
@@ -67,7 +70,8 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         failure_multiplier=scenario.reliability.amd_failure_multiplier if vendor == "amd" else 1.0,
         node_power=_node_power(scenario, name, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
-        prices_usd=_prices(cluster, entry, per_node),
+        prices_usd=_prices(scenario, cluster, entry, book),
+        price_book=book,
         engineers_per_accelerator=engineers / 800.0,
     )
 
@@ -87,14 +91,23 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
     )
 
 
-def _prices(cluster: Cluster, entry: Accelerator, per_node: int) -> tuple[float, float, float, float]:
-    """Return what one node costs: accelerators after discount, host, network, storage."""
+def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> PriceBook:
     price = cluster.unit_price_usd
     if price is None:
         price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
+    return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
+
+
+def _prices(
+    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
+) -> tuple[float, float, float, float]:
+    """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
+    per_node = entry.accelerators_per_node.value
+    ordered = cluster.order.placed if cluster.order else cluster.online or scenario.start
+    each = book.accelerator_usd(ordered, max(cluster.nodes, 1) * per_node)
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
-    return price * (1.0 - cluster.discount_fraction) * per_node, host, network, storage
+    return each * per_node, host, network, storage
 
 
 def _node_power(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.build.events import refuse_floods
 from planner.documents import KeyPath, dotted
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
@@ -39,6 +40,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
                     f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
                     f"of {plan.hours / 24:,.0f}"
                 )
+    refuse_floods(plan, refuse)
     warnings += _power(plan, refuse)
     warnings += _blocks(plan)
     warnings += _demand(plan)

@@ -137,6 +137,8 @@ class Accelerator(Entry):
     """Switches, optics and cables, per accelerator."""
     storage_usd_per_accelerator: Sourced[NonNegative] | None = None
     """Storage, per accelerator."""
+    embodied_kg_per_node: Sourced[NonNegative] | None = None
+    """Emissions of making one server, kgCO2e; absent where no source names any."""
 
 
 class Model(Entry):

@@ -12,18 +12,23 @@ import typer
 from planner.cli import (
     calibrate,
     catalog,
+    charts,
     check_benchmarks,
+    compare,
     fit_traffic,
     init,
     montecarlo,
     probe,
     replay,
+    report,
     run,
     schema,
     sensitivity,
+    sweep,
     throughput,
     validate,
 )
+from planner.cli.colour import paint
 from planner.errors import PlannerError
 
 app = typer.Typer(
@@ -34,6 +39,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
+app.command("report")(report.report)
+app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
@@ -76,7 +85,7 @@ def main() -> None:
     except PlannerError as error:
         sys.stdout.flush()
         lines = str(error).splitlines() or [type(error).__name__]
-        print("\n".join(f"error: {line}" for line in lines), file=sys.stderr)
+        print("\n".join(f"{paint('error:', 'red')} {line}" for line in lines), file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `planner catalog | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

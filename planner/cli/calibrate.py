@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Quiet
+from planner.cli.options import AsJson, Quiet
 
 
 def calibrate(
@@ -19,6 +19,7 @@ def calibrate(
     cross_validation: Annotated[
         bool, typer.Option(help="Fit again without each accelerator, engine and model; takes some ten times as long.")
     ] = True,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit the throughput coefficients to measurements and write them with their errors."""
@@ -30,6 +31,10 @@ def calibrate(
         typer.echo(f"fitting {table}", err=True)
     found = fit_table(table, cross_validation=cross_validation)
     write_calibration(found, out)
-    if not quiet:
+    if as_json:
+        from planner.reporting.folder import json_text
+
+        typer.echo(json_text(found.model_dump()), nl=False)
+    elif not quiet:
         typer.echo(calibration_table(found))
         typer.echo(f"\nwritten to {out}")

@@ -22,3 +22,5 @@ Seed = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+DecimalComma = Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")]
+ByteOrderMark = Annotated[bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")]

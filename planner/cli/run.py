@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.colour import paint
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
 from planner.cli.progress import stages
 
 
@@ -20,19 +21,19 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
-    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")] = False,
-    byte_order_mark: Annotated[
-        bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
-    ] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
+    decimal_comma: DecimalComma = False,
+    byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate a scenario and write its timelines, ledger, events and assumptions."""
+    """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
     from planner.build import build_plan
     from planner.errors import printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import write_run
+    from planner.reporting.sparkline import month_lines
     from planner.reporting.summary import summary, summary_table
     from planner.scenario.loading import load_scenario
     from planner.simulation.run import simulate_plan
@@ -47,12 +48,13 @@ def run(
         result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         begin("writing")
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        write_run(result, folder, overrides or (), form=form, hourly=hourly)
+        write_run(result, folder, overrides or (), form=form, hourly=hourly, parquet=parquet)
     if not quiet:
         for warning in result.plan.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:
         typer.echo(summary_table(summary(result)))
-        typer.echo(f"\nresults in {printable(str(folder))}")
+        typer.echo("\n" + month_lines(result, sys.stdout.encoding or "ascii"))
+        typer.echo(f"\nresults in {printable(str(folder))}; open report.html there")

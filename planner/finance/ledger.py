@@ -158,11 +158,11 @@ class Ledger:
             elif np.any((column < low) | (column >= high)):
                 problems.append(f"a {name} index is outside {low} to {high - 1}")
         if not problems:
-            keys = np.stack([column.astype(np.int64) for _, column, _, _ in columns])
-            ordered = np.lexsort(keys[::-1])
-            if np.any(ordered != np.arange(self.row_count)):
+            keys = _row_keys(self.labels, (self.month_index, self.cluster_index, self.cohort_index, self.account_code))
+            steps = np.diff(keys)
+            if np.any(steps < 0):
                 problems.append("rows are out of order")
-            if np.any(np.all(np.diff(keys, axis=1) == 0, axis=0)):
+            if np.any(steps == 0) or np.unique(keys).size < keys.size:
                 problems.append("a month, cluster, cohort and account occur twice")
         return problems
 
@@ -187,6 +187,13 @@ class Ledger:
         return [f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)" for k in below]
 
 
+def _row_keys(labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]) -> NDArray[np.int64]:
+    """Return one number for each (month, cluster, cohort, account), in the order of the rows; columns broadcast."""
+    month, cluster, cohort, account = (np.asarray(column, dtype=np.int64) for column in columns)
+    places = (month * (len(labels.clusters) + 1) + cluster + 1) * (len(labels.cohorts) + 1) + cohort + 1
+    return np.asarray(places * len(ACCOUNT_ORDER) + account, dtype=np.int64)
+
+
 class LedgerBuilder:
     """Collects postings and makes the ledger; the only way to make one."""
 
@@ -205,14 +212,25 @@ class LedgerBuilder:
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
+        if not cents.any():
+            return
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
             self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
         code = ACCOUNT_CODES[account]
-        broadcast = np.broadcast_arrays(np.asarray(month), np.asarray(cluster), np.asarray(cohort), code, cents)
-        keys = np.stack([np.ravel(column).astype(np.int64) for column in broadcast[:4]])
-        amounts = np.ravel(broadcast[4]).astype(np.int64)
-        self._posted[code] += sum(amounts.tolist())
-        self._chunks.append((keys[:, amounts != 0], amounts[amounts != 0]))
+        self._require_places(account, (month, cluster, cohort))
+        keys, amounts = np.broadcast_arrays(_row_keys(self._labels, (month, cluster, cohort, code)), cents)
+        kept = amounts != 0
+        self._posted[code] += sum(amounts.ravel().tolist())
+        self._chunks.append((keys[kept], amounts[kept].astype(np.int64)))
+
+    def _require_places(self, account: Account, columns: tuple[ArrayLike, ArrayLike, ArrayLike]) -> None:
+        """Refuse an index that points at no name."""
+        names = (self._labels.months, self._labels.clusters, self._labels.cohorts)
+        for column, low, labels in zip(columns, (0, SHARED, NO_COHORT), names, strict=True):
+            places = np.asarray(column)
+            if places.size and not (places.min() >= low and places.max() < len(labels)):
+                msg = f"{account}: an index is outside {low} to {len(labels) - 1}"
+                raise ConservationError(msg)
 
     def post_clusters(self, account: Account, amount_cents: NDArray[np.int64]) -> None:
         """Post a table of shape (months, clusters)."""
@@ -231,18 +249,20 @@ class LedgerBuilder:
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""
-        keys = np.concatenate([np.zeros((4, 0), dtype=np.int64), *(chunk[0] for chunk in self._chunks)], axis=1)
+        keys = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[0] for chunk in self._chunks)])
         amounts = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[1] for chunk in self._chunks)])
-        unique, place = np.unique(keys, axis=1, return_inverse=True)
-        sums = np.zeros(unique.shape[1], dtype=np.int64)
-        np.add.at(sums, place.ravel(), amounts)
+        unique, place = np.unique(keys, return_inverse=True)
+        sums = np.zeros(unique.size, dtype=np.int64)
+        np.add.at(sums, place, amounts)
         kept = sums != 0
-        month, cluster, cohort, account = unique[:, kept]
+        rest, account = np.divmod(unique[kept], len(ACCOUNT_ORDER))
+        rest, cohort = np.divmod(rest, len(self._labels.cohorts) + 1)
+        month, cluster = np.divmod(rest, len(self._labels.clusters) + 1)
         return Ledger(
             labels=self._labels,
             month_index=month.astype(np.int32),
-            cluster_index=cluster.astype(np.int32),
-            cohort_index=cohort.astype(np.int32),
+            cluster_index=(cluster - 1).astype(np.int32),
+            cohort_index=(cohort - 1).astype(np.int32),
             account_code=account.astype(np.int16),
             amount_cents=sums[kept],
             posted_cents=tuple(self._posted),

@@ -13,9 +13,10 @@ is still one calendar month and a pivot table sorts it.
 from __future__ import annotations
 
 import calendar
+import functools
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+NumberT = TypeVar("NumberT", np.float64, np.int64)
 MAXIMUM_HORIZON_MONTHS = 600
 """Fifty years: beyond any hardware plan, so a longer horizon is a slip of the unit."""
 
@@ -65,12 +67,7 @@ class MonthGrid:
     @property
     def edges(self) -> tuple[date, ...]:
         """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
-        inside = [self.start]
-        first = add_months(self.start.replace(day=1), 1)
-        while first < self.end:
-            inside.append(first)
-            first = add_months(first, 1)
-        return (*inside, self.end)
+        return _edges(self)
 
     @property
     def period_count(self) -> int:
@@ -80,7 +77,7 @@ class MonthGrid:
     @property
     def labels(self) -> tuple[str, ...]:
         """The periods as ``2026-03``: text that sorts in time order."""
-        return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in self.edges[:-1])
+        return _labels(self)
 
     def coordinate(self, day: date) -> float:
         """Return a date's month coordinate; dates before and after the horizon are welcome."""
@@ -94,7 +91,7 @@ class MonthGrid:
     @property
     def edge_coordinates(self) -> NDArray[np.float64]:
         """The month coordinates of the period boundaries, shape (periods + 1,)."""
-        return self.coordinates(self.edges)
+        return _edge_coordinates(self)
 
     @property
     def month_fractions(self) -> NDArray[np.float64]:
@@ -114,8 +111,7 @@ class MonthGrid:
     @property
     def edge_hours(self) -> NDArray[np.int64]:
         """Hours since the start at which each period begins, and the horizon's end, shape (periods + 1,)."""
-        hours = [(edge - self.start).days * int(HOURS_PER_DAY) for edge in self.edges]
-        return np.array(hours, dtype=np.int64)
+        return _edge_hours(self)
 
     @property
     def hour_count(self) -> int:
@@ -145,10 +141,8 @@ class MonthGrid:
         Inside one calendar month the coordinate grows evenly with time, so linear interpolation between month
         boundaries is exact. Times may lie outside the horizon by as much as its own length.
         """
-        first = self.start.replace(day=1)
-        firsts = [add_months(first, m) for m in range(-self.horizon_months - 1, 2 * self.horizon_months + 2)]
-        first_hours = [(day - self.start).days * HOURS_PER_DAY for day in firsts]
-        return np.interp(hours, first_hours, self.coordinates(firsts))
+        first_hours, coordinates = _month_firsts(self)
+        return np.interp(hours, first_hours, coordinates)
 
     def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""
@@ -165,3 +159,53 @@ class MonthGrid:
         if hourly.shape[0] != self.hour_count:
             msg = f"expected {self.hour_count} hours along the first axis, got {hourly.shape[0]}"
             raise ValueError(msg)
+
+
+# A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The
+# arrays are read-only, since all callers share them.
+_CALENDARS = 64
+
+
+def _read_only(array: NDArray[NumberT]) -> NDArray[NumberT]:
+    """Return the array, locked."""
+    array.setflags(write=False)
+    return array
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _edges(grid: MonthGrid) -> tuple[date, ...]:
+    """Return the period boundaries."""
+    inside = [grid.start]
+    first = add_months(grid.start.replace(day=1), 1)
+    while first < grid.end:
+        inside.append(first)
+        first = add_months(first, 1)
+    return (*inside, grid.end)
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _labels(grid: MonthGrid) -> tuple[str, ...]:
+    """Return the periods as text."""
+    return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in grid.edges[:-1])
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _edge_coordinates(grid: MonthGrid) -> NDArray[np.float64]:
+    """Return the month coordinates of the boundaries."""
+    return _read_only(grid.coordinates(grid.edges))
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _edge_hours(grid: MonthGrid) -> NDArray[np.int64]:
+    """Return the hours of the boundaries."""
+    hours = [(edge - grid.start).days * int(HOURS_PER_DAY) for edge in grid.edges]
+    return _read_only(np.array(hours, dtype=np.int64))
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _month_firsts(grid: MonthGrid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the hours and coordinates of the firsts of months, as far out on both sides as the horizon is long."""
+    first = grid.start.replace(day=1)
+    firsts = [add_months(first, m) for m in range(-grid.horizon_months - 1, 2 * grid.horizon_months + 2)]
+    hours = np.array([(day - grid.start).days * HOURS_PER_DAY for day in firsts], dtype=np.float64)
+    return _read_only(hours), _read_only(grid.coordinates(firsts))

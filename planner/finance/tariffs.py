@@ -184,17 +184,21 @@ def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | 
 
 
 def demand_charges_usd(tariff: Tariff, grid: MonthGrid, load_kw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the demand charge of each period from an hourly load, shape (hours, …) to (periods, …).
+    """Return the demand charge of each period from an hourly load, shape (hours, …) to (periods, …)."""
+    return demand_charges_of_peaks_usd(tariff, grid, grid.maximum_by_period(load_kw))
+
+
+def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the demand charge of each period from its highest hour, shape (periods, …) both ways.
 
     charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month
     covered.
     """
-    peaks = grid.maximum_by_period(load_kw)
-    billed = peaks.copy()
+    billed = peaks_kw.copy()
     if tariff.demand_ratchet_fraction > 0:
-        for period in range(1, peaks.shape[0]):
-            earlier = peaks[max(0, period - 11) : period].max(axis=0)
-            billed[period] = np.maximum(peaks[period], tariff.demand_ratchet_fraction * earlier)
+        for period in range(1, peaks_kw.shape[0]):
+            earlier = peaks_kw[max(0, period - 11) : period].max(axis=0)
+            billed[period] = np.maximum(peaks_kw[period], tariff.demand_ratchet_fraction * earlier)
     rate = tariff.demand_charge_usd_per_kw_month * escalation(grid, tariff.escalator_per_year)
     per_period = rate * grid.month_fractions
     return billed * per_period.reshape(-1, *(1,) * (billed.ndim - 1))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
+from planner.fleet.money import MoneyPlan, PriceBook
 from planner.physics.node_power import NodePower
 
 Floats = NDArray[np.float64]
@@ -111,11 +112,22 @@ class ClusterPlan:
     prices_usd: tuple[float, float, float, float]
     """Per node: accelerators after discount, host, network, storage."""
     engineers_per_accelerator: float
+    price_book: PriceBook | None = None
+    """What later orders of its accelerators cost; None where only the list price moves."""
 
     @property
     def node_usd(self) -> float:
         """Price of one node with everything around it."""
         return sum(self.prices_usd)
+
+    def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
+        """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
+        bought, host, network, storage = (price * list_factor for price in self.prices_usd)
+        if self.price_book is not None:
+            order_date = self.price_book.start + timedelta(hours=order_h)
+            each = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+            bought = each * self.accelerators_per_node
+        return bought, host, network, storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,20 +232,6 @@ class ExpansionPlan:
     budget_usd: float
     power_envelope_kw: float
     price_change_per_year: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoneyPlan:
-    """Prices and rates that turn a run into dollars."""
-
-    depreciation_months: int
-    residual_fraction: float
-    discount_rate_per_year: float
-    operations_fraction_per_year: float
-    engineer_usd_per_year: float
-    support_usd_per_accelerator_year: float
-    electricity_usd_per_kwh: float
-    colocation_usd_per_kw_month: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ TIMELINE_MONTHLY = TableDescription(
         _number("served_tokens", "Prompt and generated tokens served.", 0),
         _number("shed_tokens", "Tokens of requests refused, or still waiting at their deadline; fleet only.", 0),
         _number("energy_kwh", "Energy at the meter: IT, cooling and distribution.", 3),
-        _number("cost_usd", "Accrued cost: the sum of this month's and cluster's ledger rows.", 2),
+        _number("cost_usd", "Accrued cost: the sum of the month's and cluster's ledger rows but revenue and tax.", 2),
         _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
         _number("served_output_tokens", "Generated tokens served.", 0),
         _number("cost_per_million_output_tokens_usd", "`cost_usd` over millions of `served_output_tokens`."),
@@ -46,6 +46,16 @@ TIMELINE_MONTHLY = TableDescription(
         ),
         _number("slo_attainment_fraction", "Requests served within their objective over requests; fleet only."),
         _number("peak_facility_kw", "Highest hour of the month at the meter; fleet only.", 3),
+        _number("cumulative_cost_per_million_tokens_usd", "`cost_usd` over `served_tokens`, both from the start."),
+        _number(
+            "cumulative_cost_per_million_output_tokens_usd", "`cost_usd` over `served_output_tokens`, from the start."
+        ),
+        _number(
+            "levelised_cost_per_million_tokens_usd",
+            "Cash cost less the value of what is owned, over tokens, both discounted, from the start.",
+        ),
+        _number("levelised_cost_per_million_output_tokens_usd", "The same for generated tokens."),
+        _number("rented_tokens", "Of `served_tokens`, those served on rented accelerators; fleet only.", 0),
     ),
 )
 TIMELINE_WORKLOADS = TableDescription(
@@ -104,7 +114,8 @@ LOSSES = TableDescription(
 )
 LEDGER = TableDescription(
     name="ledger",
-    description="Every dollar, posted once. The rows of a month and cluster sum to `cost_usd` in the timeline.",
+    description="Every dollar, posted once. The rows of a month and cluster, revenue and tax left out, sum to "
+    "`cost_usd` in the timeline; rows of `fleet` belong to the site as a whole, and to no cluster.",
     key=("month", "cluster", "account", "cohort"),
     columns=(
         _MONTH,
@@ -142,13 +153,42 @@ ASSUMPTIONS = TableDescription(
         _text("grade", "A to D for a catalogue value, `user` or `default` for a scenario key."),
     ),
 )
+MEASURES = TableDescription(
+    name="measures",
+    description="The measures of the run, one row each, defined in docs/explanation/finance.md; an empty value means "
+    "that the measure has no meaning for this run (a margin without a price).",
+    key=("measure",),
+    columns=(
+        _text("measure", "Measure; its name ends in its unit."),
+        _number("value", "Its value.", 6),
+        _text("unit", "Its unit."),
+        _text("view", "View of the ledger it reads: accrual, cash or economic; empty for none."),
+        _text("formula", "How it follows from the ledger; v is the discount factor of the month."),
+    ),
+)
+MODEL_ERROR = TableDescription(
+    name="model_error",
+    description="How far the throughput formula is from public measurements, as calibrated when the run was made.",
+    key=("quantity", "group"),
+    columns=(
+        _text("quantity", "What was predicted: time per output token, time to first token, tokens/s at saturation."),
+        _text("group", "All measurements, or those of one architecture class."),
+        _whole("rows", "Measurements."),
+        _number("fitted_median_fraction", "Median absolute error on the measurements fitted to."),
+        _number("fitted_mean_fraction", "Mean absolute error on the measurements fitted to."),
+        _number("unseen_median_fraction", "Median absolute error on models left out of the fit."),
+        _number("unseen_mean_fraction", "Mean absolute error on models left out of the fit."),
+    ),
+)
 RUN_TABLES = (
     TIMELINE_MONTHLY,
     TIMELINE_WORKLOADS,
     TIMELINE_DAILY,
     LOSSES,
+    MEASURES,
     LEDGER,
     EVENTS,
     ASSUMPTIONS,
+    MODEL_ERROR,
 )
 """The tables of every run; the hourly timeline is written on request."""

@@ -18,10 +18,18 @@ from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
+from planner.reporting.model_error import model_error
+from planner.reporting.parquet import parquet_bytes
+from planner.reporting.report.build import build_report
+from planner.reporting.report.contents import REPORT, Contents
+from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
+from planner.reporting.workbook import write_workbook
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
+from planner.simulation.measures import MEASURES, measures
 from planner.simulation.result import RunResult
+from planner.units import unit_of
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -34,12 +42,19 @@ def _sha256(model: BaseModel, exclude: set[str] | None = None) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def scenario_file(scenario: Scenario) -> str:
+    """Return the name of the file that a scenario was read from, without its folder."""
+    place = scenario.document.locate(())
+    return Path(place.file).name if place is not None else f"{scenario.name}.yaml"
+
+
 def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
     return {
         "kind": "run",
         "version": planner.__version__,
         "scenario": result.scenario.name,
+        "scenario_file": scenario_file(result.scenario),
         "scenario_sha256": scenario_sha256(result.scenario),
         "overrides": list(overrides),
         "seed": result.seed,
@@ -59,13 +74,27 @@ def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, 
         (run_columns.TIMELINE_WORKLOADS, tables.timeline_workloads(result)),
         (run_columns.TIMELINE_DAILY, tables.timeline_daily(result)),
         (run_columns.LOSSES, tables.losses(result)),
+        (run_columns.MEASURES, measure_rows(result)),
         (run_columns.LEDGER, {**tables.ledger(result), "amount_usd": result.ledger.amount_cents}),
         (run_columns.EVENTS, tables.events(result)),
         (run_columns.ASSUMPTIONS, assumptions(result.scenario)),
+        (run_columns.MODEL_ERROR, model_error()),
     ]
     if hourly:
         found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
     return found
+
+
+def measure_rows(result: RunResult) -> dict[str, Any]:
+    """Return the columns of measures.csv."""
+    found = measures(result)
+    return {
+        "measure": list(found),
+        "value": list(found.values()),
+        "unit": [unit_of(name) or "" for name in found],
+        "view": [measure.view for measure in MEASURES],
+        "formula": [measure.formula for measure in MEASURES],
+    }
 
 
 def write_run(
@@ -75,13 +104,31 @@ def write_run(
     *,
     form: CsvFormat = DEFAULT_FORMAT,
     hourly: bool = False,
+    parquet: bool = False,
 ) -> None:
     """Write a run's folder, whole or not at all."""
-    written = [
-        WrittenTable(description=table, content=write_csv(table, columns, form))
-        for table, columns in _tables(result, hourly=hourly)
-    ]
+    found = _tables(result, hourly=hourly)
+    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
+    shown = {table.name: columns for table, columns in found}
+    content = workbook_content(result, shown["events"], shown["assumptions"])
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    if parquet:
+        timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
+        files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result))
-    write_folder(folder, files, manifest(result, overrides))
+    files["workbook.xlsx"] = write_workbook(content)
+    identity = manifest(result, overrides)
+    identity["command"] = _command(identity, form, {"--hourly": hourly, "--parquet": parquet})
+    encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    files[REPORT] = build_report(Contents(manifest=identity, files=encoded))
+    write_folder(folder, files, identity)
+
+
+def _command(identity: dict[str, Any], form: CsvFormat, asked: dict[str, bool]) -> list[str]:
+    """Return the command that writes the same bytes again."""
+    words = ["planner", "run", identity["scenario_file"], "--seed", str(identity["seed"])]
+    for override in identity["overrides"]:
+        words += ["--set", override]
+    switches = {**asked, "--decimal-comma": form.decimal_comma, "--bom": form.byte_order_mark}
+    return words + [switch for switch, wanted in switches.items() if wanted]

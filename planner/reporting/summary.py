@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.reporting.text_table import text_table
+from planner.simulation.measures import measures
 from planner.simulation.result import FLEET, RunResult
 from planner.units import MILLION
 
@@ -19,22 +20,22 @@ def summary(result: RunResult) -> dict[str, Any]:
     """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses."""
     monthly = result.monthly
     cost = result.cost_usd()
-    rows = {FLEET: _figures(result, slice(None), cost)}
+    fleet_cost, rented = result.fleet_cost_usd(), result.rented.requests
+    rows = {FLEET: _figures(result, slice(None), fleet_cost, rented)}
     for index, cluster in enumerate(result.plan.clusters):
-        rows[cluster.name] = _figures(result, index, cost)
-    demand, shed = result.tokens(monthly.demand_requests), result.tokens(monthly.shed_requests)
+        rows[cluster.name] = _figures(result, index, cost[:, index])
+    demand, shed = result.tokens(monthly.demand_requests), result.tokens(result.shed_requests())
     rows[FLEET]["demand_tokens"] = round(float(demand.sum()))
     rows[FLEET]["shed_tokens"] = round(float(shed.sum()))
     rows[FLEET]["shed_fraction"] = _round(shed.sum() / demand.sum() if demand.sum() > 0 else 0.0)
-    attained = _attainment(monthly.demand_requests, monthly.shed_requests + monthly.late_requests)
+    missed = result.shed_requests() + monthly.late_requests
+    attained = _attainment(monthly.demand_requests, missed)
     rows[FLEET]["slo_attainment_fraction"] = attained
     workloads = {
         workload.name: {
             "demand_tokens": round(float(demand[:, w].sum())),
             "shed_tokens": round(float(shed[:, w].sum())),
-            "slo_attainment_fraction": _attainment(
-                monthly.demand_requests[:, w], monthly.shed_requests[:, w] + monthly.late_requests[:, w]
-            ),
+            "slo_attainment_fraction": _attainment(monthly.demand_requests[:, w], missed[:, w]),
         }
         for w, workload in enumerate(result.plan.workloads)
     }
@@ -46,7 +47,8 @@ def summary(result: RunResult) -> dict[str, Any]:
         "replication": result.replication,
         "clusters": rows,
         "workloads": workloads,
-        "worst_month": _worst_month(result, cost),
+        "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
+        "worst_month": _worst_month(result, fleet_cost),
         "capacity_fraction": _capacity(result),
         "warnings": list(result.plan.warnings),
     }
@@ -61,12 +63,12 @@ def _worst_month(result: RunResult, cost: Floats) -> dict[str, Any] | None:
     """Return the month in which most of the demand was shed or late; the dearest one where nothing was."""
     monthly = result.monthly
     demand = monthly.demand_requests.sum(axis=1)
-    missed = (monthly.shed_requests + monthly.late_requests).sum(axis=1)
+    missed = (result.shed_requests() + monthly.late_requests).sum(axis=1)
     share = np.divide(missed, demand, out=np.zeros_like(demand), where=demand > 0)
     served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
     if not served.any():
         return None
-    each = np.divide(cost.sum(axis=1), served, out=np.zeros_like(served), where=served > 0) * MILLION
+    each = np.divide(cost, served, out=np.zeros_like(served), where=served > 0) * MILLION
     worst = int(np.argmax(share)) if share.max() > 1e-6 else int(np.argmax(each))
     return {
         "month": result.plan.months.labels[worst],
@@ -90,7 +92,8 @@ def _capacity(result: RunResult) -> dict[str, float]:
     return {name: _round(part.sum() / present) if present > 0 else 0.0 for name, part in parts.items()}
 
 
-def _figures(result: RunResult, which: Any, cost: Floats) -> dict[str, Any]:
+def _figures(result: RunResult, which: Any, cost: Floats, rented: Floats | None = None) -> dict[str, Any]:
+    """Return the figures of a cluster or the fleet; ``rented`` requests were served for the fleet elsewhere."""
     monthly = result.monthly
     per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
     in_service = (monthly.in_service_node_h * per_node)[:, which].sum()
@@ -98,7 +101,10 @@ def _figures(result: RunResult, which: Any, cost: Floats) -> dict[str, Any]:
     busy = (monthly.busy_node_h * per_node)[:, which].sum()
     served = result.tokens(monthly.served_requests).sum(axis=2)[:, which].sum()
     output = result.tokens(monthly.served_requests, output_only=True).sum(axis=2)[:, which].sum()
-    spent = cost[:, which].sum()
+    if rented is not None:
+        served += result.tokens(rented).sum()
+        output += result.tokens(rented, output_only=True).sum()
+    spent = cost.sum()
     return {
         "availability_fraction": _round(in_service / present) if present > 0 else None,
         "utilisation_fraction": _round(busy / in_service) if in_service > 0 else None,

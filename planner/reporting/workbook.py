@@ -72,6 +72,8 @@ class WorkbookContent:
     """The assumptions with their sources."""
     events: SheetTable
     """What happened, in time order."""
+    end_value_is_book: bool = True
+    """Whether what is still owned counts at book value, which follows the residual, or stays as simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +90,8 @@ class Figures:
     """Average price of the energy used."""
     table_cents: NDArray[np.int64]
     """The ledger by month and account, shape (months, accounts)."""
-
-    @property
-    def charge_cents(self) -> NDArray[np.int64]:
-        """Cost of capital in cents, shape (cohorts, months)."""
-        return series_cents(self.charge_usd, axis=1)
+    charge_cents: NDArray[np.int64]
+    """Cost of capital in cents, shape (cohorts, months)."""
 
 
 def figures_of(content: WorkbookContent) -> Figures:
@@ -102,9 +101,11 @@ def figures_of(content: WorkbookContent) -> Figures:
         msg = "the workbook's cohorts or months are not those of its ledger"
         raise ConservationError(msg)
     schedule = depreciate(cohorts, content.grid.edge_coordinates)
+    charge = capital_charge_usd(schedule, content.discount_rate_per_year)
     figures = Figures(
         schedule=schedule,
-        charge_usd=capital_charge_usd(schedule, content.discount_rate_per_year),
+        charge_usd=charge,
+        charge_cents=series_cents(charge, axis=1),
         residual_fraction=_common_fraction(cohorts),
         electricity_usd_per_kwh=_average_price(content),
         table_cents=ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),

@@ -56,7 +56,7 @@ def _adjustment(account: Account, content: WorkbookContent, figures: Figures, pe
             return f"+SUM({block_range(0, count, column)})-{_usd(schedule.depreciation_cents, period)}"
         case Account.DISPOSAL_LOSS:
             return f"+SUM({block_range(1, count, column)})-{_usd(schedule.disposed_book_cents, period)}"
-        case Account.RESIDUAL_VALUE if period == content.grid.period_count - 1:
+        case Account.RESIDUAL_VALUE if content.end_value_is_book and period == content.grid.period_count - 1:
             return f"-(SUM({block_range(2, count, column)})-{_usd(schedule.closing_book_cents, period)})"
         case Account.COST_OF_CAPITAL:
             running = f"SUMPRODUCT(INT({block_range(3, count, column)}*100+0.500001))"

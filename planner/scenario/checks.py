@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import zoneinfo
 from collections.abc import Callable
 
 from planner.catalog.load import Catalog
 from planner.documents import KeyPath, dotted
 from planner.errors import Problem, ScenarioError
+from planner.scenario.prices import dated_quotes, standing_price, tariff_of
 from planner.scenario.scenario import Scenario
 from planner.units import MONTHS_PER_YEAR
 from planner.validation import choices, nearest
@@ -39,6 +41,7 @@ def check_scenario(scenario: Scenario) -> None:
     if scenario.site.tariff not in catalog.tariffs:
         hint = nearest(scenario.site.tariff, catalog.tariffs) or f"the catalogue has {choices(catalog.tariffs)}"
         report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
+    _check_prices(scenario, report)
     if problems:
         raise ScenarioError(problems)
 
@@ -46,8 +49,13 @@ def check_scenario(scenario: Scenario) -> None:
 Report = Callable[..., None]
 
 
+@functools.cache
+def _time_zones() -> frozenset[str]:
+    """Return the names of all time zones: a walk through a folder of six hundred files, made once."""
+    return frozenset(zoneinfo.available_timezones())
+
+
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
-    zones = None
     for name, workload in scenario.workloads.items():
         if workload.model not in catalog.models:
             hint = nearest(workload.model, catalog.models) or f"the catalogue has {choices(catalog.models)}"
@@ -59,9 +67,10 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
                 report(("workloads", name, "tokens"), message)
         zone = workload.shape.timezone
-        zones = zones or zoneinfo.available_timezones()
-        if zone not in zones:
-            report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zones))
+        if zone not in _time_zones():
+            report(
+                ("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, _time_zones())
+            )
 
 
 def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> None:
@@ -94,6 +103,31 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_prices(scenario: Scenario, report: Report) -> None:
+    """Check tariffs, quotes and volume discounts, each as a whole."""
+    contract = scenario.site.electricity
+    if contract.windows and scenario.site.electricity_usd_per_kwh is not None:
+        message = "has no effect beside electricity.windows, which price every hour"
+        report(("site", "electricity_usd_per_kwh"), message)
+    _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
+    if contract.timezone not in (zones := zoneinfo.available_timezones()):
+        close = nearest(contract.timezone, zones)
+        report(("site", "electricity", "timezone"), f"unknown time zone {contract.timezone!r}", close)
+    for name, cluster in scenario.clusters.items():
+        path: KeyPath = ("clusters", name)
+        _report_all(lambda each=cluster: standing_price(each, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
+        _report_all(lambda each=cluster: dated_quotes(each), (*path, "quotes"), report)  # type: ignore[misc]
+
+
+def _report_all(build: Callable[[], object], path: KeyPath, report: Report) -> None:
+    """Report what the finance package finds wrong, at the place where the user wrote it."""
+    try:
+        build()
+    except ScenarioError as error:
+        for problem in error.problems:
+            report(path, problem.message, problem.hint)
 
 
 def _check_references(scenario: Scenario, report: Report) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, Fraction, Positive, Precision, Price, Spread
+from planner.scenario.fields import BelowOne, Fraction, NonNegative, Positive, Precision, Price, Spread
 from planner.validation import Strict
 
 
@@ -26,6 +26,32 @@ class Order(Strict):
     """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Fraction = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
+
+
+class VolumeDiscount(Strict):
+    """A discount from a number of accelerators on."""
+
+    from_accelerators: Annotated[int, Field(ge=1, le=10_000_000)]
+    """Accelerators in one order from which it holds."""
+    discount_fraction: BelowOne
+    """Share taken off the price."""
+
+
+class PriceQuote(Strict):
+    """A vendor's offer: a price, volume discounts, and the order dates it holds for."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """Whose offer it is."""
+    unit_price_usd: Price
+    """Price of one accelerator before volume discount."""
+    valid_from: datetime.date | None = None
+    """First order date. Default: any time before."""
+    valid_until: datetime.date | None = None
+    """Last order date, included; later orders pay the cluster's unit price. Default: it does not expire."""
+    volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
+    """Discounts by rising number of accelerators. Default: none."""
+    volume_rule: Literal["whole-order", "marginal"] = "whole-order"
+    """Whether the tier reached prices every accelerator, or each tier those inside it. Default whole-order: usual."""
 
 
 class Cluster(Strict):
@@ -57,6 +83,12 @@ class Cluster(Strict):
     """Where unit_price_usd comes from. Default: this file."""
     discount_fraction: BelowOne = 0.0
     """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
+    volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
+    """Further discounts by rising number of accelerators in one order. Default: none."""
+    quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
+    """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    embodied_kg_per_node: NonNegative | None = None
+    """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Cluster:

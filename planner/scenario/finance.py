@@ -1,23 +1,125 @@
-"""Money: depreciation, the price of capital, and people."""
+"""Money: depreciation, the price of capital, people, tax, and the prices a plan is held against."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from planner.scenario.fields import Fraction, NonNegative
+from planner.scenario.fields import Fraction, NonNegative, Positive, Price
 from planner.validation import Strict
+
+YearlyChange = Annotated[float, Field(gt=-1, le=10)]
+
+
+class TokenPrice(Strict):
+    """A price per million tokens that may change from year to year."""
+
+    input_usd_per_million_tokens: Price
+    """Price of a million prompt tokens on the first day."""
+    output_usd_per_million_tokens: Price
+    """Price of a million generated tokens on the first day."""
+    change_per_year: YearlyChange = 0.0
+    """Yearly change of both; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+
+
+class Rental(Strict):
+    """What an accelerator costs by the hour elsewhere."""
+
+    usd_per_accelerator_h: Positive
+    """Rent of one accelerator for an hour on the first day."""
+    change_per_year: YearlyChange = 0.0
+    """Yearly change of the rent. Default 0: a contract price (H100 rents moved by -25 to +15% a year)."""
+
+
+class BurstRental(Strict):
+    """Accelerators rented by the hour for work that would be shed."""
+
+    usd_per_accelerator_h: Positive
+    """Rent of one accelerator for an hour."""
+    most_accelerators: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000_000
+    """Most accelerators to be had in one hour. Default 1,000,000: as many as are needed."""
+
+
+class Tax(Strict):
+    """Income tax, with tax depreciation apart from the books: five-year MACRS, half-year convention."""
+
+    rate_fraction: Annotated[float, Field(ge=0, lt=1)]
+    """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
+    bonus_fraction: Fraction = 1.0
+    """Share of a purchase deducted at once. Default 1: US law for what was bought after 19 January 2025."""
+    losses: Literal["offset", "carry-forward"] = "offset"
+    """What a loss is worth: less tax on the owner's other income at once, or on this plan's later profits. Default
+    offset: the plan is one of a large firm's (assumption)."""
 
 
 class Finance(Strict):
-    """How purchases turn into monthly cost."""
+    """How purchases turn into monthly cost, and what the plan is held against."""
 
+    currency: Literal["USD"] = "USD"
+    """Currency of every price. Default USD: the only one; convert other prices at one rate of your own."""
     depreciation_months: Annotated[int, Field(ge=1, le=240)] = 36
-    """Straight-line book life. Default 36: the horizon of the decision."""
+    """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
+    depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
+    """How the books write a purchase off. Default straight-line: what published accounts use."""
+    declining_balance_ratio: Annotated[float, Field(gt=0, le=10)] = 2.0
+    """Declining balance against straight line in the first month. Default 2: double declining balance."""
     residual_fraction: Fraction = 0.2
     """Value left at the end of book life, as a share of capital. Default 0.2: middle of public resale figures."""
-    discount_rate_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.1
+    residual_basis: Literal["stated", "vendor-prior"] = "stated"
+    """Where the residual comes from: residual_fraction, or the catalogue's resale prior of each vendor (0.3 NVIDIA,
+    0.2 AMD after 36 months, falling evenly in ratio). Default stated: one figure for all."""
+    end_value: Literal["book", "market", "none"] = "book"
+    """What is still owned on the last day counts at book value, at resale value, or not at all. Default book: the
+    economic and the accrual view then end alike."""
+    discount_rate_per_year: YearlyChange = 0.1
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
     operations_fraction_per_year: NonNegative = 0.05
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
+    insurance_fraction_per_year: NonNegative = 0.0
+    """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
+    operations_staff_per_1000_accelerators: NonNegative = 0.0
+    """Times 1,000 accelerators, people who run the site. Default 0: inside operations_fraction_per_year."""
+    operations_staff_usd_per_year: Price = 150_000.0
+    """Fully loaded cost of one of them. Default 150,000: assumption."""
+    licence_usd_per_accelerator_year: Price = 0.0
+    """Software licences. Default 0: the open serving engines have none."""
+    people_escalator_per_year: YearlyChange = 0.0
+    """Yearly rise of salaries, support and licences. Default 0: today's prices."""
+    spare_part_price_fraction: NonNegative = 0.0
+    """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
+    rma_usd_per_repair: Price = 0.0
+    """Freight and handling of each hard failure's part. Default 0: inside operations."""
+    warranty_months: Annotated[int, Field(ge=0, le=240)] = 36
+    """Months in which the vendor replaces parts. Default 36: the usual server warranty (assumption)."""
+    replacement_price_fraction: NonNegative = 0.0
+    """Price of a part after the warranty, as a share of an accelerator's. Default 0: inside operations."""
+    sla_objective_fraction: Fraction = 0.99
+    """Share of a month's tokens that must be in time. Default 0.99: two nines, as API contracts have (assumption)."""
+    sla_credit_usd_per_million_tokens: Price = 0.0
+    """Credit for tokens late or shed beyond that share, by workload. Default 0: no contract promises any."""
+    carbon_usd_per_tonne: Price = 0.0
+    """Price of operational emissions. Default 0: no price on them in most US states."""
+    carbon_change_per_year: YearlyChange = 0.0
+    """Yearly change of that price. Default 0: today's price."""
+    service_life_months: Annotated[int, Field(ge=1, le=240)] = 60
+    """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
+    token_price: TokenPrice | None = None
+    """What the tokens are sold for: gives revenue, margin and break-even. Default: not sold, cost alone."""
+    api_price: TokenPrice | None = None
+    """What the tokens would cost from an API, for the break-even. Default: no such offer."""
+    rental: Rental | None = None
+    """What accelerators would cost to rent, for the break-even. Default: no such offer."""
+    burst_rental: BurstRental | None = None
+    """Rent accelerators for what would be shed. Default: it is shed."""
+    tax: Tax | None = None
+    """Income tax. Default: before tax, as published cost figures are."""
+
+    @field_validator("currency", mode="before")
+    @classmethod
+    def _one_currency(cls, currency: object) -> object:
+        if currency != "USD":
+            raise ValueError(
+                "all prices are in US dollars (USD), since two currencies in one sum make no total; convert at one rate"
+            )
+        return currency

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from planner.scenario.fields import EntryName, Fraction, NonNegative, Positive, Price
+from planner.scenario.tariff import Electricity
 from planner.validation import Strict
 
 
@@ -40,6 +41,10 @@ class Site(Strict):
     """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
     electricity_usd_per_kwh: Annotated[float, Field(ge=0, le=10)] | None = None
     """Price of energy, in place of the tariff's. Default: the tariff's."""
+    electricity: Electricity = Electricity()
+    """Time-of-use windows, escalator, demand charge. Default: one price at all hours."""
+    grid_carbon_g_per_kwh: NonNegative | None = None
+    """Carbon intensity of the energy, in place of the tariff's. Default: the tariff's."""
     pue_ratio: Annotated[float, Field(ge=1, le=3)] = 1.3
     """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
     pue_fixed_fraction: Fraction = 0.3
@@ -60,6 +65,8 @@ class Site(Strict):
     """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Price = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
+    colocation_escalator_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.0
+    """Yearly rise of that rent. Default 0: today's rent (CBRE saw +2 to +7% a year)."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000)] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: NonNegative = 6.0

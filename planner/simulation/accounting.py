@@ -2,134 +2,182 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account
-from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, market_value_usd
+from planner.finance.carbon import carbon_cost_usd, operational_kg
+from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
-from planner.finance.money import cents, series_cents, split_cents
+from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from planner.finance.tax import income_tax, tax_depreciation
 from planner.fleet.plan import Plan
-from planner.simulation.log import ChangeLog
+from planner.simulation.cohorts import Cohort, assets_of, cohorts_of, owned_value_cents, parts_usd
+from planner.simulation.driver import Run
+from planner.simulation.energy import demand_charge_usd, energy_usd
 from planner.simulation.monthly import Monthly
+from planner.simulation.parts import rma_usd, spares_usd
+from planner.simulation.rented import Rented
+from planner.units import MILLION
+
+__all__ = ["Cohort", "cohorts_of", "write_ledger"]
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cohort:
-    """Nodes bought together that also leave together."""
+class _Books:
+    """The ledger in the making, and what tax needs to know of it."""
 
-    name: str
-    cluster: int
-    nodes: int
-    bought_h: float
-    retired_h: float
-    """Infinity for never."""
-    price_factor: float
+    def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
+        self.plan = plan
+        self.cohorts = cohorts
+        self.builder = LedgerBuilder(
+            LedgerLabels(
+                months=plan.months.labels,
+                clusters=tuple(cluster.name for cluster in plan.clusters),
+                cohorts=tuple(cohort.name for cohort in cohorts),
+            )
+        )
+        self.running_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+        """Costs less income of each month that are deducted from taxable income as they are paid."""
+        self.written_off_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+        """Book depreciation and losses on disposal of each month."""
 
+    def by_cluster(self, account: Account, amount_usd: Floats) -> None:
+        """Post a monthly series for every cluster, shape (months, clusters)."""
+        posted = series_cents(amount_usd)
+        self.builder.post_clusters(account, posted)
+        self.running_cents += posted.sum(axis=1)
 
-def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
-    """Return purchase cohorts, those retired in part split in two; first in, first out."""
-    cohorts: list[Cohort] = []
-    for index, cluster in enumerate(plan.clusters):
-        retired = [
-            (change.time_h, -change.accelerators // cluster.accelerators_per_node)
-            for change in log.changes
-            if change.kind == "retired" and change.cluster == index
-        ]
-        own = [purchase for purchase in log.purchases if purchase.cluster == index]
-        for number, purchase in enumerate(own, start=1):
-            left, part = purchase.nodes, 0
-            while left:
-                time_h, leaving = retired[0] if retired else (np.inf, left)
-                taken = min(left, leaving)
-                name = f"{cluster.name}-{number}" + (f"-{'abcdefghijklmnopqrstuvwxyz'[min(part, 25)]}" if part else "")
-                cohorts.append(
-                    Cohort(
-                        name=name,
-                        cluster=index,
-                        nodes=taken,
-                        bought_h=purchase.time_h,
-                        retired_h=time_h,
-                        price_factor=purchase.price_factor,
-                    )
-                )
-                left, part = left - taken, part + 1
-                if retired:
-                    retired[0] = (time_h, leaving - taken)
-                    if retired[0][1] == 0:
-                        retired.pop(0)
-    return tuple(cohorts)
+    def whole_site(self, account: Account, amount_usd: Floats) -> None:
+        """Post a monthly series that belongs to no cluster, shape (months,)."""
+        posted = series_cents(amount_usd)
+        self.builder.post(account, posted, month=np.arange(posted.size))
+        self.running_cents += posted
 
 
-def write_ledger(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> Ledger:
+def write_ledger(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
+) -> Ledger:
     """Post every account of a run."""
-    grid, money, clusters = plan.months, plan.money, plan.clusters
-    labels = LedgerLabels(
-        months=grid.labels,
-        clusters=tuple(cluster.name for cluster in clusters),
-        cohorts=tuple(cohort.name for cohort in cohorts),
-    )
-    builder = LedgerBuilder(labels)
-    opening = _post_capital(builder, plan, cohorts)
-
-    def by_month(account: Account, amount_usd: Floats) -> None:
-        builder.post_clusters(account, series_cents(amount_usd))
-
-    price = money.electricity_usd_per_kwh
-    by_month(Account.ENERGY, monthly.it_kwh * price)
-    by_month(Account.COOLING, (monthly.facility_kwh - monthly.it_kwh) * price)
-    nodes = monthly.present_node_h / grid.period_hours[:, None]
-    nameplate = np.array([cluster.nameplate_kw for cluster in clusters])
-    by_month(Account.COLOCATION, colocation_usd(nodes * nameplate, money.colocation_usd_per_kw_month, grid, 0.0))
-    capital = nodes * np.array([cluster.node_usd for cluster in clusters])
-    by_month(Account.MAINTENANCE, yearly_cost_usd(capital, money.operations_fraction_per_year, grid))
-    accelerators = nodes * np.array([cluster.accelerators_per_node for cluster in clusters])
-    engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in clusters])
-    by_month(Account.SOFTWARE_ENGINEERS, yearly_cost_usd(engineers, money.engineer_usd_per_year, grid))
-    support = yearly_cost_usd(accelerators, money.support_usd_per_accelerator_year, grid)
-    by_month(Account.SUPPORT_CONTRACTS, support)
-    ledger = builder.build()
+    books = _Books(plan, cohorts)
+    assets = assets_of(plan, cohorts) if cohorts else None
+    opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
+    _post_power(books, run, monthly)
+    _post_upkeep(books, run, monthly)
+    _post_market(books, monthly, rented)
+    if plan.money.market.tax is not None:
+        _post_tax(books, assets)
+    ledger = books.builder.build()
     ledger.check(opening)
     return ledger
 
 
-def _post_capital(builder: LedgerBuilder, plan: Plan, cohorts: tuple[Cohort, ...]) -> NDArray[np.int64]:
-    """Post purchases, depreciation, disposals and the charge for capital; return opening book values."""
-    if not cohorts:
-        return np.zeros(0, dtype=np.int64)
-    grid, money = plan.months, plan.money
+def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
+    """Post purchases, depreciation, disposals, the charge for capital and the end value; return opening book values."""
+    plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
-    scale = np.array([cohort.nodes * cohort.price_factor for cohort in cohorts])
-    parts = np.array([plan.clusters[cohort.cluster].prices_usd for cohort in cohorts]) * scale[:, None]
-    capital = parts.sum(axis=1)
-    bought = grid.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
-    retired_h = np.array([cohort.retired_h for cohort in cohorts])
-    stays = ~np.isfinite(retired_h)
-    retired = np.where(stays, np.inf, grid.coordinate_of_hour(np.where(stays, 0.0, retired_h)))
-    age = np.where(stays, 0.0, retired - bought)
-    proceeds = np.where(stays, 0.0, market_value_usd(capital, age, money.residual_fraction))
-    schedule = depreciate(
-        make_cohorts(
-            capital,
-            bought,
-            residual_usd=capital * money.residual_fraction,
-            life_months=money.depreciation_months,
-            disposal=(retired, proceeds),
-        ),
-        grid.edge_coordinates,
-    )
-    shares = np.divide(parts, capital[:, None], out=np.full_like(parts, 0.25), where=capital[:, None] > 0)
+    schedule = depreciate(assets, plan.months.edge_coordinates)
+    parts = parts_usd(cohorts)
+    whole = parts.sum(axis=1, keepdims=True)
+    shares = np.divide(parts, whole, out=np.full_like(parts, 0.25), where=whole > 0)
     entered = schedule.acquired_cents > 0
-    for account, amount in zip(CAPEX_ACCOUNTS, split_cents(cents(capital), shares).T, strict=True):
+    for account, amount in zip(CAPEX_ACCOUNTS, split_cents(cents(assets.cost_usd), shares).T, strict=True):
         builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, owner)
     builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, owner)
     builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, owner)
-    charge = capital_charge_usd(schedule, money.discount_rate_per_year)
+    books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
+    charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
+    value = owned_value_cents(plan, owner, assets, schedule)[:, -1]
+    last = plan.months.period_count - 1
+    builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule.opening_book_cents
+
+
+def _nodes(plan: Plan, monthly: Monthly) -> Floats:
+    """Return nodes on site, averaged over each month, shape (months, clusters)."""
+    return np.asarray(monthly.present_node_h / plan.months.period_hours[:, None], dtype=np.float64)
+
+
+def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
+    """Post energy, cooling, demand charges, space and carbon."""
+    plan = books.plan
+    power, grid = plan.money.power, plan.months
+    energy, cooling = energy_usd(plan, run, monthly)
+    books.by_cluster(Account.ENERGY, energy)
+    books.by_cluster(Account.COOLING, cooling)
+    if power.tariff.demand_charge_usd_per_kw_month > 0:
+        books.by_cluster(Account.DEMAND_CHARGE, demand_charge_usd(plan, monthly))
+    provisioned = _nodes(plan, monthly) * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
+    books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
+    if power.carbon_usd_per_tonne.any():
+        emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
+        books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
+
+
+def _post_upkeep(books: _Books, run: Run, monthly: Monthly) -> None:
+    """Post maintenance, insurance, people, contracts, spares and parts."""
+    plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
+    nodes = _nodes(plan, monthly)
+    capital = nodes * np.array([cluster.node_usd for cluster in plan.clusters])
+    accelerators = nodes * np.array([cluster.accelerators_per_node for cluster in plan.clusters])
+    engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
+    staff = accelerators * upkeep.staff_per_accelerator
+    yearly = (
+        (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
+        (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
+        (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
+        (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
+        (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+    )
+    for account, quantity, price, rise in yearly:
+        if price > 0 and quantity.any():
+            books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
+    if upkeep.part_usd.any():
+        books.by_cluster(Account.SPARES, spares_usd(plan, run))
+    if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():
+        books.by_cluster(Account.RMA, rma_usd(plan, run))
+
+
+def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
+    """Post what customers pay, what they are owed, and what is rented for them."""
+    plan, market = books.plan, books.plan.money.market
+    prompt = np.stack([workload.input_tokens for workload in plan.workloads], axis=-1)
+    output = np.stack([workload.output_tokens for workload in plan.workloads], axis=-1)
+    extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
+    if market.sla_credit_usd_per_million_tokens > 0:
+        missed = monthly.late_requests + monthly.shed_requests - extra
+        allowed = (1.0 - market.sla_objective_fraction) * monthly.demand_requests
+        beyond = (np.maximum(missed - allowed, 0.0) * (prompt + output)).sum(axis=1)
+        books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
+    if market.burst is not None and rented is not None:
+        books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
+    if market.token_price is not None:
+        price = market.token_price
+        per_request = (
+            prompt * price.input_usd_per_million_tokens[:, None] + output * price.output_usd_per_million_tokens[:, None]
+        ) / MILLION
+        books.by_cluster(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
+        if extra.any():
+            books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
+
+
+def _post_tax(books: _Books, assets: Cohorts | None) -> None:
+    """Post income tax: on book income as expense, on taxable income as cash, the difference deferred."""
+    plan, rules = books.plan, books.plan.money.market.tax
+    if rules is None:
+        return
+    before = -usd(books.running_cents)
+    taxable = before.copy()
+    if assets is not None:
+        tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
+        taxable += usd((tables.gain_cents - tables.deduction_cents).sum(axis=0))
+    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules)
+    months = np.arange(plan.months.period_count)
+    books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
+    books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)

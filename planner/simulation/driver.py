@@ -75,6 +75,8 @@ class Simulation:
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         windows: list[WindowResult] = []
+        month: list[WindowResult] = []
+        ends = frozenset(self.plan.month_edges_h.tolist())
         node_hours: list[NodeHours] = []
         for first, last in itertools.pairwise(window_edges_h):
             self.env.run(until=last)
@@ -95,8 +97,10 @@ class Simulation:
             waiting = window.waiting_requests
             windows.append(window)
             node_hours.append(machines)
-            if review is not None:
-                review.close_month(_figures(window))
+            month.append(window)
+            if review is not None and last in ends:
+                review.close_month(_figures(month))
+                month = []
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
     def _node_hours(self, first: int, last: int) -> NodeHours:
@@ -172,12 +176,16 @@ def _slowdown(changes: list[SpeedChange], first: int, last: int) -> Slowdown | N
     return Slowdown(hours=hours, lost_fraction=1.0 - speed[hours]) if hours.size else None
 
 
-def _figures(window: WindowResult) -> MonthFigures:
-    """Return what the review looks at."""
-    nodes, busy = window.nodes.sum(axis=1), window.busy_nodes.sum(axis=1)
-    demand, served = float(window.demand_requests.sum()), float(window.served_requests.sum())
+def _figures(month: list[WindowResult]) -> MonthFigures:
+    """Return what the review looks at: the windows of one month together."""
+    nodes = np.sum([window.nodes.sum(axis=1) for window in month], axis=0)
+    busy = np.sum([window.busy_nodes.sum(axis=1) for window in month], axis=0)
+    demand, served, shed, late = (
+        sum(float(getattr(window, f"{name}_requests").sum()) for window in month)
+        for name in ("demand", "served", "shed", "late")
+    )
     return MonthFigures(
         utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
-        shed_fraction=float(window.shed_requests.sum()) / demand if demand > 0 else 0.0,
-        late_fraction=float(window.late_requests.sum()) / served if served > 0 else 0.0,
+        shed_fraction=shed / demand if demand > 0 else 0.0,
+        late_fraction=late / served if served > 0 else 0.0,
     )

@@ -88,6 +88,8 @@ def _outages(result: RunResult) -> list[_Row]:
     plan, carried = result.plan, tokens_per_node_h(result)
     rows = []
     for outage in result.run.shop.outages():
+        if outage.start_h >= plan.hours:
+            continue  # a group that would have stayed down with its node, had the run gone on
         cluster = plan.clusters[outage.cluster]
         hours = min(outage.end_h, float(plan.hours)) - outage.start_h
         lost = hours * outage.accelerators / cluster.accelerators_per_node * carried[outage.cluster]

@@ -57,7 +57,8 @@ class Review:
         cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
         years = (float(self.supply.env.now) + rule.lead_h) / HOURS_PER_YEAR
         price_factor = (1.0 + expansion.price_change_per_year) ** years
-        cost = rule.nodes * cluster.node_usd * price_factor
+        prices = cluster.order_prices_usd(float(self.supply.env.now), rule.nodes, price_factor)
+        cost = rule.nodes * sum(prices)
         power = self.provisioned_kw + rule.nodes * cluster.nameplate_kw
         if self.spent_usd + cost > expansion.budget_usd or power > expansion.power_envelope_kw:
             return False

@@ -67,5 +67,5 @@ class Purchase(NamedTuple):
     time_h: float
     cluster: int
     nodes: int
-    price_factor: float
-    """Price against the scenario's, for later purchases."""
+    prices_usd: tuple[float, float, float, float]
+    """Price of a node: accelerators, host, network, storage."""

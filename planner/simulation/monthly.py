@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Monthly:
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
     facility_kwh: Floats
-    """IT, and cooling and distribution in proportion to it."""
+    """IT, and cooling and distribution in proportion to it; evenly where a month has none."""
     peak_facility_kw: Floats
     """Highest hour of each month, shape (months,)."""
     demand_requests: Floats
@@ -59,20 +59,40 @@ class Monthly:
         return self.present_node_h - self.failed_node_h
 
 
+def in_proportion(amount: Floats, weights: Floats) -> Floats:
+    """Spread monthly amounts over clusters by weights, evenly where all are zero, shape (months, clusters)."""
+    whole = weights.sum(axis=1, keepdims=True)
+    even = np.full(weights.shape, 1.0 / weights.shape[1])
+    shares: Floats = np.divide(weights, whole, out=even, where=whole > 0)
+    return amount[:, None] * shares
+
+
 def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's windows into months; a month may span windows and a window may span months."""
     parts = [_window_sums(plan, window, machines) for window, machines in zip(run.windows, run.node_hours, strict=True)]
-    if len(parts) == 1:
-        return parts[0]
-    whole = {}
-    for field in fields(Monthly):
-        arrays = [getattr(part, field.name) for part in parts]
-        whole[field.name] = np.max(arrays, axis=0) if field.name == "peak_facility_kw" else np.sum(arrays, axis=0)
+    whole = parts[0]
+    if len(parts) > 1:
+        for name in whole:
+            arrays = [part[name] for part in parts]
+            whole[name] = np.max(arrays, axis=0) if name == "peak_facility_kw" else np.sum(arrays, axis=0)
+    whole["facility_kwh"] = _by_cluster(plan, whole["facility_kwh"], whole["it_kwh"])
     return Monthly(**whole)
 
 
-def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Monthly:
-    """Sum one window's hours into the months they belong to; months outside the window are zero."""
+def _by_cluster(plan: Plan, facility_kwh: Floats, it_kwh: Floats) -> Floats:
+    """Split a month's facility energy by IT energy, or by rated power in a month in which nothing ran."""
+    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
+    weight = np.where(it_kwh.sum(axis=1, keepdims=True) > 0, it_kwh, rated)
+    whole = weight.sum(axis=1, keepdims=True)
+    share = np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0)
+    return np.asarray(share * facility_kwh[:, None])
+
+
+def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:
+    """Sum one window's hours into the months they belong to; months outside the window are zero.
+
+    Facility energy is not yet split by cluster: its shape is (months,).
+    """
     first, hours = window.first_hour, window.nodes.shape[1]
     edges = np.clip(plan.month_edges_h - first, 0, hours)
     inside = np.flatnonzero(np.diff(edges) > 0)
@@ -88,21 +108,18 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> Month
         return months_first(np.add.reduceat(hourly, starts, axis=-1))
 
     it_kwh = by_month(window.it_kw)
-    facility = by_month(window.facility_kw)
-    whole_it = it_kwh.sum(axis=1)
-    ratio = np.divide(facility, whole_it, out=np.ones_like(facility), where=whole_it > 0)
-    return Monthly(
-        present_node_h=by_month(machines.present),
-        failed_node_h=by_month(machines.failed),
-        dark_node_h=by_month(machines.dark) if machines.dark.any() else np.zeros_like(it_kwh),
-        busy_node_h=by_month(window.busy_nodes),
-        drag_node_h=by_month(window.drag_nodes),
-        throttled_node_h=by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
-        served_requests=by_month(window.served_requests),
-        it_kwh=it_kwh,
-        facility_kwh=it_kwh * ratio[:, None],
-        peak_facility_kw=months_first(np.maximum.reduceat(window.facility_kw, starts)),
-        demand_requests=by_month(window.demand_requests),
-        shed_requests=by_month(window.shed_requests),
-        late_requests=by_month(window.late_requests),
-    )
+    return {
+        "present_node_h": by_month(machines.present),
+        "failed_node_h": by_month(machines.failed),
+        "dark_node_h": by_month(machines.dark) if machines.dark.any() else np.zeros_like(it_kwh),
+        "busy_node_h": by_month(window.busy_nodes),
+        "drag_node_h": by_month(window.drag_nodes),
+        "throttled_node_h": by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
+        "served_requests": by_month(window.served_requests),
+        "it_kwh": it_kwh,
+        "facility_kwh": by_month(window.facility_kw),
+        "peak_facility_kw": months_first(np.maximum.reduceat(window.facility_kw, starts)),
+        "demand_requests": by_month(window.demand_requests),
+        "shed_requests": by_month(window.shed_requests),
+        "late_requests": by_month(window.late_requests),
+    }

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import View
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
+from planner.finance.money import usd
 from planner.fleet.plan import Plan
 from planner.simulation.accounting import Cohort
 from planner.simulation.driver import Run
 from planner.simulation.monthly import Monthly
+from planner.simulation.rented import Rented
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +37,27 @@ class RunResult:
     run: Run
     monthly: Monthly
     cohorts: tuple[Cohort, ...]
+    rented: Rented
+    """What rented accelerators served of what would have been shed."""
     ledger: Ledger
+
+    def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
+        """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
+        table = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view)
+        table[:, :, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0
+        return np.asarray(table.sum(axis=2), dtype=np.int64)
 
     def cost_usd(self) -> Floats:
         """Accrued cost, shape (months, clusters); each entry is a sum of ledger rows."""
-        totals = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, view=View.ACCRUAL)
-        return np.asarray(totals[:, :-1] / 100.0, dtype=np.float64)
+        return usd(self.cost_cents()[:, :-1])
+
+    def fleet_cost_usd(self) -> Floats:
+        """Accrued cost of all clusters and of the site as a whole, shape (months,)."""
+        return usd(self.cost_cents().sum(axis=1))
+
+    def shed_requests(self) -> Floats:
+        """Return requests shed and not served on rented accelerators, shape (months, workloads)."""
+        return np.maximum(self.monthly.shed_requests - self.rented.requests, 0.0)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""

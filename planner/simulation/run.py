@@ -9,6 +9,7 @@ from planner.simulation.accounting import cohorts_of, write_ledger
 from planner.simulation.checks import check_run
 from planner.simulation.driver import Run, Simulation
 from planner.simulation.monthly import Monthly, sum_months
+from planner.simulation.rented import rent_for_shed
 from planner.simulation.result import RunResult
 from planner.simulation.streams import streams
 
@@ -23,6 +24,7 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
     """Run a compiled scenario once."""
     run, monthly = run_engine(plan, seed, replication)
     cohorts = cohorts_of(plan, run.log)
+    rented = rent_for_shed(plan, run)
     return RunResult(
         scenario=scenario,
         plan=plan,
@@ -31,23 +33,23 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
         monthly=monthly,
         run=run,
         cohorts=cohorts,
-        ledger=write_ledger(plan, monthly, cohorts),
+        rented=rented,
+        ledger=write_ledger(plan, run, monthly, cohorts, rented),
     )
 
 
 def run_engine(plan: Plan, seed: int, replication: int = 0, window_h: int | None = None) -> tuple[Run, Monthly]:
     """Run the simulation alone: events, hours, months, and the checks that they add up.
 
-    ``window_h`` forces windows of that many hours; by default windows are months where a review needs them and the
-    whole horizon otherwise.
+    Windows end with the months where a review needs them, and with the horizon otherwise; ``window_h`` adds further
+    ends, every so many hours.
     """
+    edges = {0, plan.hours}
+    if plan.expansion.rules:
+        edges.update(plan.month_edges_h.tolist())
     if window_h is not None:
-        edges = [*range(0, plan.hours, window_h), plan.hours]
-    elif plan.expansion.rules:
-        edges = plan.month_edges_h.tolist()
-    else:
-        edges = [0, plan.hours]
-    run = Simulation(plan, streams(seed, replication)).run(edges)
+        edges.update(range(0, plan.hours, window_h))
+    run = Simulation(plan, streams(seed, replication)).run(sorted(edges))
     monthly = sum_months(plan, run)
     check_run(plan, run, monthly)
     return run, monthly

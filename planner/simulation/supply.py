@@ -34,8 +34,8 @@ class Supply:
         self.retired = [0] * len(plan.clusters)
 
     def start(self) -> None:
-        """Set every cluster on its way."""
-        for index, cluster in enumerate(self.plan.clusters):
+        """Set every cluster on its way; where two want the same crew or power at once, the first by name has it."""
+        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
             if cluster.nodes:
                 self.env.process(self._arrive(index, cluster))
             if cluster.retire_h < self.plan.hours:
@@ -45,7 +45,7 @@ class Supply:
         order = cluster.order
         if order is None:
             yield self.env.timeout(cluster.online_h or 0.0)
-            self.enter(index, np.full(cluster.nodes, self.env.now), 1.0)
+            self.enter(index, np.full(cluster.nodes, self.env.now), cluster.prices_usd)
             return
         draw = self.streams(f"supply/{cluster.name}")
         arrival_h = order.placed_h + order.lead_h + order.slip_h.draw(draw)
@@ -63,12 +63,12 @@ class Supply:
             ready_h = self.env.now + rounds * site.commissioning_h
             refused = draw.random(nodes) < failing_fraction
             ready_h[refused] += self.plan.reliability.rma_h + self.plan.reliability.repair_h[2]
-            self.enter(index, np.sort(ready_h), 1.0)
+            self.enter(index, np.sort(ready_h), self.plan.clusters[index].prices_usd)
             if nodes:
                 yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
 
-    def enter(self, index: int, ready_h: Floats, price_factor: float) -> None:
-        """Put nodes into service when they are ready and have power, and draw their failures."""
+    def enter(self, index: int, ready_h: Floats, prices_usd: tuple[float, float, float, float]) -> None:
+        """Put nodes bought at a price into service when they are ready and have power, and draw their failures."""
         cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
         ready_h = np.maximum(ready_h, self._powered_h(cluster, ready_h.size))
         ready_h = ready_h[ready_h < min(end_h, cluster.retire_h)]
@@ -81,7 +81,7 @@ class Supply:
             detail = f"batch {self.batches[index]}"
             self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail))
         self.in_service[index] += ready_h.size
-        self.log.purchases.append(Purchase(float(times[0]), index, int(ready_h.size), price_factor))
+        self.log.purchases.append(Purchase(float(times[0]), index, int(ready_h.size), prices_usd))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
         first = self.shop.admit(index, ready_h.size)
         failures = draw_failures(self.plan.reliability, cluster, ready_h, first, end_h, stream)
@@ -98,7 +98,11 @@ class Supply:
         return np.append(site.block_h, np.inf)[block]
 
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
-        """Order more nodes of a cluster; they enter service after the lead time and commissioning."""
+        """Order more nodes of a cluster; they enter service after the lead time and commissioning.
+
+        ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
+        """
+        prices = self.plan.clusters[index].order_prices_usd(float(self.env.now), nodes, price_factor)
 
         def arrive() -> Steps:
             yield self.env.timeout(lead_h)
@@ -106,7 +110,7 @@ class Supply:
             with self.crews.request() as turn:
                 yield turn
                 rounds = np.arange(nodes, dtype=np.float64) // site.commissioning_crews + 1.0
-                self.enter(index, self.env.now + rounds * site.commissioning_h, price_factor)
+                self.enter(index, self.env.now + rounds * site.commissioning_h, prices)
                 yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
 
         self.env.process(arrive())
@@ -117,11 +121,13 @@ class Supply:
 
     def retire(self, index: int, nodes: int) -> int:
         """Take nodes out of service for good, those first in; return how many."""
-        leaving = min(nodes, self.in_service[index])
+        arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
+        leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
         if leaving:
             self.in_service[index] -= leaving
             first = self.retired[index]
             self.retired[index] += leaving
+            self.shop.work_until(float(self.env.now))  # what failed until now failed
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))

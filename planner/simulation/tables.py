@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_ORDER
 from planner.simulation.event_table import events
+from planner.simulation.measures import levelised_to_date
 from planner.simulation.result import FLEET, RunResult
 from planner.units import HOURS_PER_DAY, MILLION
 
@@ -39,14 +40,19 @@ def timeline_monthly(result: RunResult) -> Columns:
     nowhere = np.full((len(hours), clusters), np.nan)
     per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
     in_service = _with_fleet(monthly.in_service_node_h * per_node)
+    rented = result.tokens(result.rented.requests).sum(axis=1)
+    rented_output = result.tokens(result.rented.requests, output_only=True).sum(axis=1)
     served = _with_fleet(result.tokens(monthly.served_requests).sum(axis=2))
     output = _with_fleet(result.tokens(monthly.served_requests, output_only=True).sum(axis=2))
-    cost = _with_fleet(result.cost_usd())
+    served[:, -1] += rented
+    output[:, -1] += rented_output
+    cost = _with_fleet(result.cost_usd(), result.fleet_cost_usd())
     demand = result.tokens(monthly.demand_requests).sum(axis=1)
-    shed = result.tokens(monthly.shed_requests).sum(axis=1)
+    shed = result.tokens(result.shed_requests()).sum(axis=1)
     backlog = np.cumsum(demand - shed - served[:, -1])
     handled = monthly.demand_requests.sum(axis=1)
-    missed = monthly.late_requests.sum(axis=1) + monthly.shed_requests.sum(axis=1)
+    missed = monthly.late_requests.sum(axis=1) + result.shed_requests().sum(axis=1)
+    all_cost = np.cumsum(cost, axis=0)
     table = {
         "accelerators_in_service": in_service / hours,
         "availability_fraction": ratio(in_service, _with_fleet(monthly.present_node_h * per_node)),
@@ -62,6 +68,11 @@ def timeline_monthly(result: RunResult) -> Columns:
         "backlog_tokens": _with_fleet(nowhere, np.where(np.abs(backlog) < 1e-9 * demand.sum(), 0.0, backlog)),
         "slo_attainment_fraction": _with_fleet(nowhere, 1.0 - ratio(missed, handled)),
         "peak_facility_kw": _with_fleet(nowhere, monthly.peak_facility_kw),
+        "cumulative_cost_per_million_tokens_usd": ratio(all_cost, np.cumsum(served, axis=0) / MILLION),
+        "cumulative_cost_per_million_output_tokens_usd": ratio(all_cost, np.cumsum(output, axis=0) / MILLION),
+        "levelised_cost_per_million_tokens_usd": levelised_to_date(result, served),
+        "levelised_cost_per_million_output_tokens_usd": levelised_to_date(result, output),
+        "rented_tokens": _with_fleet(nowhere, rented),
     }
     names = [*(cluster.name for cluster in plan.clusters), FLEET]
     columns: Columns = {
@@ -77,15 +88,15 @@ def timeline_workloads(result: RunResult) -> Columns:
     monthly, plan = result.monthly, result.plan
     names = [workload.name for workload in plan.workloads]
     served = monthly.served_requests.sum(axis=1)
-    missed = monthly.late_requests + monthly.shed_requests
+    missed = monthly.late_requests + result.shed_requests()
     columns: Columns = {
         "month": [label for label in plan.months.labels for _ in names],
         "workload": names * len(plan.months.labels),
     }
     table = {
         "demand_tokens": result.tokens(monthly.demand_requests),
-        "served_tokens": result.tokens(served),
-        "shed_tokens": result.tokens(monthly.shed_requests),
+        "served_tokens": result.tokens(served + result.rented.requests),
+        "shed_tokens": result.tokens(result.shed_requests()),
         "late_tokens": result.tokens(monthly.late_requests),
         "slo_attainment_fraction": 1.0 - ratio(missed, monthly.demand_requests),
     }

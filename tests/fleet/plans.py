@@ -16,7 +16,6 @@ from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
-    MoneyPlan,
     OrderPlan,
     Plan,
     ReliabilityPlan,
@@ -29,6 +28,7 @@ from planner.fleet.plan import (
 )
 from planner.fleet.window import MISS_CELLS
 from planner.physics.node_power import NodePower
+from tests.fleet.money import money_plan
 
 START = datetime.date(2026, 1, 1)
 
@@ -225,16 +225,7 @@ def make_plan(
         software=software_plan(*sizes, stacks=tuple(stack_plan(name=name) for name in stacks)),
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
-        money=MoneyPlan(
-            depreciation_months=36,
-            residual_fraction=0.1,
-            discount_rate_per_year=0.1,
-            operations_fraction_per_year=0.03,
-            engineer_usd_per_year=280_000.0,
-            support_usd_per_accelerator_year=300.0,
-            electricity_usd_per_kwh=0.08,
-            colocation_usd_per_kw_month=150.0,
-        ),
+        money=money_plan(grid, len(clusters)),
         warnings=(),
     )
     return dataclasses.replace(plain, **changes)

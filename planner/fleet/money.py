@@ -1,0 +1,134 @@
+"""Prices and rates that turn a run into dollars, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.purchase import Quote, choose_quote
+from planner.finance.tariffs import Tariff
+from planner.finance.tax import TaxRules
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapitalPlan:
+    """How purchases are written off, and what they are worth."""
+
+    depreciation_months: int
+    declining_factor: float
+    """0 for straight line."""
+    residual_fraction: Floats
+    """Book value left at the end of book life, as a share of cost, shape (clusters,)."""
+    market_fraction: Floats
+    """What a used machine fetches after ``market_months``, as a share of cost, shape (clusters,)."""
+    market_months: float
+    end_value: str
+    """book, market or none: what is still owned on the last day counts at this."""
+    discount_rate_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPricePlan:
+    """What energy, space and emissions cost."""
+
+    tariff: Tariff
+    """For the demand charge and its ratchet."""
+    monthly_usd_per_kwh: Floats
+    """Energy price by month where it does not depend on the hour, shape (months,)."""
+    hourly_usd_per_kwh: Floats | None
+    """Energy price of every hour, shape (hours,); None where the monthly price says it all."""
+    colocation_usd_per_kw_month: float
+    colocation_escalator_per_year: float
+    grid_carbon_g_per_kwh: float
+    carbon_usd_per_tonne: Floats
+    """Price of emissions by month, shape (months,)."""
+    embodied_kg: Floats
+    """Emissions of making one node, shape (clusters,); NaN where nobody has published any."""
+    service_life_months: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepPlan:
+    """People, contracts and parts."""
+
+    operations_fraction_per_year: float
+    insurance_fraction_per_year: float
+    engineer_usd_per_year: float
+    staff_per_accelerator: float
+    staff_usd_per_year: float
+    support_usd_per_accelerator_year: float
+    licence_usd_per_accelerator_year: float
+    escalator_per_year: float
+    """Yearly rise of salaries, support and licences."""
+    part_usd: Floats
+    """Price of a spare part for the stock, shape (clusters,)."""
+    rma_usd: float
+    """Freight and handling of each hard failure."""
+    replacement_usd: Floats
+    """Price of a part after the warranty, shape (clusters,)."""
+    warranty_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricePath:
+    """Prices of tokens by month, shape (months,) each."""
+
+    input_usd_per_million_tokens: Floats
+    output_usd_per_million_tokens: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstPlan:
+    """Accelerators rented by the hour for what would be shed."""
+
+    usd_per_accelerator_h: float
+    most_accelerators: float
+    accelerator_h_per_request: Floats
+    """Accelerator-hours a request takes, shape (workloads, months or 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketPlan:
+    """What the plan sells, promises, and is held against."""
+
+    token_price: PricePath | None
+    api_price: PricePath | None
+    rental_usd_per_accelerator_h: Floats | None
+    """Rent elsewhere by month, shape (months,)."""
+    burst: BurstPlan | None
+    sla_objective_fraction: float
+    sla_credit_usd_per_million_tokens: float
+    tax: TaxRules | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyPlan:
+    """Everything about money that does not change between replications."""
+
+    capital: CapitalPlan
+    power: PowerPricePlan
+    upkeep: UpkeepPlan
+    market: MarketPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceBook:
+    """What orders of one cluster's accelerators cost, by date and size."""
+
+    start: date
+    list_price: Quote
+    """The standing price, always there; it moves with the market."""
+    quotes: tuple[Quote, ...]
+    """Offers that hold for some dates; they do not move."""
+
+    def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
+        """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
+        holding = [quote for quote in self.quotes if quote.holds_on(order_date)]
+        if holding:
+            return choose_quote(holding, order_date).order_cents(accelerators) / 100 / accelerators
+        return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor

@@ -1,0 +1,211 @@
+"""A comparison as tables, text and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import planner
+from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_per_million_tokens
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
+from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.folder import json_text, write_folder
+from planner.reporting.run_folder import scenario_sha256
+from planner.reporting.text_table import text_table
+from planner.simulation.measures import series_of
+from planner.studies.bridge import CAUSES
+from planner.studies.compare import Comparison
+from planner.units import MILLION, unit_of
+
+_SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
+
+
+def _number(name: str, description: str, decimals: int = 6) -> Column:
+    unit = unit_of(name) or ""
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+COMPARISON = TableDescription(
+    name="comparison",
+    description="How every scenario served and every measure of it, beside the baseline's; definitions in "
+    "docs/explanation/finance.md. An empty value means that the measure has no meaning there.",
+    key=("scenario", "measure"),
+    columns=(
+        _SCENARIO,
+        Column(name="measure", kind=ColumnKind.TEXT, description="Measure; its name ends in its unit."),
+        _number("value", "Its value."),
+        Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
+        _number("baseline_value", "The baseline's."),
+        _number("difference", "`value` less `baseline_value`."),
+        _number("difference_fraction", "`difference` over the size of `baseline_value`."),
+    ),
+)
+BRIDGE = TableDescription(
+    name="bridge",
+    description="Why a scenario's tokens cost more or less than the baseline's, by cause: Shapley values. The causes "
+    "of a scenario sum to the whole difference.",
+    key=("scenario", "cause"),
+    columns=(
+        _SCENARIO,
+        Column(name="cause", kind=ColumnKind.TEXT, description="Cause: " + ", ".join(CAUSES) + "."),
+        _number("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
+        _number("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
+    ),
+)
+COMPARISON_MONTHLY = TableDescription(
+    name="comparison_monthly",
+    description="Cost, tokens and cash of every scenario by month, and the cash saved against the baseline.",
+    key=("month", "scenario"),
+    columns=(
+        Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
+        _SCENARIO,
+        _number("cost_usd", "Accrued cost, without revenue and tax.", 2),
+        _number("cash_flow_usd", "Income less cost and tax, in cash.", 2),
+        _number("cash_saving_usd", "`cash_flow_usd` less the baseline's.", 2),
+        _number("served_tokens", "Prompt and generated tokens served.", 0),
+        _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
+        _number("cumulative_cost_per_million_tokens_usd", "The same from the start."),
+    ),
+)
+COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
+
+
+def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
+    """Return the columns of comparison.csv."""
+    base = comparison.figures[comparison.baseline]
+    columns: dict[str, list[Any]] = {column.name: [] for column in COMPARISON.columns}
+    for name, figures in zip(comparison.names, comparison.figures, strict=True):
+        for measure, value in figures.items():
+            reference = base[measure]
+            known = value is not None and reference is not None
+            difference = value - reference if value is not None and reference is not None else None
+            share = difference / abs(reference) if known and difference is not None and reference else None
+            row = (name, measure, value, unit_of(measure) or "", reference, difference, share)
+            for column, cell in zip(columns, row, strict=True):
+                columns[column].append(cell)
+    return columns
+
+
+def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:
+    """Return the columns of bridge.csv; the baseline itself has none."""
+    columns: dict[str, list[Any]] = {column.name: [] for column in BRIDGE.columns}
+    for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True)):
+        if parts is None or position == comparison.baseline:
+            continue
+        for cause in CAUSES:
+            for column, cell in zip(columns, (name, cause, parts[0][cause], parts[1][cause]), strict=True):
+                columns[column].append(cell)
+    return columns
+
+
+def monthly_rows(comparison: Comparison) -> dict[str, Any]:
+    """Return the columns of comparison_monthly.csv."""
+    series = [series_of(result) for result in comparison.results]
+    labels, names = comparison.results[0].plan.months.labels, comparison.names
+    base = series[comparison.baseline].cash_flow_usd
+    table = {
+        "cost_usd": [each.accrued_usd for each in series],
+        "cash_flow_usd": [each.cash_flow_usd for each in series],
+        "cash_saving_usd": [each.cash_flow_usd - base for each in series],
+        "served_tokens": [each.tokens for each in series],
+        "cost_per_million_tokens_usd": [usd_per_million_tokens(each.accrued_usd, each.tokens) for each in series],
+        "cumulative_cost_per_million_tokens_usd": [
+            cumulative_usd_per_million_tokens(each.accrued_usd, each.tokens) for each in series
+        ],
+    }
+    columns: dict[str, Any] = {
+        "month": [label for label in labels for _ in names],
+        "scenario": list(names) * len(labels),
+    }
+    columns.update({name: np.stack(values, axis=1).ravel() for name, values in table.items()})
+    return columns
+
+
+def comparison_summary(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON: measures, bridges, warnings."""
+
+    def plain(figures: dict[str, float | None]) -> dict[str, float | None]:
+        return {name: None if value is None else round(value, 6) for name, value in figures.items()}
+
+    return {
+        "baseline": comparison.names[comparison.baseline],
+        "seed": comparison.results[0].seed,
+        "scenarios": {name: plain(own) for name, own in zip(comparison.names, comparison.figures, strict=True)},
+        "bridge_per_million_tokens_usd": {
+            name: {cause: round(part, 9) for cause, part in parts[0].items()}
+            for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
+            if parts is not None and position != comparison.baseline
+        },
+        "warnings": list(comparison.warnings),
+    }
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """Lay the comparison out for a terminal of 80 columns."""
+    base = comparison.figures[comparison.baseline]
+
+    def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
+        return "" if value is None else format(value / scale, pattern)
+
+    rows = []
+    for name, figures in zip(comparison.names, comparison.figures, strict=True):
+        own, reference = figures["cost_per_million_tokens_usd"], base["cost_per_million_tokens_usd"]
+        saving = 1.0 - own / reference if own is not None and reference else None
+        rows.append(
+            (
+                name[:14],
+                cell(figures["cost_usd"], ",.2f", MILLION),
+                cell(own, ",.4f"),
+                cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
+                cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
+                cell(figures["npv_usd"], ",.2f", MILLION),
+                cell(figures["shed_fraction"], ".2%"),
+                cell(saving, ".1%"),
+            )
+        )
+    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "shed", "saves")
+    lines = [text_table(header, rows)]
+    bridges = [
+        (name, parts[0])
+        for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
+        if parts is not None and position != comparison.baseline
+    ]
+    if bridges:
+        steps = [(name[:14], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
+        heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
+        short = ("scenario", "price", "through", "power", "software", "failing")
+        lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
+    return "\n".join(lines)
+
+
+def _signed(amount: float) -> str:
+    """Show a change with its sign; nothing has none."""
+    shown = f"{amount:+.4f}"
+    return "0" if float(shown) == 0 else shown
+
+
+def write_comparison(
+    comparison: Comparison, folder: Path, overrides: Sequence[str] = (), form: CsvFormat = DEFAULT_FORMAT
+) -> None:
+    """Write a comparison's folder, whole or not at all."""
+    rows = (comparison_rows(comparison), bridge_rows(comparison), monthly_rows(comparison))
+    written = [
+        WrittenTable(description=table, content=write_csv(table, columns, form))
+        for table, columns in zip(COMPARISON_TABLES, rows, strict=True)
+    ]
+    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    files["datapackage.json"] = data_package("comparison", written, form)
+    files["summary.json"] = json_text(comparison_summary(comparison))
+    manifest = {
+        "kind": "comparison",
+        "version": planner.__version__,
+        "scenarios": {result.scenario.name: scenario_sha256(result.scenario) for result in comparison.results},
+        "baseline": comparison.names[comparison.baseline],
+        "overrides": list(overrides),
+        "seed": comparison.results[0].seed,
+    }
+    write_folder(folder, files, manifest)

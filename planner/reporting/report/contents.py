@@ -1,0 +1,154 @@
+"""An output folder as the report reads it: its manifest and its CSV and JSON files, and nothing from outside."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from planner.errors import Problem, ScenarioError
+from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS
+from planner.reporting.folder import MANIFEST, PRODUCT
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One CSV file, column by column, as text."""
+
+    name: str
+    """File name."""
+    columns: Mapping[str, list[str]]
+    """Cells by column heading."""
+    decimal_mark: str = "."
+    """What stands between units and tenths."""
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def texts(self, column: str) -> list[str]:
+        """Return a column as text; the apostrophe that keeps a spreadsheet from running a cell is taken off."""
+        if column not in self.columns:
+            raise ScenarioError(Problem(file=self.name, path=column, message="the column is not there"))
+        return [cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell
+                for cell in self.columns[column]]  # fmt: skip
+
+    def numbers(self, column: str) -> list[float | None]:
+        """Return a column as numbers; None for an empty cell."""
+        found: list[float | None] = []
+        for row, cell in enumerate(self.texts(column)):
+            try:
+                found.append(float(cell.replace(self.decimal_mark, ".")) if cell else None)
+            except ValueError:
+                message = f"holds {cell!r}, which is no number"
+                raise ScenarioError(Problem(file=self.name, line=row + 2, path=column, message=message)) from None
+        return found
+
+    def totals(self, column: str) -> list[float]:
+        """Return a column as numbers to be summed: an empty cell is nothing."""
+        return [number or 0.0 for number in self.numbers(column)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The files of an output folder."""
+
+    manifest: Mapping[str, Any]
+    """What identifies the run, without the list of files."""
+    files: Mapping[str, bytes]
+    """Every file by name, but the manifest and the report itself."""
+
+    @property
+    def kind(self) -> str:
+        """What wrote the folder: run, compare, montecarlo, sensitivity and so on."""
+        return str(self.manifest.get("kind", "run"))
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return a JSON file; an absent one is empty."""
+        if name not in self.files:
+            return {}
+        try:
+            found = json.loads(self.files[name])
+        except (ValueError, RecursionError):
+            raise ScenarioError(Problem(file=name, message="is not JSON")) from None
+        if not isinstance(found, dict):
+            raise ScenarioError(Problem(file=name, message="is not a JSON object"))
+        return found
+
+    def table(self, name: str) -> Table | None:
+        """Return a CSV file by its name without suffix; None where the folder has none."""
+        file = f"{name}.csv"
+        if file not in self.files:
+            return None
+        separator, mark = self._dialect(file)
+        content = self.files[file].removeprefix(BYTE_ORDER_MARK)
+        try:
+            rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline=""), delimiter=separator, strict=True))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ScenarioError(Problem(file=file, message=f"is not a CSV file: {error}")) from None
+        if not rows:
+            raise ScenarioError(Problem(file=file, message="is empty"))
+        header, body = rows[0], rows[1:]
+        for line, row in enumerate(body, start=2):
+            if len(row) != len(header):
+                message = f"has {len(row)} cells where the heading has {len(header)}"
+                raise ScenarioError(Problem(file=file, line=line, message=message))
+        columns = zip(*body, strict=True) if body else ([] for _ in header)
+        listed = {heading: list(cells) for heading, cells in zip(header, columns, strict=True)}
+        return Table(name=file, columns=listed, decimal_mark=mark)
+
+    def _dialect(self, file: str) -> tuple[str, str]:
+        """Return separator and decimal mark of a file, as the data dictionary beside it says."""
+        for resource in self.json("datapackage.json").get("resources", ()):
+            if resource.get("path") == file:
+                separator = str(resource.get("dialect", {}).get("delimiter", ","))
+                return (";", ",") if separator == ";" else (",", ".")
+        return ",", "."
+
+
+def read_contents(folder: Path) -> Contents:
+    """Read an output folder; refuse one that planner did not write or whose files have changed since."""
+    manifest = _read_manifest(folder)
+    files, problems = {}, []
+    for name, digest in manifest.pop("files").items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            problems.append(Problem(file=str(folder / MANIFEST), message=f"names {name!r}, outside the folder"))
+            continue
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
+            continue
+        if name == REPORT:
+            continue  # it is about to be written anew
+        if hashlib.sha256(content).hexdigest() != digest:
+            message, hint = "has changed since planner wrote it", "run again"
+            problems.append(Problem(file=str(folder / name), message=message, hint=hint))
+        files[name] = content
+    if problems:
+        raise ScenarioError(problems)
+    del manifest["product"]
+    return Contents(manifest=manifest, files=files)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    hint = "give a folder that planner run wrote"
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
+    except (ValueError, RecursionError):
+        raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
+    if not isinstance(found, dict) or found.get("product") != PRODUCT or not isinstance(found.get("files"), dict):
+        raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
+    return found

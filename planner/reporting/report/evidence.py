@@ -1,0 +1,125 @@
+"""What a result rests on: its assumptions, the model's own error, and how to get it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+
+from planner.reporting.report.bars import Part, bar_table
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.html import Html, details, element, join, paragraph, table
+from planner.reporting.report.page import Section, code, command
+from planner.reporting.report.words import percent
+
+
+def hangs_section(contents: Contents) -> Section | None:
+    """Say, for a single run, how to find out what the answer hangs on."""
+    if contents.kind != "run":
+        return None
+    body = join(
+        [
+            paragraph("One run cannot say which input moves its answer. Two commands can:"),
+            command(f"planner sensitivity {_file(contents)}"),
+            command(f"planner montecarlo {_file(contents)}"),
+            paragraph("The first draws the tornado, the second the interval; their reports have both in this place."),
+        ]
+    )
+    return Section(key="hangs", title="What the answer hangs on", body=body)
+
+
+def _file(contents: Contents) -> str:
+    return shlex.quote(str(contents.manifest.get("scenario_file") or f"{contents.manifest.get('scenario')}.yaml"))
+
+
+def assumptions_section(contents: Contents) -> Section | None:
+    """Return every input with its source and grade."""
+    found = contents.table("assumptions")
+    if found is None or not len(found):
+        return None
+    names = ("path", "value", "unit", "source", "date", "grade")
+    rows = list(zip(*(found.texts(name) for name in names), strict=True))
+    grades: dict[str, int] = defaultdict(int)
+    for row in rows:
+        grades[row[5]] += 1
+    told = ", ".join(f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1)
+    said = (
+        f"{grades['user']} values come from the scenario, {grades['default']} are defaults; of the catalogue's, {told}."
+    )
+    weak = [row for row in rows if row[5] == "D"]
+    body = [
+        paragraph(said),
+        paragraph("A is a datasheet or a log, B a credible report, C derived, D assumed.", class_="note"),
+    ]
+    if weak:
+        body.append(table(names, weak, "Assumed values (grade D): replace these with your own first", numeric=(1,)))
+    for title, part in (
+        ("Your scenario", [row for row in rows if row[5] == "user"]),
+        ("Defaults", [row for row in rows if row[5] == "default"]),
+        ("The catalogue", [row for row in rows if row[5] not in ("user", "default", "D")]),
+    ):
+        if part:
+            body.append(details(f"{title}: {len(part)} values", table(names, part, title, numeric=(1,))))
+    return Section(key="assumptions", title="What it assumes", body=join(body))
+
+
+QUANTITIES = {
+    "tpot_s": "time per output token",
+    "ttft_s": "time to first token",
+    "output_tokens_per_s_per_accelerator": "tokens per second at saturation",
+}
+
+
+def error_section(contents: Contents) -> Section | None:
+    """Return how far the throughput formula is from public measurements."""
+    found = contents.table("model_error")
+    if found is None or not len(found):
+        return None
+    rows = []
+    for quantity, group, fitted, unseen, number in zip(
+        found.texts("quantity"), found.texts("group"), found.numbers("fitted_median_fraction"),
+        found.numbers("unseen_median_fraction"), found.numbers("rows"), strict=True,
+    ):  # fmt: skip
+        share = unseen if unseen is not None else fitted
+        parts = [Part(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]
+        name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
+        rows.append((name, (f"{number or 0:,.0f}", percent(fitted), percent(unseen)), parts))
+    header = ("quantity", "measurements", "error, fitted", "error, model left out", "of what was measured")
+    body = join(
+        [
+            paragraph(
+                "The throughput formula held against public measurements: median distance between predicted and "
+                "measured. The last figure is for a model whose measurements the fit had never seen, which is what a "
+                "new model on your floor will be."
+            ),
+            bar_table(header, rows, "The model's own measured error"),
+        ]
+    )
+    return Section(key="error", title="How wrong the model is", body=body)
+
+
+def reproduce_section(contents: Contents) -> Section:
+    """Return how to get the same bytes again."""
+    manifest = contents.manifest
+    catalog = manifest.get("catalog", {})
+    facts = [
+        ("version", manifest.get("version")),
+        ("seed", manifest.get("seed")),
+        ("replication", manifest.get("replication")),
+        ("scenario", manifest.get("scenario")),
+        ("scenario SHA-256", manifest.get("scenario_sha256")),
+        ("catalogue", f"{catalog.get('assumptions')} {catalog.get('version')}" if catalog else None),
+        ("catalogue SHA-256", catalog.get("sha256")),
+    ]
+    rows = [(name, element("code", fact)) for name, fact in facts if fact is not None]
+    given = [str(word) for word in manifest.get("command", ())]
+    body = join(
+        [
+            command(shlex.join(given)) if given else Html(""),
+            table(("what", "which"), rows, "What identifies this result"),
+            paragraph(
+                "The same scenario, seed and version give the same bytes in every file; manifest.json has the hash of "
+                "each. ", code("planner report DIR"), " writes this page again from the files beside it.",
+            ),
+        ]
+    )  # fmt: skip
+    return Section(key="reproduce", title="How to get it again", body=body)

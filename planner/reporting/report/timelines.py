@@ -1,0 +1,194 @@
+"""Timelines of a run: utilisation, cost per token and tokens, by cluster and by workload, with what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+
+from planner.reporting.report.contents import Contents, Table
+from planner.reporting.report.html import Html, join, paragraph, table
+from planner.reporting.report.page import Section
+from planner.reporting.report.timechart import FLEET, Marker, Series, TimeChart, draw
+from planner.reporting.report.words import count
+
+SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
+"""Events with a lane of their own; failures are too many and have their own section."""
+MAX_MARKERS = 400
+
+
+class Calendar:
+    """Months of a run as days since its start."""
+
+    def __init__(self, months: Iterable[str]) -> None:
+        """Take the months as they stand in a file, repeats and all."""
+        self.months = list(dict.fromkeys(months))
+        self.start = _first(self.months[0])
+        last = _first(self.months[-1])
+        after = date(last.year + last.month // 12, last.month % 12 + 1, 1)
+        self.days = float((after - self.start).days)
+
+    def middle(self, month: str) -> float:
+        """Return the middle of a month."""
+        first = _first(month)
+        after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+        return ((first - self.start).days + (after - self.start).days) / 2
+
+    def day(self, stamp: str) -> float:
+        """Return a date or time as days since start."""
+        return (
+            datetime.fromisoformat(stamp) - datetime.combine(self.start, datetime.min.time())
+        ).total_seconds() / 86400
+
+
+def _first(month: str) -> date:
+    return date.fromisoformat(f"{month}-01")
+
+
+def by_name(
+    table_: Table, name: str, x: str, column: str, place: object
+) -> dict[str, list[tuple[float, float | None]]]:
+    """Return (x, value) points of a column for each name in another."""
+    found: dict[str, list[tuple[float, float | None]]] = {}
+    rows = zip(table_.texts(name), table_.texts(x), table_.numbers(column), strict=True)
+    for key, stamp, value in rows:
+        found.setdefault(key, []).append((place(stamp), value))  # type: ignore[operator]
+    return found
+
+
+def colours(names: Iterable[str]) -> dict[str, int]:
+    """Give each name a colour of its own; the fleet has that of text."""
+    others = [name for name in dict.fromkeys(names) if name != FLEET]
+    return {**{name: i for i, name in enumerate(others)}, FLEET: -1}
+
+
+def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
+    """Return the events worth a mark: deliveries, software incidents, outages; the costliest where there are many."""
+    events = contents.table("events")
+    if events is None:
+        return []
+    rows = zip(
+        events.texts("event"), events.texts("time"), events.texts("end_time"), events.texts("cluster"),
+        events.texts("cause"), events.texts("detail"), events.totals("lost_capacity_tokens"),
+        events.totals("accelerators"),
+        strict=True,
+    )  # fmt: skip
+    found = []
+    for event, time, end, cluster, cause, detail, lost, accelerators in rows:
+        if event not in SHOWN_EVENTS or not time:
+            continue
+        start = calendar.day(time)
+        size = f"{accelerators:,.0f} accelerators" if accelerators else ""
+        words = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
+        stop = calendar.day(end) if end else start
+        found.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=words)))
+    kept = sorted(found, key=lambda pair: -pair[0])[:MAX_MARKERS]
+    lane = {kind: i for i, kind in enumerate(SHOWN_EVENTS.values())}
+    return sorted((marker for _, marker in kept), key=lambda m: (lane[m.kind], m.start, m.label))
+
+
+def _cluster_chart(
+    contents: Contents, calendar: Calendar, happened: Sequence[Marker], column: str, texts: tuple[str, str, str, str]
+) -> Html:
+    key, title, summary, unit = texts
+    monthly = contents.table("timeline_monthly")
+    if monthly is None or column not in monthly:
+        return Html("")
+    points = by_name(monthly, "cluster", "month", column, calendar.middle)
+    daily = contents.table("timeline_daily")
+    fine = by_name(daily, "cluster", "date", column, calendar.day) if daily is not None and column in daily else {}
+    palette = colours(points)
+    series = [
+        Series(name=name, points=line, colour=palette[name], fine=fine.get(name, ()) if name != FLEET else ())
+        for name, line in points.items()
+    ]
+    values = [v for line in points.values() for _, v in line if v]
+    wide = unit == "usd" and bool(values) and max(values) > 8 * min(values)
+    return draw(
+        TimeChart(
+            key=key, title=title, summary=summary + (" Logarithmic scale." if wide else ""), unit=unit,
+            start=calendar.start, days=calendar.days, series=series, logarithmic=wide, markers=happened,
+        )
+    )  # fmt: skip
+
+
+def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: tuple[str, str, str, str]) -> Html:
+    key, title, summary, unit = texts
+    table_ = contents.table("timeline_workloads")
+    if table_ is None or column not in table_:
+        return Html("")
+    points = by_name(table_, "workload", "month", column, calendar.middle)
+    if column == "slo_attainment_fraction":  # what was missed is what can be seen
+        points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
+    series = [Series(name=name, points=line, colour=i) for i, (name, line) in enumerate(points.items())]
+    stacked = unit == "tokens"
+    return draw(
+        TimeChart(
+            key=key, title=title, summary=summary, unit=unit, start=calendar.start, days=calendar.days,
+            series=series, stacked=stacked, logarithmic=False,
+        )
+    )  # fmt: skip
+
+
+def timeline_section(contents: Contents) -> Section | None:
+    """Return utilisation and cost per token over time, by cluster and by workload."""
+    monthly = contents.table("timeline_monthly")
+    if monthly is None or not len(monthly):
+        return None
+    calendar = Calendar(monthly.texts("month"))
+    happened = markers(contents, calendar)
+    parts = [
+        paragraph(
+            "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a "
+            "name to hide it everywhere. Events lie below the charts."
+        ),
+        _cluster_chart(
+            contents, calendar, happened, "utilisation_fraction",
+            ("utilisation", "Utilisation by cluster",
+             "Share of accelerator-hours in service that were at work; months bold, days faint.", "percent"),
+        ),
+        _cluster_chart(
+            contents, calendar, happened, "cost_per_million_tokens_usd",
+            ("cost", "Cost per million tokens by cluster",
+             "Accrued cost over prompt and generated tokens served, by month.", "usd"),
+        ),
+        _workload_chart(
+            contents, calendar, "cost_per_million_tokens_usd",
+            ("workload-cost", "Cost per million tokens by workload", "Accrued cost over tokens served, by month.",
+             "usd"),
+        ),
+        _workload_chart(
+            contents, calendar, "served_tokens",
+            ("workload-tokens", "Tokens served by workload", "Prompt and generated tokens a month.", "tokens"),
+        ),
+        _workload_chart(
+            contents, calendar, "slo_attainment_fraction",
+            ("objective", "Requests refused or late", "Share of each workload's requests that missed its objective.",
+             "percent"),
+        ),
+        _worst_events(contents),
+    ]  # fmt: skip
+    return Section(key="time", title="How it goes over time", body=join(parts, "\n"))
+
+
+def _worst_events(contents: Contents, shown: int = 12) -> Html:
+    """Return the events that cost most."""
+    events = contents.table("events")
+    if events is None or not len(events):
+        return Html("")
+    rows = sorted(
+        zip(
+            events.totals("lost_capacity_tokens"), events.texts("time"), events.texts("cluster"),
+            events.texts("event"), events.texts("cause"), events.texts("detail"), events.totals("duration_h"),
+            strict=True,
+        ),
+        key=lambda row: (-row[0], row[1]),
+    )[:shown]  # fmt: skip
+    cells = [
+        (time[:10], cluster, event, cause, detail, f"{hours:,.1f}", count(lost))
+        for lost, time, cluster, event, cause, detail, hours in rows
+        if lost > 0
+    ]
+    if not cells:
+        return Html("")
+    header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
+    return table(header, cells, f"The {len(cells)} events that cost most capacity", numeric=(5, 6))

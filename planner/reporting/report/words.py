@@ -1,0 +1,68 @@
+"""Numbers as a reader meets them."""
+
+from __future__ import annotations
+
+import math
+
+_SCALES = ((1e15, "quadrillion"), (1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_SHORT = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+NOTHING = "–"
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """Return 30.4% for 0.304; what is not nothing never reads as 0.0%."""
+    if share is None or not math.isfinite(share):
+        return NOTHING
+    if 0 < abs(share) < 0.5 * 10.0 ** -(decimals + 2):
+        return f"<{10.0**-decimals:.{decimals}f}%"
+    return f"{share:.{decimals}%}"
+
+
+def dollars(amount_usd: float | None) -> str:
+    """Return $95.6 million for 95,590,127."""
+    if amount_usd is None or not math.isfinite(amount_usd):
+        return NOTHING
+    sign = "−" if amount_usd < 0 else ""
+    for scale, word in _SCALES:
+        if abs(amount_usd) >= scale:
+            return f"{sign}${abs(amount_usd) / scale:,.1f} {word}"
+    return f"{sign}${abs(amount_usd):,.0f}"
+
+
+def unit_price(amount_usd: float | None) -> str:
+    """Return a cost per million tokens with three significant digits, $0.131."""
+    if amount_usd is None or not math.isfinite(amount_usd):
+        return NOTHING
+    if amount_usd == 0:
+        return "$0"
+    digits = max(0, 2 - math.floor(math.log10(abs(amount_usd))))
+    return f"{'−' if amount_usd < 0 else ''}${abs(amount_usd):,.{min(digits, 6)}f}"
+
+
+def count(number: float | None) -> str:
+    """Return 730.4 trillion for 730,366,435,860,103."""
+    if number is None or not math.isfinite(number):
+        return NOTHING
+    for scale, word in _SCALES:
+        if abs(number) >= scale:
+            return f"{number / scale:,.1f} {word}"
+    return f"{number:,.0f}"
+
+
+def short(number: float) -> str:
+    """Return 730 T for 730,366,435,860,103: for axes and narrow tables."""
+    for scale, letter in _SHORT:
+        if abs(number) >= scale:
+            return f"{number / scale:.3g} {letter}"
+    return f"{number:.3g}"
+
+
+def axis_label(number: float, unit: str) -> str:
+    """Return a number as an axis shows it, by the unit of its chart: percent, usd or anything else."""
+    match unit:
+        case "percent":
+            return f"{number * 100:.4g}%"
+        case "usd":
+            return f"${number:.4g}" if abs(number) < 1e3 else "$" + short(number).replace(" ", "")
+        case _:
+            return short(number)

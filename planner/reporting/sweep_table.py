@@ -1,0 +1,118 @@
+"""A sweep as one tidy table and its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import planner
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
+from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.folder import write_folder
+from planner.reporting.run_folder import scenario_sha256
+from planner.reporting.text_table import text_table
+from planner.scenario.scenario import Scenario
+from planner.simulation.measures import MEASURES, SERVICE
+from planner.studies.sweep import Axis, Point, number_of
+from planner.units import MILLION, unit_of
+
+SHOWN_ROWS = 40
+"""Points printed to a terminal; the file has them all."""
+
+
+def sweep_description(axes: Sequence[Axis]) -> TableDescription:
+    """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
+    meanings = {**SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
+    return TableDescription(
+        name="sweep",
+        description="One row per combination, under the same random numbers. Measures are defined in "
+        "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
+        key=tuple(axis.path for axis in axes),
+        columns=(
+            *(_axis_column(axis) for axis in axes),
+            *(
+                Column(name=name, kind=ColumnKind.DECIMAL, description=meaning, unit=unit_of(name) or "")
+                for name, meaning in meanings.items()
+            ),
+            Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
+        ),
+    )
+
+
+def _axis_column(axis: Axis) -> Column:
+    """Return a column of numbers where all values are, of text otherwise."""
+    numbers = [number_of(value) for value in axis.values]
+    about = f"Value of {axis.path}."
+    unit = unit_of(axis.path.rpartition(".")[2]) or ""
+    if all(isinstance(number, int) for number in numbers):
+        return Column(name=axis.path, kind=ColumnKind.INTEGER, description=about, unit=unit)
+    if all(number is not None for number in numbers):
+        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in axis.values)
+        return Column(name=axis.path, kind=ColumnKind.DECIMAL, description=about, unit=unit, decimals=decimals)
+    return Column(name=axis.path, kind=ColumnKind.TEXT, description=about)
+
+
+def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:
+    """Return the columns of sweep.csv."""
+    description = sweep_description(axes)
+    columns: dict[str, Any] = {}
+    for place, axis in enumerate(axes):
+        numeric = description.columns[place].kind is not ColumnKind.TEXT
+        columns[axis.path] = [number_of(point.values[place]) if numeric else point.values[place] for point in points]
+    for column in description.columns[len(axes) : -1]:
+        columns[column.name] = [None if point.figures is None else point.figures[column.name] for point in points]
+    columns["problem"] = [point.problem for point in points]
+    return columns
+
+
+def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
+    """Lay out the first points for a terminal."""
+
+    def cell(point: Point, name: str, pattern: str, scale: float = 1.0) -> str:
+        value = None if point.figures is None else point.figures[name]
+        return "" if value is None else format(value / scale, pattern)
+
+    header = (*(axis.path.rpartition(".")[0].rpartition(".")[2] + "." + axis.path.rpartition(".")[2] for axis in axes),
+              "utilised", "shed", "M USD", "USD/Mtok", "levelised")  # fmt: skip
+    rows = [
+        (
+            *point.values,
+            cell(point, "utilisation_fraction", ".1%"),
+            cell(point, "shed_fraction", ".2%"),
+            cell(point, "cost_usd", ",.2f", MILLION),
+            cell(point, "cost_per_million_tokens_usd", ",.4f"),
+            cell(point, "levelised_cost_per_million_tokens_usd", ",.4f"),
+        )
+        for point in points[:SHOWN_ROWS]
+    ]
+    lines = [text_table([title.lstrip(".") for title in header], rows)]
+    if len(points) > SHOWN_ROWS:
+        lines.append(f"and {len(points) - SHOWN_ROWS} more in sweep.csv")
+    failed = [point for point in points if point.problem]
+    if failed:
+        lines.append(f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}")
+    return "\n".join(lines)
+
+
+def write_sweep(
+    scenario: Scenario,
+    axes: Sequence[Axis],
+    points: Sequence[Point],
+    folder: Path,
+    manifest: dict[str, Any],
+    form: CsvFormat = DEFAULT_FORMAT,
+) -> None:
+    """Write a sweep's folder, whole or not at all."""
+    description = sweep_description(axes)
+    content = write_csv(description, sweep_rows(axes, points), form)
+    package = data_package("sweep", [WrittenTable(description=description, content=content)], form)
+    identity = {
+        "kind": "sweep",
+        "version": planner.__version__,
+        "scenario": scenario.name,
+        "scenario_sha256": scenario_sha256(scenario),
+        "vary": {axis.path: list(axis.values) for axis in axes},
+    }
+    write_folder(folder, {"sweep.csv": content, "datapackage.json": package}, identity | manifest)

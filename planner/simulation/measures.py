@@ -1,0 +1,277 @@
+"""The measures of a run: what finance asks for, each a formula over the ledger's sums.
+
+Every measure is defined once, in docs/explanation/finance.md; :data:`MEASURES` repeats its formula for the files. One
+that has no meaning for a run (a margin without a price, a cost per token without tokens) is None, never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.accounts import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.carbon import embodied_kg, operational_kg
+from planner.finance.depreciation import depreciate
+from planner.finance.measures import (
+    discount_factors,
+    discounted_payback_months,
+    internal_rate,
+    net_present_value,
+    payback_months,
+)
+from planner.finance.money import usd
+from planner.finance.unit_costs import (
+    break_even_rental_utilisation,
+    break_even_utilisation,
+    gross_margin,
+    levelised_cost,
+    per_million_tokens,
+    usd_per_million_tokens,
+)
+from planner.simulation.cohorts import assets_of, owned_value_cents
+from planner.units import MILLION
+
+if TYPE_CHECKING:
+    from planner.fleet.money import PricePath
+    from planner.simulation.result import RunResult
+
+Floats = NDArray[np.float64]
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureDescription:
+    """What a measure is, for the files and the docs."""
+
+    name: str
+    """With its unit as suffix."""
+    view: str
+    """The view of the ledger it reads; empty where it reads none."""
+    formula: str
+    """As in docs/explanation/finance.md."""
+
+
+def _measure(name: str, view: str, formula: str) -> MeasureDescription:
+    return MeasureDescription(name=name, view=view, formula=formula)
+
+
+MEASURES = (
+    _measure("cost_usd", "accrual", "Σ cost"),
+    _measure("cost_per_million_tokens_usd", "accrual", "10⁶ · Σ cost / Σ tokens"),
+    _measure("cost_per_million_output_tokens_usd", "accrual", "10⁶ · Σ cost / Σ output tokens"),
+    _measure("levelised_cost_per_million_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ tokens·v"),
+    _measure("levelised_cost_per_million_output_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ output tokens·v"),
+    _measure("tco_usd", "economic", "Σ cost"),
+    _measure("npv_usd", "economic", "Σ (income − cost − tax)·v"),
+    _measure("capex_usd", "cash", "Σ purchases"),
+    _measure("cash_usd", "cash", "Σ (cost + tax − income)"),
+    _measure("end_value_usd", "economic", "value of what is still owned on the last day"),
+    _measure("levelised_cost_per_accelerator_h_usd", "economic", "Σ cost·v / Σ accelerator-hours in service·v"),
+    _measure("break_even_rental_utilisation_fraction", "economic", "levelised owned hour / levelised rent of an hour"),
+    _measure("break_even_api_price_ratio", "economic", "Σ cost·v / Σ API bill·v"),
+    _measure("api_saving_npv_usd", "economic", "Σ (API bill − cost)·v"),
+    _measure("revenue_usd", "accrual", "Σ tokens·price"),
+    _measure("gross_margin_fraction", "accrual", "(revenue − cost) / revenue"),
+    _measure("break_even_utilisation_fraction", "accrual", "F / (Q·(p − v))"),
+    _measure("irr_per_year", "economic", "r at which Σ flow·(1 + r)^(−m/12) = 0, if there is exactly one"),
+    _measure("payback_months", "cash", "months until the running total of flows last turns to gain"),
+    _measure("discounted_payback_months", "cash", "the same for flow·v"),
+    _measure("tax_usd", "accrual", "Σ tax"),
+    _measure("energy_kwh_per_million_tokens", "", "10⁶ · Σ kWh at the meter / Σ tokens"),
+    _measure("operational_kg_per_million_tokens", "", "10⁶ · Σ kWh·g/kWh / 1000 / Σ tokens"),
+    _measure("embodied_kg_per_million_tokens", "", "10⁶ · Σ embodied kg of the months / Σ tokens"),
+)
+"""Every measure of a run, in the order of the files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The monthly series behind the measures, shape (months,) each."""
+
+    tokens: Floats
+    """Served, rented included."""
+    output_tokens: Floats
+    accrued_usd: Floats
+    """Cost in the accrual view, without income and tax."""
+    economic_usd: Floats
+    """Cost in the economic view, without income and tax."""
+    economic_flow_usd: Floats
+    """Gains less losses in the economic view, income and tax included."""
+    cash_flow_usd: Floats
+    """Gains less losses in cash."""
+    accelerator_h: Floats
+    """Accelerator-hours in service."""
+
+
+def series_of(result: RunResult) -> Series:
+    """Return the monthly series of the whole fleet."""
+    ledger, monthly = result.ledger, result.monthly
+    each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
+    served, rented = monthly.served_requests.sum(axis=1), result.rented.requests
+    return Series(
+        tokens=result.tokens(served + rented).sum(axis=1),
+        output_tokens=result.tokens(served + rented, output_only=True).sum(axis=1),
+        accrued_usd=usd(ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
+        economic_usd=usd(ledger.monthly_cents(View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
+        economic_flow_usd=-usd(ledger.monthly_cents(View.ECONOMIC)),
+        cash_flow_usd=-usd(ledger.monthly_cents(View.CASH)),
+        accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
+    )
+
+
+def measures(result: RunResult) -> Figures:
+    """Return every measure of a run by name, in the order of :data:`MEASURES`."""
+    series, plan, ledger = series_of(result), result.plan, result.ledger
+    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
+    accrued, tokens = series.accrued_usd.sum(), series.tokens.sum()
+    tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
+    found: Figures = {
+        "cost_usd": float(accrued),
+        "cost_per_million_tokens_usd": _known(usd_per_million_tokens(accrued, tokens)),
+        "cost_per_million_output_tokens_usd": _known(usd_per_million_tokens(accrued, series.output_tokens.sum())),
+        "tco_usd": float(series.economic_usd.sum()),
+        "npv_usd": net_present_value(rate, series.economic_flow_usd, months),
+        "capex_usd": float(usd(sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS))),
+        "cash_usd": float(-series.cash_flow_usd.sum()),
+        "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
+        "levelised_cost_per_accelerator_h_usd": levelised_cost(rate, series.economic_usd, series.accelerator_h, months),
+        "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
+    }
+    for name, quantity in (("", series.tokens), ("output_", series.output_tokens)):
+        levelled = levelised_cost(rate, series.economic_usd, quantity, months)
+        found[f"levelised_cost_per_million_{name}tokens_usd"] = None if levelled is None else levelled * MILLION
+    found |= _against_market(result, series) | _sold(result, series) | _per_token(result, series)
+    return {measure.name: found[measure.name] for measure in MEASURES}
+
+
+SERVICE = {
+    "availability_fraction": "Accelerator-hours in service over accelerator-hours on site.",
+    "utilisation_fraction": "Accelerator-hours at work over accelerator-hours in service.",
+    "shed_fraction": "Tokens shed over tokens asked for.",
+    "slo_attainment_fraction": "Requests served within their objective over requests.",
+    "energy_kwh": "Energy at the meter.",
+}
+"""How a plan served: what a cost per token must be read with."""
+
+
+def service(result: RunResult) -> Figures:
+    """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
+    monthly = result.monthly
+    each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
+    present, in_service, busy = (
+        float((hours * each).sum())
+        for hours in (monthly.present_node_h, monthly.in_service_node_h, monthly.busy_node_h)
+    )
+    wanted, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(result.shed_requests()).sum()
+    missed, requests = result.shed_requests().sum() + monthly.late_requests.sum(), monthly.demand_requests.sum()
+    return {
+        "availability_fraction": in_service / present if present > 0 else None,
+        "utilisation_fraction": busy / in_service if in_service > 0 else None,
+        "shed_fraction": float(shed / wanted) if wanted > 0 else None,
+        "slo_attainment_fraction": float(1.0 - missed / requests) if requests > 0 else None,
+        "energy_kwh": float(monthly.facility_kwh.sum()),
+    }
+
+
+def _known(number: Floats | float) -> float | None:
+    """Return a figure, or None where there was nothing to divide by."""
+    return None if np.isnan(number) else float(number)
+
+
+def _bill_usd(result: RunResult, price: PricePath) -> Floats:
+    """Return what the tokens served would cost at a price, shape (months,)."""
+    requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
+    output = result.tokens(requests, output_only=True).sum(axis=1)
+    prompt = result.tokens(requests).sum(axis=1) - output
+    bill: Floats = prompt * price.input_usd_per_million_tokens + output * price.output_usd_per_million_tokens
+    return bill / MILLION
+
+
+def _against_market(result: RunResult, series: Series) -> Figures:
+    """Return the break-evens against rent and against an API."""
+    plan, market = result.plan, result.plan.money.market
+    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
+    figures: Figures = dict.fromkeys(
+        ("break_even_rental_utilisation_fraction", "break_even_api_price_ratio", "api_saving_npv_usd")
+    )
+    if market.rental_usd_per_accelerator_h is not None:
+        owned = levelised_cost(rate, series.economic_usd, series.accelerator_h, months)
+        rent = levelised_cost(
+            rate, market.rental_usd_per_accelerator_h * series.accelerator_h, series.accelerator_h, months
+        )
+        if owned is not None and rent is not None:
+            figures["break_even_rental_utilisation_fraction"] = break_even_rental_utilisation(owned, rent)
+    if market.api_price is not None:
+        bill = _bill_usd(result, market.api_price)
+        figures["break_even_api_price_ratio"] = levelised_cost(rate, series.economic_usd, bill, months)
+        figures["api_saving_npv_usd"] = net_present_value(rate, bill - series.economic_usd, months)
+    return figures
+
+
+def _sold(result: RunResult, series: Series) -> Figures:
+    """Return what selling the tokens earns."""
+    names = ("revenue_usd", "gross_margin_fraction", "break_even_utilisation_fraction", "irr_per_year",
+             "payback_months", "discounted_payback_months")  # fmt: skip
+    figures: Figures = dict.fromkeys(names)
+    if result.plan.money.market.token_price is None:
+        return figures
+    plan, ledger, monthly = result.plan, result.ledger, result.monthly
+    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
+    revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
+    energy = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
+    accrued, tokens = float(series.accrued_usd.sum()), float(series.tokens.sum())
+    in_service, busy = monthly.in_service_node_h.sum(), monthly.busy_node_h.sum()
+    figures["revenue_usd"] = revenue
+    figures["gross_margin_fraction"] = _known(gross_margin(revenue, accrued))
+    if tokens > 0 and busy > 0:
+        figures["break_even_utilisation_fraction"] = break_even_utilisation(
+            accrued - energy, tokens * float(in_service / busy), revenue / tokens, energy / tokens
+        )
+    figures["irr_per_year"] = internal_rate(series.economic_flow_usd).annual_rate
+    figures["payback_months"] = payback_months(series.cash_flow_usd, months)
+    figures["discounted_payback_months"] = discounted_payback_months(rate, series.cash_flow_usd, months)
+    return figures
+
+
+def _per_token(result: RunResult, series: Series) -> Figures:
+    """Return energy and emissions per million tokens."""
+    plan, tokens = result.plan, series.tokens.sum()
+    power = plan.money.power
+    energy = result.monthly.facility_kwh.sum()
+    emitted = operational_kg(energy, power.grid_carbon_g_per_kwh)
+    figures: Figures = {
+        "energy_kwh_per_million_tokens": _known(per_million_tokens(energy, tokens)),
+        "operational_kg_per_million_tokens": _known(per_million_tokens(emitted, tokens)),
+        "embodied_kg_per_million_tokens": None,
+    }
+    if result.cohorts:
+        assets = assets_of(plan, result.cohorts)
+        made = np.array([power.embodied_kg[cohort.cluster] * cohort.nodes for cohort in result.cohorts])
+        if not np.isnan(made).any():
+            service = (assets.in_service_months, assets.retired_months)
+            spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)
+            figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), tokens))
+    return figures
+
+
+def levelised_to_date(result: RunResult, quantity: Floats) -> Floats:
+    """Return the levelised cost of a million of a quantity from the start to each month, shape (months, columns).
+
+    The quantity (tokens) has a column for each cluster and then the fleet. What is owned at a month's end counts as if
+    the horizon ended there, so the last month is the measure of the whole run.
+    """
+    plan = result.plan
+    factors = discount_factors(plan.money.capital.discount_rate_per_year, plan.months.offset_months)[:, None]
+    paid = usd(result.cost_cents(View.CASH))
+    owned = np.zeros_like(paid)
+    if result.cohorts:
+        owner = np.array([cohort.cluster for cohort in result.cohorts])
+        assets = assets_of(plan, result.cohorts)
+        value = owned_value_cents(plan, owner, assets, depreciate(assets, plan.months.edge_coordinates))
+        np.add.at(owned.T, owner, usd(value))
+    spent = np.cumsum(paid * factors, axis=0) - owned * factors
+    spent[:, -1] = spent.sum(axis=1)
+    return usd_per_million_tokens(spent, np.cumsum(quantity * factors, axis=0))

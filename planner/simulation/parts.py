@@ -1,0 +1,52 @@
+"""What repairs cost: the stock of spare parts, and the part of each hard failure."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.fleet.plan import Plan
+from planner.simulation.driver import Run
+from planner.simulation.failures import HARD, Failures
+
+Floats = NDArray[np.float64]
+
+
+def spares_usd(plan: Plan, run: Run) -> Floats:
+    """Return the spare parts bought with each cluster's first delivery, shape (months, clusters)."""
+    cost = np.zeros((plan.months.period_count, len(plan.clusters)))
+    seen: set[int] = set()
+    for purchase in sorted(run.log.purchases):
+        if purchase.cluster not in seen:
+            seen.add(purchase.cluster)
+            month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
+            cost[month, purchase.cluster] = (
+                len(run.shop.spares[purchase.cluster]) * plan.money.upkeep.part_usd[purchase.cluster]
+            )
+    return cost
+
+
+def rma_usd(plan: Plan, run: Run) -> Floats:
+    """Return freight of every hard failure's part, and the part itself once the warranty is over.
+
+    Shape (months, clusters). A failure that found its machine already down broke nothing and costs nothing.
+    """
+    upkeep, grid = plan.money.upkeep, plan.months
+    cost = np.zeros((grid.period_count, len(plan.clusters)))
+    if not run.shop.failed or not run.shop.failure:
+        return cost
+    whole = Failures.joined(run.shop.failed)
+    numbers, rows = np.unique(np.array(run.shop.failure), return_index=True)
+    hard = whole.severity[numbers] == HARD
+    numbers, cluster = numbers[hard], np.array(run.shop.lost_cluster)[rows[hard]]
+    time_h, node = whole.time_h[numbers], whole.node[numbers]
+    bought_h = np.zeros(time_h.shape)
+    for index in range(len(plan.clusters)):
+        own = [purchase for purchase in run.log.purchases if purchase.cluster == index]
+        mine = cluster == index
+        batch = np.searchsorted(np.cumsum([purchase.nodes for purchase in own]), node[mine], side="right")
+        bought_h[mine] = np.array([purchase.time_h for purchase in own])[batch] if own else 0.0
+    expired = time_h - bought_h >= upkeep.warranty_h
+    each = upkeep.rma_usd + np.where(expired, upkeep.replacement_usd[cluster], 0.0)
+    np.add.at(cost, (grid.period_of_hour(time_h), cluster), each)
+    return cost

@@ -1,0 +1,141 @@
+"""Several scenarios under the same traffic and the same random numbers, held against one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import Problem, ScenarioError
+from planner.finance.measures import (
+    discounted_payback_months,
+    internal_rate,
+    net_present_value,
+    payback_months,
+)
+from planner.scenario.scenario import Scenario
+from planner.simulation.measures import MeasureDescription, measures, series_of, service
+from planner.simulation.result import RunResult
+from planner.simulation.run import simulate
+from planner.studies.bridge import bridge, factors_of
+
+Floats = NDArray[np.float64]
+Figures = dict[str, float | None]
+
+AGAINST_BASELINE = (
+    MeasureDescription(name="saving_npv_usd", view="economic", formula="Σ (flow − baseline's flow)·v"),
+    MeasureDescription(
+        name="saving_irr_per_year", view="economic", formula="r at which that sum is zero, if there is exactly one"
+    ),
+    MeasureDescription(
+        name="saving_payback_months", view="cash", formula="months until the running saving last turns to gain"
+    ),
+    MeasureDescription(name="saving_discounted_payback_months", view="cash", formula="the same for saving·v"),
+)
+"""Measures of one scenario against the baseline, at the baseline's discount rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Finished runs, in the order given."""
+
+    results: tuple[RunResult, ...]
+    baseline: int
+    """Position of the scenario that the others are held against."""
+    figures: tuple[Figures, ...]
+    """How each plan served, its measures, then those against the baseline (None for the baseline itself)."""
+    bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
+    """Cost per million tokens, and per million output tokens, by cause against the baseline; None where a run served
+    nothing."""
+    warnings: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the scenarios."""
+        return tuple(result.scenario.name for result in self.results)
+
+
+def find_baseline(scenarios: Sequence[Scenario], wanted: str | None) -> int:
+    """Return the position of the baseline: the first, unless another is named."""
+    names = [scenario.name for scenario in scenarios]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = f"two scenarios are called {twice[0]!r}; their names tell them apart in every table"
+        raise ScenarioError(Problem(message=message, hint="give one another name"))
+    if wanted is None:
+        return 0
+    if wanted not in names:
+        raise ScenarioError(Problem(message=f"no scenario is called {wanted!r}", hint=f"there are {', '.join(names)}"))
+    return names.index(wanted)
+
+
+def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str, ...]:
+    """Refuse horizons that differ; return what makes the comparison less than fair."""
+    base = scenarios[baseline]
+    problems, warnings = [], []
+    for other in scenarios:
+        if (other.start, other.horizon_months) != (base.start, base.horizon_months):
+            message = (
+                f"{other.name} runs {other.horizon_months} months from {other.start}, {base.name} "
+                f"{base.horizon_months} from {base.start}: months cannot be held against each other"
+            )
+            problems.append(Problem(message=message))
+        if other.workloads != base.workloads:
+            warnings.append(
+                f"{other.name} serves other traffic than {base.name}: costs per token are of different work"
+            )
+        if other.finance.discount_rate_per_year != base.finance.discount_rate_per_year:
+            warnings.append(f"{other.name} has another discount rate; savings are discounted at that of {base.name}")
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(warnings)
+
+
+def compare(
+    scenarios: Sequence[Scenario],
+    baseline: int = 0,
+    seed: int | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Run every scenario under one seed and hold it against the baseline."""
+    warnings = check_comparable(scenarios, baseline)
+    common = scenarios[baseline].seed if seed is None else seed
+    results = []
+    for scenario in scenarios:
+        progress(scenario.name)
+        results.append(simulate(scenario, seed=common))
+    base = results[baseline]
+    factors = [factors_of(result) for result in results]
+    first = factors[baseline]
+    return Comparison(
+        results=tuple(results),
+        baseline=baseline,
+        figures=tuple(
+            service(result) | measures(result) | (against(result, base) if result is not base else _nothing())
+            for result in results
+        ),
+        bridges=tuple(
+            (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
+        ),
+        warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.plan.warnings)),
+    )
+
+
+def _nothing() -> Figures:
+    return dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
+
+
+def against(result: RunResult, base: RunResult) -> Figures:
+    """Return what a run saves against the baseline run."""
+    rate, months = base.plan.money.capital.discount_rate_per_year, base.plan.months.offset_months
+    own, other = series_of(result), series_of(base)
+    economic = own.economic_flow_usd - other.economic_flow_usd
+    cash = own.cash_flow_usd - other.cash_flow_usd
+    return {
+        "saving_npv_usd": net_present_value(rate, economic, months),
+        "saving_irr_per_year": internal_rate(economic).annual_rate,
+        "saving_payback_months": payback_months(cash, months),
+        "saving_discounted_payback_months": discounted_payback_months(rate, cash, months),
+    }

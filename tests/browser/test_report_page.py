@@ -1,0 +1,223 @@
+"""The real report in a real browser."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.chromium import Browser
+
+CONTRAST = """
+(() => {
+  const channel = c => { c /= 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; };
+  const parse = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
+  const behind = node => {
+    for (let n = node; n; n = n.parentElement) {
+      const c = parse(getComputedStyle(n).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + .05) / (y + .05); };
+  const poor = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some(c => c.nodeType === 3 && c.textContent.trim());
+    if (!own || !node.getClientRects().length || node.closest("script, style")) continue;
+    const style = getComputedStyle(node);
+    const colour = parse(node.closest("svg") ? style.fill : style.color);
+    const found = ratio(colour, behind(node.closest("svg") ? node.closest("div, figure") : node));
+    if (found < 4.5) poor.push([node.tagName, node.textContent.slice(0, 30), found]);
+  }
+  return poor;
+})()
+"""
+
+
+def box(page: Browser, selector: str) -> dict[str, float]:
+    found: dict[str, float] = page.evaluate(
+        f"""(() => {{ const n = document.querySelector({json.dumps(selector)}); n.scrollIntoView({{block: "center",
+        behavior: "instant"}}); const b = n.getBoundingClientRect();
+        return {{x: b.x, y: b.y, width: b.width, height: b.height}}; }})()"""
+    )
+    return found
+
+
+def test_nothing_is_asked_of_the_network_and_nothing_complains(page: Browser, report: Path) -> None:
+    page.evaluate("new Promise(done => setTimeout(done, 300))")
+    assert page.errors() == []
+    assert page.requests() == [report.absolute().as_uri()]
+
+
+def test_every_chart_is_drawn(page: Browser) -> None:
+    charts = page.evaluate(
+        """[...document.querySelectorAll("figure.chart")].map(f => ({
+          id: f.id, marks: [...f.querySelectorAll(".marks path")].filter(p => p.getBBox().width > 0).length,
+          series: f.querySelectorAll(".marks g").length,
+          ticks: f.querySelectorAll(".ytick").length, box: f.querySelector(".frame").getBoundingClientRect().width}))"""
+    )
+    assert {"utilisation", "cost", "money-months", "losses-months"} <= {chart["id"] for chart in charts}
+    for chart in charts:
+        assert chart["marks"] >= chart["series"] > 0, chart
+        assert chart["ticks"] >= 2, chart
+        assert chart["box"] > 700, chart
+    assert page.evaluate('document.querySelectorAll("#utilisation .lanes rect").length') > 10
+
+
+def test_a_cluster_is_hidden_in_every_chart_and_the_axis_follows(page: Browser) -> None:
+    state = """[...document.querySelectorAll('.marks g[data-series="b200"]')].map(g =>
+               getComputedStyle(g).display)"""
+    assert set(page.evaluate(state)) == {"inline"}
+    before = page.evaluate('document.querySelector("#cost .marks").getAttribute("viewBox")')
+    page.evaluate("""document.querySelector('#cost .toggle[data-series="b200"]').click()""")
+    assert set(page.evaluate(state)) == {"none"}
+    pressed = page.evaluate(
+        """[...document.querySelectorAll('.toggle[data-series="b200"]')].map(b => b.getAttribute("aria-pressed"))"""
+    )
+    assert set(pressed) == {"false"}
+    assert page.evaluate('document.querySelector("#cost .marks").getAttribute("viewBox")') != before
+    page.evaluate("""document.querySelector('#utilisation .toggle[data-series="b200"]').click()""")
+    assert page.evaluate('document.querySelector("#cost .marks").getAttribute("viewBox")') == before
+
+
+def test_hiding_the_bottom_layer_lets_the_others_down(page: Browser) -> None:
+    layer = """document.querySelector('#money-months g[data-series="colocation"] .layer').getBBox()"""
+    before = page.evaluate(f"{layer}.y + {layer}.height")
+    page.evaluate("""document.querySelector('#money-months .toggle[data-series="depreciation"]').click()""")
+    after = page.evaluate(f"{layer}.y + {layer}.height")
+    assert after > before  # y grows downwards
+    assert after == pytest.approx(1000, abs=60)
+
+
+def test_pointing_shows_the_values_of_the_month(page: Browser, report: Path) -> None:
+    place = box(page, "#utilisation .plot")
+    page.mouse("mouseMoved", place["x"] + place["width"] * 0.5, place["y"] + place["height"] * 0.4)
+    tip: str = page.evaluate('document.querySelector("#utilisation .tip").innerText')
+    assert page.evaluate('document.querySelector("#utilisation .tip").hidden') is False
+    month = tip.splitlines()[0]
+    assert month in {"2027-05", "2027-06", "2027-07"}
+    rows = (report.parent / "timeline_monthly.csv").read_text().splitlines()
+    (wanted,) = [row.split(",")[4] for row in rows if row.startswith(f"{month},mi325x,")]
+    shown = tip.split("mi325x")[1].split("%", maxsplit=1)[0]
+    assert float(shown) == pytest.approx(100 * float(wanted), rel=1e-3)
+    page.mouse("mouseMoved", 2, 2)
+    assert page.evaluate('document.querySelector("#utilisation .tip").hidden') is True
+
+
+def _window(page: Browser, chart: str = "utilisation") -> list[float]:
+    text: str = page.evaluate(f'document.querySelector("#{chart} .marks").getAttribute("viewBox")')
+    return [float(part) for part in text.split()]
+
+
+def test_dragging_zooms_all_charts_and_a_double_click_undoes_it(page: Browser) -> None:
+    whole = _window(page)
+    place = box(page, "#utilisation .plot")
+    y = place["y"] + place["height"] * 0.4
+    start, end = place["x"] + place["width"] * 0.4, place["x"] + place["width"] * 0.6
+    page.mouse("mousePressed", start, y, button="left", buttons=1)
+    page.mouse("mouseMoved", end, y, button="left", buttons=1)
+    page.mouse("mouseReleased", end, y, button="left")
+    assert _window(page)[2] == pytest.approx(whole[2] * 0.2 * 1.09, rel=0.05)
+    assert _window(page, "cost")[:1] == _window(page)[:1]
+    page.evaluate('document.querySelector("#cost .zoom[data-zoom=all]").click()')
+    assert _window(page) == whole
+
+
+def test_the_keyboard_alone_reads_and_zooms(page: Browser) -> None:
+    page.evaluate('document.querySelector("#cost .plot").focus()')
+    page.key("ArrowRight")
+    page.key("ArrowRight")
+    assert page.evaluate('document.querySelector("#cost .tip b").textContent') == "2026-02"
+    page.key("End")
+    assert page.evaluate('document.querySelector("#cost .tip b").textContent') == "2028-12"
+    assert page.evaluate('document.querySelector("#cost .tip").getAttribute("role")') == "status"
+    whole = _window(page, "cost")
+    page.key("+")
+    assert _window(page, "cost")[2] == pytest.approx(whole[2] / 2, rel=0.01)
+    page.key("0")
+    assert _window(page, "cost") == whole
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(page: Browser, scheme: str) -> None:
+    page.colour_scheme(scheme)
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_a_phone_needs_no_sideways_scrolling(page: Browser) -> None:
+    page.resize(390, 844, mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate('document.querySelector("#cost .frame").getBoundingClientRect().width') > 330
+    sizes = page.evaluate(
+        '[...document.querySelectorAll("#cost .xtick")].map(t => t.getBoundingClientRect()).map(b => [b.left, b.right])'
+    )
+    assert len(sizes) >= 3
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(sizes)), "labels lie on one another"
+
+
+def test_without_its_script_the_report_still_shows_its_charts(page: Browser, report: Path) -> None:
+    page.page("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(report)
+        document = page.page("DOM.getDocument")["root"]["nodeId"]
+        found = page.page("DOM.querySelectorAll", nodeId=document, selector=".marks path")["nodeIds"]
+        ticks = page.page("DOM.querySelectorAll", nodeId=document, selector=".xtick")["nodeIds"]
+        assert len(found) > 15
+        assert len(ticks) > 15
+    finally:
+        page.page("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_the_page_prints_its_assumptions_unfolded(page: Browser) -> None:
+    pdf = page.page("Page.printToPDF", printBackground=True)["data"]
+    assert len(pdf) > 100_000
+    assert page.errors() == []
+
+
+def test_landmarks_headings_and_labels(page: Browser) -> None:
+    assert page.evaluate("document.documentElement.lang") == "en"
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert page.evaluate(f'document.querySelectorAll("body > {landmark}, header > {landmark}").length') == 1
+    levels = page.evaluate('[...document.querySelectorAll("h1,h2,h3,h4")].map(h => Number(h.tagName[1]))')
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    nameless = """[...document.querySelectorAll("button, [tabindex='0'], svg[role=img], nav")].filter(n =>
+      !(n.textContent.trim() || n.getAttribute("aria-label") || n.getAttribute("aria-labelledby"))).length"""
+    assert page.evaluate(nameless) == 0
+    assert page.evaluate('[...document.querySelectorAll("table")].filter(t => !t.caption).length') == 0
+    twice = """(() => { const ids = [...document.querySelectorAll("[id]")].map(n => n.id);
+      return ids.filter((id, i) => ids.indexOf(id) !== i); })()"""
+    assert page.evaluate(twice) == []
+    dangling = """[...document.querySelectorAll("[aria-labelledby],[aria-describedby]")].filter(n =>
+      ["aria-labelledby", "aria-describedby"].some(a =>
+        n.getAttribute(a) && !document.getElementById(n.getAttribute(a)))).length"""
+    assert page.evaluate(dangling) == 0
+
+
+def _axe(folder: Path) -> str | None:
+    """Return the source of axe-core, fetched into a folder of the test's own; None where it cannot be had."""
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4"]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_axe_finds_no_fault(page: Browser, tmp_path: Path) -> None:
+    source = _axe(tmp_path)
+    if source is None:
+        pytest.skip("axe-core cannot be fetched with npm here; the checks above cover labels, contrast and landmarks")
+    for scheme in ("light", "dark"):
+        page.colour_scheme(scheme)
+        page.evaluate(source + "; undefined")
+        found: list[dict[str, Any]] = page.evaluate(
+            "axe.run().then(r => r.violations.map(v => "
+            "({id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html)})))"
+        )
+        assert found == [], json.dumps(found, indent=1)

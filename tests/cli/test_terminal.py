@@ -1,0 +1,150 @@
+"""What a terminal gets: 80 columns, colour only there, JSON on request, completion."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from planner.cli.app import app
+from planner.cli.colour import paint
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+
+WITHOUT_JSON = {
+    "init": "writes a file and says so",
+    "schema": "prints JSON anyway",
+}
+
+
+def run_on_a_terminal(arguments: list[str], folder: Path, **environment: str) -> str:
+    """Run a command with a pseudo-terminal for its output and return what it wrote there."""
+    above, below = pty.openpty()
+    kept = {name: text for name, text in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner.cli.app", *arguments],
+        stdout=below, stderr=below, cwd=folder, env={**kept, "TERM": "xterm", "COLUMNS": "80", **environment},
+    )  # fmt: skip
+    os.close(below)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(above, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not chunk:
+            break
+        written += chunk
+    process.wait()
+    os.close(above)
+    return written.decode("utf-8", "replace")
+
+
+def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
+    write()
+    outcome = planner("run", "tiny.yaml")
+    assert outcome.code == 0
+    assert max(len(line) for line in outcome.out.splitlines()) <= 80
+    assert "▁" in outcome.out or "█" in outcome.out
+
+
+def test_long_names_and_a_long_horizon_fit_eighty_columns(planner: Planner, write: Write, tiny: str) -> None:
+    text = tiny.replace("horizon_months: 3", "horizon_months: 84").replace("  mi325x:", f"  {'x' * 60}:")
+    write(text)
+    outcome = planner("run", "tiny.yaml")
+    assert outcome.code == 0, outcome.err
+    assert max(len(line) for line in outcome.out.splitlines()) <= 80
+
+
+def test_a_pipe_gets_no_colour(planner: Planner) -> None:
+    outcome = planner("run", "nowhere.yaml")
+    assert outcome.code == 2
+    assert "\x1b" not in outcome.err
+
+
+def test_a_terminal_gets_colour_unless_it_is_refused(tmp_path: Path) -> None:
+    shown = run_on_a_terminal(["run", "nowhere.yaml"], tmp_path)
+    assert "\x1b[31merror:\x1b[0m nowhere.yaml: no such file" in shown
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        plain = run_on_a_terminal(["run", "nowhere.yaml"], tmp_path, **environment)
+        assert "error: nowhere.yaml: no such file" in plain
+        assert "\x1b[31m" not in plain
+
+
+def test_paint_leaves_a_file_alone() -> None:
+    assert paint("error:", "red", io.StringIO()) == "error:"
+
+
+def test_a_terminal_without_utf8_gets_plain_letters(write: Write, tmp_path: Path) -> None:
+    write()
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml"],
+        capture_output=True, cwd=tmp_path, env=environment, check=True,
+    )  # fmt: skip
+    assert done.stdout.isascii()
+    assert b"\\u" not in done.stdout
+
+
+def test_every_command_has_json_or_a_reason() -> None:
+    group = typer.main.get_command(app)
+    commands = {**group.commands, "catalog show": group.commands["catalog"].commands["show"]}  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert ("--json" in options) is (name not in WITHOUT_JSON), name
+
+
+def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    for arguments in (["validate", "tiny.yaml"], ["run", "tiny.yaml"], ["report", "outputs/tiny"]):
+        outcome = planner(*arguments, "--quiet")
+        assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), arguments
+
+
+def test_validate_as_json_tells_good_from_bad(planner: Planner, write: Write) -> None:
+    write()
+    write("name: x\nclustres: {}\n", "bad.yaml")
+    good = planner("validate", "tiny.yaml", "--json")
+    assert good.code == 0
+    assert json.loads(good.out) == {"files": [{"file": "tiny.yaml", "ok": True, "warnings": []}]}
+    both = planner("validate", "tiny.yaml", "bad.yaml", "--json")
+    assert both.code == 2
+    told = json.loads(both.out)["files"]
+    assert [entry["ok"] for entry in told] == [True, False]
+    assert any("clustres" in problem for problem in told[1]["problems"])
+
+
+@pytest.mark.parametrize(("typed", "wanted"), [("r", ["report", "run"]), ("cat", ["catalog"]), ("val", ["validate"])])
+def test_the_shell_completes_commands(tmp_path: Path, typed: str, wanted: list[str]) -> None:
+    environment = {
+        **os.environ,
+        "_PLANNER_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"planner {typed}",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("planner"))], capture_output=True, text=True, cwd=tmp_path, env=environment,
+        check=False,
+    )  # fmt: skip
+    assert sorted(done.stdout.split()) == wanted
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_offered(tmp_path: Path, shell: str) -> None:
+    environment = {**os.environ, "_PLANNER_COMPLETE": f"source_{shell}"}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("planner"))], capture_output=True, text=True, cwd=tmp_path, env=environment,
+        check=False,
+    )  # fmt: skip
+    assert "complete" in done.stdout
+    assert "planner" in done.stdout

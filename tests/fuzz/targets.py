@@ -1,0 +1,178 @@
+"""What is fed with spoiled files: every reader of something a user may write."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.benchmarks.check import check_benchmarks
+from planner.benchmarks.table import read_benchmarks
+from planner.build import build_plan
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.demand.fitting import fit_hourly_shape, fit_traffic
+from planner.reporting.report.build import checked_report, rebuild_report
+from planner.reporting.report.contents import Contents, read_contents
+from planner.reporting.run_folder import write_run
+from planner.scenario.loading import load_scenario
+from planner.simulation.run import simulate_plan
+from planner.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
+from tests.conftest import TINY
+from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
+
+ROOT = Path(__file__).parents[2]
+OVERLAY = """\
+sources:
+  lab: {title: "Our laboratory", date: 2026-06-01}
+accelerators:
+  H200: {unit_price_usd: {value: 31000, source: lab, grade: A, date: 2026-07-01}}
+tariffs:
+  home: {source: lab, grade: B, date: 2026-01-01, energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 300}
+"""
+REQUESTS = "timestamp,input_tokens,output_tokens\n" + "".join(
+    f"2026-01-{1 + i // 24:02d}T{i % 24:02d}:{(i * 7) % 60:02d}:00,{100 + i % 50},{20 + i % 9}\n" for i in range(120)
+)
+SERIES = "hour,req_per_s\n" + "".join(f"{i},{5 + (i % 24) / 3:.3f}\n" for i in range(24 * 14))
+COMPILE_EVERY, SIMULATE_EVERY = 4, 40
+"""Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear."""
+SMALL_ENOUGH = 30_000
+"""Node-months; a larger fleet is honest work, and would take the whole time."""
+
+
+@dataclass(slots=True)
+class Corpus:
+    """Good files to start from, and a folder to work in."""
+
+    folder: Path
+    scenarios: list[bytes]
+    results: Contents
+    survivors: int = 0
+
+    @classmethod
+    def make(cls, folder: Path) -> Corpus:
+        """Collect the shipped scenarios, and run a small one for the files it writes."""
+        (folder / "tiny.yaml").write_text(TINY)
+        loaded = load_scenario(folder / "tiny.yaml")
+        plan = build_plan(loaded)
+        write_run(simulate_plan(loaded, plan, 1), folder / "run")
+        shipped = [path.read_bytes() for path in sorted((ROOT / "scenarios").glob("*.yaml"))]
+        whole = [raw for raw in shipped if b"extends:" not in raw]
+        return cls(folder=folder, scenarios=[TINY.encode(), *whole], results=read_contents(folder / "run"))
+
+
+def scenario(corpus: Corpus, chance: random.Random) -> None:
+    """Read a spoiled scenario, compile it, and sometimes run it."""
+    path = corpus.folder / "s.yaml"
+    good = chance.choice(corpus.scenarios)
+    spoiled = scale_numbers(good, chance) if chance.random() < 0.1 else mutate(good, chance, is_yaml=True)
+    path.write_bytes(spoiled)
+    loaded = load_scenario(path)
+    node_months = sum(cluster.nodes for cluster in loaded.clusters.values()) * loaded.horizon_months
+    corpus.survivors += 1
+    if corpus.survivors % COMPILE_EVERY:
+        return
+    plan = build_plan(loaded)
+    if corpus.survivors % SIMULATE_EVERY == 0 and node_months < SMALL_ENOUGH:
+        write_run(simulate_plan(loaded, plan, chance.randrange(1000)), corpus.folder / "out")
+
+
+def what_if(corpus: Corpus, chance: random.Random) -> None:
+    """Read a good scenario with a spoiled ``--set``."""
+    keys = ["clusters", "h200", "nodes", "name", "horizon_months", "workloads", "chat", "site", "seed", "tokens", ""]
+    words = chance.choices([*keys, *NASTY_TEXTS], k=chance.randrange(1, 5))
+    value = chance.choice([*map(str, NASTY_NUMBERS), *NASTY_TEXTS, "[1, 2]", "{a: 1}"])
+    build_plan(load_scenario(corpus.folder / "tiny.yaml", [".".join(words) + chance.choice(("=", "", "==")) + value]))
+
+
+def overlay(corpus: Corpus, chance: random.Random) -> None:
+    """Read a spoiled catalogue overlay."""
+    path = corpus.folder / "overlay.yaml"
+    path.write_bytes(mutate(OVERLAY.encode(), chance, is_yaml=True))
+    load_catalog("measured", path)
+
+
+def benchmarks(corpus: Corpus, chance: random.Random) -> None:
+    """Read a spoiled benchmark table and predict its rows."""
+    path = corpus.folder / "b.csv"
+    lines = (ROOT / "planner" / "catalog" / "measurements.csv").read_bytes().splitlines(keepends=True)
+    path.write_bytes(mutate(b"".join([lines[0], *chance.sample(lines[1:], 3)]), chance, is_yaml=False))
+    check_benchmarks(read_benchmarks(path), load_catalog(), shipped_calibration())
+
+
+def traffic(corpus: Corpus, chance: random.Random) -> None:
+    """Read a spoiled request log or hourly series, and fit it."""
+    path = corpus.folder / "t.csv"
+    path.write_bytes(mutate(chance.choice((REQUESTS, SERIES)).encode(), chance, is_yaml=False))
+    if is_hourly_series(path):
+        hourly = read_hourly_rates(path)
+        fit_hourly_shape(hourly.rates, hourly.first_hour_of_week)
+    else:
+        fit_traffic(read_request_log(path))
+
+
+def report(corpus: Corpus, chance: random.Random) -> None:
+    """Rebuild the report of a folder one of whose files was spoiled, hash and all."""
+    name = chance.choice(sorted(corpus.results.files))
+    spoiled = {**corpus.results.files, name: mutate(corpus.results.files[name], chance, is_yaml=False)}
+    manifest = dict(corpus.results.manifest)
+    if chance.random() < 0.2:
+        key = chance.choice(list(manifest))
+        manifest[key] = chance.choice((*NASTY_TEXTS, *NASTY_NUMBERS, None, [], {}))
+    page = checked_report(Contents(manifest=manifest, files=spoiled), "spoiled")
+    assert page.count(b"<script") == 1
+    assert b"<img" not in page
+
+
+def command_line(corpus: Corpus, chance: random.Random) -> None:
+    """Call the whole command on a spoiled scenario; the exit code is 0 or 2, and no traceback is printed."""
+    from planner.cli.app import main  # noqa: PLC0415
+
+    path = corpus.folder / "c.yaml"
+    path.write_bytes(mutate(TINY.encode(), chance, is_yaml=True))
+    arguments = chance.choice((["validate", str(path)], ["validate", str(path), "--json"]))
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["planner", *arguments]
+    code: object = None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as leaving:
+        code = leaving.code
+    finally:
+        sys.argv = before
+    assert code in (0, 2, None), (code, err.getvalue())
+    assert "Traceback" not in err.getvalue()
+    assert all(line.isprintable() for line in err.getvalue().splitlines())
+    if "--json" in arguments and code != 1:
+        json.loads(out.getvalue())
+
+
+def folder(corpus: Corpus, chance: random.Random) -> None:
+    """Rebuild the report of a real folder with a spoiled manifest or file."""
+    place = corpus.folder / "copy"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(corpus.folder / "run", place)
+    path = chance.choice(sorted(place.iterdir()))
+    path.write_bytes(mutate(path.read_bytes(), chance, is_yaml=False))
+    rebuild_report(place)
+
+
+Target = Callable[[Corpus, random.Random], None]
+TARGETS: dict[Target, int] = {
+    scenario: 60,
+    what_if: 15,
+    overlay: 5,
+    benchmarks: 6,
+    traffic: 6,
+    report: 3,
+    command_line: 4,
+    folder: 1,
+}
+"""Each target with its weight."""

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import re
+
+from planner.reporting.report.bars import Part, bar, bar_table, legend, tornado
+
+
+def part(share: float, name: str = "a") -> Part:
+    return Part(name=name, share=share, colour=0, shown="x")
+
+
+def test_a_bar_is_as_wide_as_its_share() -> None:
+    assert "width:25.000%" in bar([part(0.25)])
+    assert bar([part(0.0)]) == '<span class="bar" aria-hidden="true"></span>'
+    assert "width:100.000%" in bar([part(7.0)])
+
+
+def test_a_row_has_its_numbers_beside_the_bar() -> None:
+    markup = bar_table(("what", "size", ""), [("one", ["12"], [part(0.5)])], "C")
+    assert '<th scope="row">one</th><td class="number">12</td>' in markup
+
+
+def test_the_legend_names_colours() -> None:
+    assert legend([("a", 1)]).count("<li>") == 1
+    assert "c1" in legend([("a", 1)])
+
+
+def test_a_tornado_swings_about_its_middle() -> None:
+    markup = tornado([("price", 8.0, 14.0, "8", "14"), ("<i>", 9.0, 11.0, "9", "11")], 10.0, "T")
+    left, width = zip(*re.findall(r"left:([\d.]+)%;width:([\d.]+)%", markup), strict=True)
+    assert [float(x) for x in left] == [0.0, 33.333, 16.667, 33.333]
+    assert [float(x) for x in width] == [33.333, 66.667, 16.667, 16.667]
+    assert "<i>" not in markup
+
+
+def test_a_tornado_of_nothing_is_empty() -> None:
+    assert "<tbody></tbody>" in tornado([], 1.0, "T")
