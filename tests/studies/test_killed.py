@@ -16,7 +16,8 @@ import pytest
 from tests.conftest import TINY
 from tests.studies.conftest import SMALL
 
-psutil = pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
+pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
+import psutil
 
 Write = Callable[..., Path]
 ROWS = "96"
