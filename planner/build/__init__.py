@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import build_services, capacity_table, miss_tables
+from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
 from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
 from planner.build.money import money_plan
+from planner.build.reuse import Reuse
 from planner.build.workloads import demand_of, workload_plan
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import part_of, shape_of
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
+from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
 from planner.scenario.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
 
-__all__ = ["build_plan", "part_of", "shape_of"]
+__all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
@@ -30,15 +33,20 @@ _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 _HOURS_PER_WEEK = 168.0
 
 
-def build_plan(scenario: Scenario) -> Plan:
-    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work."""
-    catalog = scenario.load_catalog()
+def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
+    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
+
+    ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
+    by accelerator and architecture class.
+    """
+    reuse = Reuse(scenario) if reuse is None else reuse
+    catalog = reuse.catalog
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
     mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
-    services, refused = build_services(scenario, catalog, shipped_calibration())
-    clusters = tuple(cluster_plan(scenario, catalog, name, services) for name in scenario.clusters)
+    services, refused = build_services(scenario, shipped_calibration(), reuse, throughput_factors or {})
+    clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
@@ -54,20 +62,28 @@ def build_plan(scenario: Scenario) -> Plan:
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         clusters=clusters,
         demand=build_demand_plan(
-            [demand_of(scenario, name, workload, horizon) for name, workload in scenario.workloads.items()], horizon
+            [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()],
+            horizon,
+            lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
         requests_per_node_h=capacity,
-        miss_tables=miss_tables(scenario, services),
+        miss_tables=miss_tables(scenario, services, reuse),
         proportional=scenario.routing == "proportional",
         fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
-        site=_site(scenario, clusters, capacity, horizon.hours),
+        site=_site(scenario, clusters, capacity, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
     )
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
+
+
+def _season(start: datetime.date, hours: int) -> Floats:
+    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
+    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
 
 
 def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> Floats:
@@ -82,11 +98,11 @@ def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> F
     return means
 
 
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, hours: int) -> SitePlan:
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, reuse: Reuse) -> SitePlan:
     site = scenario.site
-    first_day = scenario.start.timetuple().tm_yday
-    day = first_day + np.arange(hours) / HOURS_PER_DAY
-    season = 1.0 + site.pue_season_fraction * np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+    hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
+    wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
+    season = 1.0 + site.pue_season_fraction * wave
     rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.build.reuse import Reuse
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.demand.bursts import BurstConditions, miss_table
+from planner.demand.bursts import BurstConditions
 from planner.documents import KeyPath, dotted
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.fleet.window import MISS_CELLS
@@ -67,24 +70,35 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     )
 
 
+Factors = Mapping[tuple[str, str], float]
+"""Throughput over the model's, by accelerator and architecture class; 1 where nothing is said."""
+
+
 def build_services(
-    scenario: Scenario, catalog: Catalog, calibration: Calibration
+    scenario: Scenario, calibration: Calibration, reuse: Reuse, factors: Factors
 ) -> tuple[dict[tuple[str, str], Service], list[str]]:
     """Return the service of each (cluster, workload) that works, and why others do not.
 
     A workload that no cluster can serve is an error.
     """
+    catalog = reuse.catalog
     services: dict[tuple[str, str], Service] = {}
     refused: list[str] = []
     problems: list[Problem] = []
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in scenario.clusters.items():
-            try:
-                service = _serve(cluster, workload, catalog, calibration, scenario.horizon_months)
-                services[cluster_name, workload_name] = service
-            except CapacityError as error:
-                reasons.append(f"{cluster_name}: {error}")
+            found = _service(cluster, workload, calibration, scenario.horizon_months, reuse)
+            if isinstance(found, CapacityError):
+                reasons.append(f"{cluster_name}: {found}")
+                continue
+            kind = catalog.model(workload.model).architecture_class.value
+            factor = cluster.throughput_multiplier * factors.get((cluster.accelerator, kind), 1.0)
+            services[cluster_name, workload_name] = dataclasses.replace(
+                found,
+                requests_per_s=found.requests_per_s * factor,
+                yearly=tuple(rate * factor for rate in found.yearly),
+            )
         refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
         if len(reasons) == len(scenario.clusters):
             path: KeyPath = ("workloads", workload_name)
@@ -100,6 +114,23 @@ def build_services(
     if problems:
         raise ScenarioError(problems)
     return services, refused
+
+
+def _service(
+    cluster: Cluster, workload: Workload, calibration: Calibration, horizon_months: int, reuse: Reuse
+) -> Service | CapacityError:
+    """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""
+
+    def serve() -> Service | CapacityError:
+        try:
+            return _serve(cluster, workload, reuse.catalog, calibration, horizon_months)
+        except CapacityError as error:
+            return error
+
+    hardware = (cluster.accelerator, cluster.engine, cluster.precision, cluster.tensor_parallel)
+    traffic = (workload.model, workload.precision, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
+    key = ("service", hardware, cluster.throughput_tokens_per_s_per_accelerator, traffic, horizon_months)
+    return reuse.once(key, serve)
 
 
 def _serve(
@@ -139,7 +170,7 @@ def _serve(
     multiplier = _multiplier(cluster, workload, catalog) * part.accelerators_per_node
     yearly = _yearly(replicas, best, workload, years) / degrees[best] * multiplier
     if cluster.throughput_tokens_per_s_per_accelerator is not None:
-        claimed = cluster.throughput_tokens_per_s_per_accelerator * cluster.throughput_multiplier
+        claimed = cluster.throughput_tokens_per_s_per_accelerator
         yearly = claimed * part.accelerators_per_node / (workload.tokens.output.mean * (yearly[0] / yearly))
     fit = memory_fit(part, shape, precision, degrees[best])
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
@@ -161,11 +192,11 @@ def _serve(
 
 
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
-    """Return the stack's maturity on this kind of model, times the user's own factor."""
+    """Return the stack's maturity on this kind of model."""
     vendor = catalog.accelerator(cluster.accelerator).vendor.value
     kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
     maturity: float = getattr(catalog.stack(vendor, cluster.engine), f"{kind}_multiplier").value
-    return maturity * cluster.throughput_multiplier
+    return maturity
 
 
 def _yearly(replicas: Replicas, best: int, workload: Workload, years: NDArray[np.int64]) -> Floats:
@@ -221,19 +252,18 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
     return table * SECONDS_PER_HOUR
 
 
-def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:
+def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], reuse: Reuse) -> Floats:
     """Return the share of requests late at each utilisation, shape (clusters, workloads, cells + 1)."""
-    grid = np.arange(MISS_CELLS + 1) / MISS_CELLS
-    tables = np.zeros((len(scenario.clusters), len(scenario.workloads), grid.size))
-    for c, cluster in enumerate(scenario.clusters):
-        for w, (name, workload) in enumerate(scenario.workloads.items()):
-            service = services.get((cluster, name))
-            if service is None or workload.requests_per_s <= 0 or workload.priority == "deferrable":
-                continue
-            conditions = BurstConditions(
-                requests_per_s=workload.requests_per_s,
-                slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
-                index_of_dispersion=workload.burst_index_of_dispersion,
-            )
-            tables[c, w] = np.clip(miss_table(conditions).share(grid), 0.0, 1.0)
+    tables = np.zeros((len(scenario.clusters), len(scenario.workloads), MISS_CELLS + 1))
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        if workload.requests_per_s <= 0 or workload.priority == "deferrable":
+            continue
+        for c, cluster in enumerate(scenario.clusters):
+            if (service := services.get((cluster, name))) is not None:
+                conditions = BurstConditions(
+                    requests_per_s=workload.requests_per_s,
+                    slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
+                    index_of_dispersion=workload.burst_index_of_dispersion,
+                )
+                tables[c, w] = reuse.late_shares((cluster, name), conditions)
     return tables

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from planner.build.capacity import Service
+from planner.build.reuse import Reuse
 from planner.catalog.entries import Accelerator, Range, Stack
 from planner.catalog.load import Catalog
 from planner.fleet.money import PriceBook
@@ -18,12 +21,12 @@ from planner.fleet.plan import (
     ThreePoint,
     Triangle,
 )
-from planner.physics.node_power import NodePower, NodeRating, ServingMix, build_node_power
+from planner.physics.node_power import NodePower, NodeRating, ServingMix, board_power_at_load_w, build_node_power
 from planner.physics.power import BoardRating
 from planner.scenario.cluster import Cluster, Order
 from planner.scenario.prices import dated_quotes, standing_price
 from planner.scenario.scenario import Scenario
-from planner.units import GB, HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, TB, TERA
+from planner.units import GB, HOURS_PER_DAY, HOURS_PER_YEAR, KILO, MONTHS_PER_YEAR, TB, TERA
 
 _HOURS_PER_WEEK = 7 * HOURS_PER_DAY
 _POLICY = {  # release delay in hours (None: never), share of regressions met
@@ -40,10 +43,9 @@ def stack_name(stack: Stack) -> str:
     return f"{stack.platform.value}-{stack.engine.value}"
 
 
-def cluster_plan(
-    scenario: Scenario, catalog: Catalog, name: str, services: dict[tuple[str, str], Service]
-) -> ClusterPlan:
+def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], Service], reuse: Reuse) -> ClusterPlan:
     """Compile one cluster."""
+    catalog = reuse.catalog
     cluster = scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
@@ -66,7 +68,7 @@ def cluster_plan(
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=float(retire),
         failure_multiplier=scenario.reliability.amd_failure_multiplier if vendor == "amd" else 1.0,
-        node_power=_node_power(scenario, entry, own),
+        node_power=_node_power(scenario, name, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=_prices(scenario, cluster, entry, book),
         price_book=book,
@@ -108,9 +110,24 @@ def _prices(
     return each * per_node, host, network, storage
 
 
-def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service]) -> NodePower:
-    """Tabulate node power for the cluster's mean mix: each workload by the node-hours it would take."""
-    rating = NodeRating(
+def _node_power(
+    scenario: Scenario, name: str, entry: Accelerator, services: dict[str, Service], reuse: Reuse
+) -> NodePower:
+    """Tabulate node power for the cluster's mean mix, or, where nothing throttles, its load curve alone."""
+    rating, mix = _rating(entry), _mix(scenario, services)
+    if (first := reuse.node_powers.get(name)) is None:
+        first = reuse.node_powers[name] = build_node_power(rating, mix)
+        return first
+    if scenario.site.power_cap_kw is not None or scenario.site.curtailments:
+        return build_node_power(rating, mix)
+    load_fraction = np.linspace(0.0, 1.0, first.load_kw.size)
+    load_kw = rating.wall_w(board_power_at_load_w(rating.board, mix, load_fraction)) / KILO
+    return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
+
+
+def _rating(entry: Accelerator) -> NodeRating:
+    """Return a node's boards and host."""
+    return NodeRating(
         board=BoardRating(
             tdp_w=entry.tdp_w.value,
             idle_w=entry.idle_w.value,
@@ -120,6 +137,10 @@ def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Serv
         boards=entry.accelerators_per_node.value,
         host_idle_w=1800.0 * entry.accelerators_per_node.value / 8.0,
     )
+
+
+def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
+    """Return a cluster's mean mix: each workload by the node-hours it would take."""
     if not services:  # serves nothing: it idles
         services = {"": _IDLE}
     needs = {name: scenario.workloads[name].requests_per_s if name else 1.0 for name in services}
@@ -132,17 +153,14 @@ def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Serv
     batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
     single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
     slope = max(full_s - single_s, 0.0) / max(batch - 1.0, 1.0)
-    return build_node_power(
-        rating,
-        ServingMix(
-            batch=batch,
-            weight_bytes=mean("weight_bytes"),
-            kv_bytes_per_sequence=mean("kv_bytes"),
-            flop_per_sequence=mean("flop_per_token"),
-            step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
-            step_per_sequence_s=slope,
-            prefill_time_fraction=prefill,
-        ),
+    return ServingMix(
+        batch=batch,
+        weight_bytes=mean("weight_bytes"),
+        kv_bytes_per_sequence=mean("kv_bytes"),
+        flop_per_sequence=mean("flop_per_token"),
+        step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
+        step_per_sequence_s=slope,
+        prefill_time_fraction=prefill,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.build.capacity import Service
+from planner.build.reuse import Reuse
 from planner.catalog.load import Catalog
 from planner.demand import growth as growths
 from planner.demand import noise as noises
@@ -30,13 +31,13 @@ LONG_CONTEXT_TOKENS = 8000
 """Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
 
 
-def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon) -> WorkloadDemand:
+def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
     """Compile one workload's traffic."""
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
         growth=_growth(scenario, name, workload, horizon),
-        shape=_shape(workload.shape),
+        shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
         noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
         spikes=tuple(
             noises.LaunchSpike(

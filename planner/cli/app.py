@@ -17,10 +17,13 @@ from planner.cli import (
     compare,
     fit_traffic,
     init,
+    montecarlo,
     probe,
+    replay,
     report,
     run,
     schema,
+    sensitivity,
     sweep,
     throughput,
     validate,
@@ -40,6 +43,9 @@ app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("report")(report.report)
 app.command("charts")(charts.charts)
+app.command("montecarlo")(montecarlo.montecarlo)
+app.command("sensitivity")(sensitivity.sensitivity)
+app.command("replay")(replay.replay)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)

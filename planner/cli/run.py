@@ -21,6 +21,7 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -47,7 +48,7 @@ def run(
         result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         begin("writing")
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        write_run(result, folder, overrides or (), form=form, hourly=hourly)
+        write_run(result, folder, overrides or (), form=form, hourly=hourly, parquet=parquet)
     if not quiet:
         for warning in result.plan.warnings:
             print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)

@@ -79,15 +79,19 @@ class DemandPlan:
         return int(self.expected_requests_per_s.shape[1])
 
 
-def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:
-    """Compile workloads over a horizon; a zone's clock is worked out once per workload."""
+def build_demand_plan(
+    workloads: Sequence[WorkloadDemand],
+    horizon: Horizon,
+    hours_of: Callable[[Shape, Horizon], NDArray[np.float64]] = shape_factor,
+) -> DemandPlan:
+    """Compile workloads over a horizon; ``hours_of`` may remember the hours of a shape it has seen before."""
     names = tuple(workload.name for workload in workloads)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
     expected = np.empty((len(names), horizon.hours))
     for index, workload in enumerate(workloads):
-        expected[index] = shape_factor(workload.shape, horizon)
+        expected[index] = hours_of(workload.shape, horizon)
         expected[index] *= growth_multiplier(workload.growth, horizon.mid_hours_h)
         expected[index] *= spike_factor(workload.spikes, horizon.hours)
         expected[index] *= workload.requests_per_s

@@ -16,6 +16,7 @@ from planner.fleet.scan import clamp_scan
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
+_ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
 _BISECTIONS = 32
 _BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
 
@@ -263,11 +264,17 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     np.minimum.accumulate(gone, out=gone)
     np.minimum(gone, 0.0, out=gone)
     gone += offered
-    if (gone < expired).any():
+    rounding = _ROUNDING * cumulative[-1]
+    if (gone < expired - rounding).any():
         gone = clamp_scan(room, expired, arrived, 0.0)
-    before = np.concatenate(([0.0], gone[:-1]))
-    served = np.minimum(before + room, arrived) - before
-    shed = np.maximum(gone - before - served, 0.0)
+        before = np.concatenate(([0.0], gone[:-1]))
+        served = np.minimum(before + room, arrived) - before
+        shed = gone - before - served
+        shed[shed < rounding] = 0.0
+    else:
+        served = np.diff(gone, prepend=0.0)
+        np.maximum(served, 0.0, out=served)
+        shed = np.zeros_like(served)
     still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
     return served, shed, np.diff(still, prepend=0.0)
 

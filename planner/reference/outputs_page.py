@@ -5,13 +5,16 @@ from __future__ import annotations
 from planner.finance.accounts import ACCOUNTS, View
 from planner.reference.markdown import code, page, table, text
 from planner.reporting.columns import reference_page
+from planner.reporting.comparison import COMPARISON_TABLES
 from planner.reporting.run_columns import RUN_TABLES
+from planner.reporting.sweep_table import sweep_description
 
 _INTRODUCTION = """\
 `planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
 folder that the planner did not write is never overwritten. The same scenario, seed and version give the same bytes.
 
-CSV files are UTF-8 with a header line, commas and decimal points. All money is in US dollars."""
+CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other spreadsheets.
+All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
 
 _JSON = """\
 ## `summary.json`
@@ -19,10 +22,25 @@ _JSON = """\
 The headline figures of the fleet and of each cluster over the whole horizon, under the names of `timeline_monthly.csv`.
 `planner run --json` prints the same.
 
+## `workbook.xlsx`
+
+The run as finance works with it: summary, monthly profit and loss, cash flow, depreciation by cohort, ledger,
+assumptions, events. Change a yellow cell (discount rate, electricity price, residual value) and every sheet follows.
+
 ## `manifest.json`
 
 What identifies a run: version, scenario and its SHA-256 (defaults included), `--set` overrides, seed, replication,
 catalogue version, and the SHA-256 of every file. Two runs with the same manifest hold the same bytes."""
+
+_COMPARE = """\
+## Of `planner compare`
+
+A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json` and a `manifest.json`."""
+
+_SWEEP = """\
+## Of `planner sweep`
+
+A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied."""
 
 _ACCOUNTS = """\
 ## Accounts
@@ -46,5 +64,9 @@ def outputs_page() -> str:
         _INTRODUCTION,
         reference_page(RUN_TABLES),
         _JSON,
+        _COMPARE,
+        reference_page(COMPARISON_TABLES),
+        _SWEEP,
+        reference_page([sweep_description(())]),
         _ACCOUNTS + table(("account", "what it holds", *views), rows),
     )

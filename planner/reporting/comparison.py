@@ -17,9 +17,9 @@ from planner.reporting.folder import json_text, write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.text_table import text_table
-from planner.simulation.measures import MEASURES, series_of
+from planner.simulation.measures import series_of
 from planner.studies.bridge import CAUSES
-from planner.studies.compare import AGAINST_BASELINE, Comparison
+from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
@@ -32,8 +32,8 @@ def _number(name: str, description: str, decimals: int = 6) -> Column:
 
 COMPARISON = TableDescription(
     name="comparison",
-    description="Every measure of every scenario, beside the baseline's; definitions in docs/explanation/finance.md. "
-    "An empty value means that the measure has no meaning there.",
+    description="How every scenario served and every measure of it, beside the baseline's; definitions in "
+    "docs/explanation/finance.md. An empty value means that the measure has no meaning there.",
     key=("scenario", "measure"),
     columns=(
         _SCENARIO,
@@ -158,16 +158,17 @@ def comparison_table(comparison: Comparison) -> str:
         saving = 1.0 - own / reference if own is not None and reference else None
         rows.append(
             (
-                name[:24],
+                name[:14],
                 cell(figures["cost_usd"], ",.2f", MILLION),
                 cell(own, ",.4f"),
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
                 cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
                 cell(figures["npv_usd"], ",.2f", MILLION),
+                cell(figures["shed_fraction"], ".2%"),
                 cell(saving, ".1%"),
             )
         )
-    header = ("scenario", "M USD", "USD/Mtok", "per Mtok out", "levelised", "NPV M USD", "saves")
+    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "shed", "saves")
     lines = [text_table(header, rows)]
     bridges = [
         (name, parts[0])
@@ -175,10 +176,17 @@ def comparison_table(comparison: Comparison) -> str:
         if parts is not None and position != comparison.baseline
     ]
     if bridges:
-        steps = [(name[:24], *(f"{parts[cause]:+.4f}" for cause in CAUSES)) for name, parts in bridges]
-        short = ("against " + comparison.names[comparison.baseline][:16], "price", "through", "power", "softw", "fail")
-        lines += ["", "USD per million tokens, by cause:", text_table((*short, "utilis", "people"), steps)]
+        steps = [(name[:14], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
+        heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
+        short = ("scenario", "price", "through", "power", "software", "failing")
+        lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
     return "\n".join(lines)
+
+
+def _signed(amount: float) -> str:
+    """Show a change with its sign; nothing has none."""
+    shown = f"{amount:+.4f}"
+    return "0" if float(shown) == 0 else shown
 
 
 def write_comparison(
@@ -210,7 +218,3 @@ def _command(comparison: Comparison, overrides: Sequence[str]) -> list[str]:
     words = ["planner", "compare", *(scenario_file(result.scenario) for result in comparison.results)]
     words += ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
     return words + [word for override in overrides for word in ("--set", override)]
-
-
-ALL_MEASURES = (*MEASURES, *AGAINST_BASELINE)
-"""Every measure a comparison holds."""

@@ -37,6 +37,28 @@ class WrittenTable:
     content: bytes
     """The file."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return len(self.content)
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedTable:
+    """A table that was written part by part because it may not fit in memory."""
+
+    description: TableDescription
+    """What the file holds."""
+    size_bytes: int
+    """Length of the file."""
+    sha256: str
+    """Checksum of the file."""
+
 
 def _field(column: Column, form: CsvFormat) -> Json:
     """Return the Table Schema field of one column."""
@@ -56,7 +78,7 @@ def _field(column: Column, form: CsvFormat) -> Json:
     return entry
 
 
-def _resource(table: WrittenTable, form: CsvFormat) -> Json:
+def _resource(table: WrittenTable | StreamedTable, form: CsvFormat) -> Json:
     """Return the resource entry of one file."""
     schema: Json = {
         "fields": [_field(column, form) for column in table.description.columns],
@@ -72,8 +94,8 @@ def _resource(table: WrittenTable, form: CsvFormat) -> Json:
         "format": "csv",
         "mediatype": "text/csv",
         "encoding": "utf-8",
-        "bytes": len(table.content),
-        "hash": "sha256:" + hashlib.sha256(table.content).hexdigest(),
+        "bytes": table.size_bytes,
+        "hash": "sha256:" + table.sha256,
         "dialect": {
             "delimiter": form.separator,
             "lineTerminator": "\n",
@@ -85,7 +107,7 @@ def _resource(table: WrittenTable, form: CsvFormat) -> Json:
     }
 
 
-def data_package(name: str, tables: Sequence[WrittenTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
+def data_package(name: str, tables: Sequence[WrittenTable | StreamedTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
     """Return ``datapackage.json`` for the files of one run; the same files give the same bytes."""
     package: Json = {
         "profile": "tabular-data-package",

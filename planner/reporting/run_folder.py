@@ -19,6 +19,7 @@ from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.model_error import model_error
+from planner.reporting.parquet import parquet_bytes
 from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
@@ -102,6 +103,7 @@ def write_run(
     *,
     form: CsvFormat = DEFAULT_FORMAT,
     hourly: bool = False,
+    parquet: bool = False,
 ) -> None:
     """Write a run's folder, whole or not at all."""
     found = _tables(result, hourly=hourly)
@@ -109,18 +111,21 @@ def write_run(
     shown = {table.name: columns for table, columns in found}
     content = workbook_content(result, shown["events"], shown["assumptions"])
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    if parquet:
+        timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
+        files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result))
     files["workbook.xlsx"] = write_workbook(content)
     identity = manifest(result, overrides)
-    identity["command"] = _command(identity, form, hourly=hourly)
+    identity["command"] = _command(identity, form, {"--hourly": hourly, "--parquet": parquet})
     write_folder(folder, with_report(files, identity), identity)
 
 
-def _command(identity: dict[str, Any], form: CsvFormat, *, hourly: bool) -> list[str]:
+def _command(identity: dict[str, Any], form: CsvFormat, asked: dict[str, bool]) -> list[str]:
     """Return the command that writes the same bytes again."""
     words = ["planner", "run", identity["scenario_file"], "--seed", str(identity["seed"])]
     for override in identity["overrides"]:
         words += ["--set", override]
-    switches = {"--hourly": hourly, "--decimal-comma": form.decimal_comma, "--bom": form.byte_order_mark}
+    switches = {**asked, "--decimal-comma": form.decimal_comma, "--bom": form.byte_order_mark}
     return words + [switch for switch, wanted in switches.items() if wanted]

@@ -15,24 +15,17 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import text_table
 from planner.scenario.scenario import Scenario
-from planner.simulation.measures import MEASURES
+from planner.simulation.measures import MEASURES, SERVICE
 from planner.studies.sweep import Axis, Point, number_of
 from planner.units import MILLION, unit_of
 
-_SERVICE = {
-    "availability_fraction": "Accelerator-hours in service over accelerator-hours on site.",
-    "utilisation_fraction": "Hours at work over hours in service.",
-    "shed_fraction": "Requests shed over requests.",
-    "slo_attainment_fraction": "Requests served within their objective over requests.",
-    "energy_kwh": "Energy at the meter.",
-}
 SHOWN_ROWS = 40
 """Points printed to a terminal; the file has them all."""
 
 
 def sweep_description(axes: Sequence[Axis]) -> TableDescription:
     """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
-    meanings = {**_SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
+    meanings = {**SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
     return TableDescription(
         name="sweep",
         description="One row per combination, under the same random numbers. Measures are defined in "

@@ -25,5 +25,5 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("$")
+    text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("+").removeprefix("$")
     return not text or text.replace(".", "", 1).isdigit()

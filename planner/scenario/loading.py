@@ -31,14 +31,18 @@ MAX_EXTENDS = 16
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
     """Read and check a scenario file; ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them."""
-    document = _read_chain(Path(path), ())
+    return scenario_from_document(document_of(Path(path)), overrides)
+
+
+def document_of(path: Path) -> Document:
+    """Read a scenario file over the chain of files it extends, unchecked."""
+    return _read_chain(path, ())
+
+
+def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
+    """Lay overrides over merged content, then validate it and everything that only shows across fields."""
     for number, override in enumerate(overrides, start=1):
         _apply_override(document, override, f"--set #{number}")
-    return scenario_from_document(document)
-
-
-def scenario_from_document(document: Document) -> Scenario:
-    """Validate merged content and everything that only shows across fields."""
     lay_classes_under(document)
     try:
         scenario = validate(Scenario, document)

@@ -14,6 +14,7 @@ def scenario_schema() -> dict[str, Any]:
     """Return the schema: a whole scenario, or, in a file that extends another, any part of one with nulls to remove."""
     whole = Scenario.model_json_schema(by_alias=True)
     definitions: dict[str, Any] = {**whole.pop("$defs", {}), _WHOLE: whole}
+    definitions["Workload"] = _with_classes(definitions["Workload"], definitions)
     changes = {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -27,6 +28,24 @@ def scenario_schema() -> dict[str, Any]:
     }
 
 
+def _with_classes(workload: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a workload in which a class may stand in for lengths, and a part of them may be stated."""
+    lengths = workload["properties"]["tokens"]
+    partly = {**lengths, "$ref": f"{_PREFIX}{_CHANGE}Tokens"}
+    definitions["ClassedTokens"] = {"anyOf": [lengths, partly]}
+    needed = [name for name in workload["required"] if name != "tokens"]
+    return {
+        **workload,
+        "properties": {
+            **workload["properties"],
+            "tokens": {"description": lengths["description"], "$ref": f"{_PREFIX}ClassedTokens"},
+        },
+        "required": needed,
+        "if": {"properties": {"class": {"type": "string"}}, "required": ["class"]},
+        "else": {"required": ["tokens"], "properties": {"tokens": lengths}},
+    }
+
+
 def _loosened(schema: Any) -> Any:
     """Return a schema in which nothing is required, null removes, and references lead to schemas like it."""
     if isinstance(schema, list):
@@ -36,7 +55,7 @@ def _loosened(schema: Any) -> Any:
     loose = {}
     for key, part in schema.items():
         match key:
-            case "required" | "minProperties" | "discriminator":
+            case "required" | "minProperties" | "discriminator" | "if" | "else":
                 continue
             case "$ref":
                 loose[key] = part.replace(_PREFIX, _PREFIX + _CHANGE)

@@ -147,6 +147,35 @@ def measures(result: RunResult) -> Figures:
     return {measure.name: found[measure.name] for measure in MEASURES}
 
 
+SERVICE = {
+    "availability_fraction": "Accelerator-hours in service over accelerator-hours on site.",
+    "utilisation_fraction": "Accelerator-hours at work over accelerator-hours in service.",
+    "shed_fraction": "Tokens shed over tokens asked for.",
+    "slo_attainment_fraction": "Requests served within their objective over requests.",
+    "energy_kwh": "Energy at the meter.",
+}
+"""How a plan served: what a cost per token must be read with."""
+
+
+def service(result: RunResult) -> Figures:
+    """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
+    monthly = result.monthly
+    each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
+    present, in_service, busy = (
+        float((hours * each).sum())
+        for hours in (monthly.present_node_h, monthly.in_service_node_h, monthly.busy_node_h)
+    )
+    wanted, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(result.shed_requests()).sum()
+    missed, requests = result.shed_requests().sum() + monthly.late_requests.sum(), monthly.demand_requests.sum()
+    return {
+        "availability_fraction": in_service / present if present > 0 else None,
+        "utilisation_fraction": busy / in_service if in_service > 0 else None,
+        "shed_fraction": float(shed / wanted) if wanted > 0 else None,
+        "slo_attainment_fraction": float(1.0 - missed / requests) if requests > 0 else None,
+        "energy_kwh": float(monthly.facility_kwh.sum()),
+    }
+
+
 def _known(number: Floats | float) -> float | None:
     """Return a figure, or None where there was nothing to divide by."""
     return None if np.isnan(number) else float(number)

@@ -127,6 +127,7 @@ class Supply:
             self.in_service[index] -= leaving
             first = self.retired[index]
             self.retired[index] += leaving
+            self.shop.work_until(float(self.env.now))  # what failed until now failed
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))

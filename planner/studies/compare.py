@@ -16,7 +16,7 @@ from planner.finance.measures import (
     payback_months,
 )
 from planner.scenario.scenario import Scenario
-from planner.simulation.measures import MeasureDescription, measures, series_of
+from planner.simulation.measures import MeasureDescription, measures, series_of, service
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
 from planner.studies.bridge import bridge, factors_of
@@ -45,7 +45,7 @@ class Comparison:
     baseline: int
     """Position of the scenario that the others are held against."""
     figures: tuple[Figures, ...]
-    """Measures of each run, then those against the baseline (None for the baseline itself)."""
+    """How each plan served, its measures, then those against the baseline (None for the baseline itself)."""
     bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
     """Cost per million tokens, and per million output tokens, by cause against the baseline; None where a run served
     nothing."""
@@ -113,7 +113,8 @@ def compare(
         results=tuple(results),
         baseline=baseline,
         figures=tuple(
-            measures(result) | (against(result, base) if result is not base else _nothing()) for result in results
+            service(result) | measures(result) | (against(result, base) if result is not base else _nothing())
+            for result in results
         ),
         bridges=tuple(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors

@@ -12,8 +12,7 @@ from os import PathLike
 from planner.documents import parse_scalar
 from planner.errors import Problem, ScenarioError
 from planner.scenario.loading import load_scenario
-from planner.simulation.measures import measures
-from planner.simulation.result import RunResult
+from planner.simulation.measures import measures, service
 from planner.simulation.run import simulate
 
 ASK_ABOVE = 10_000
@@ -150,25 +149,8 @@ def sweep(
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
         else:
-            points.append(Point(values=values, figures=point_figures(result), problem=""))
+            points.append(Point(values=values, figures=service(result) | measures(result), problem=""))
     return tuple(points)
-
-
-def point_figures(result: RunResult) -> dict[str, float | None]:
-    """Return what a sweep keeps of a run: how it served, then every measure."""
-    monthly = result.monthly
-    present, in_service = monthly.present_node_h.sum(), monthly.in_service_node_h.sum()
-    demand = float(monthly.demand_requests.sum())
-    shed = float(result.shed_requests().sum())
-    missed = shed + float(monthly.late_requests.sum())
-    return {
-        "availability_fraction": float(in_service / present) if present > 0 else None,
-        "utilisation_fraction": float(monthly.busy_node_h.sum() / in_service) if in_service > 0 else None,
-        "shed_fraction": shed / demand if demand > 0 else None,
-        "slo_attainment_fraction": 1.0 - missed / demand if demand > 0 else None,
-        "energy_kwh": float(monthly.facility_kwh.sum()),
-        **measures(result),
-    }
 
 
 def number_of(value: str) -> float | int | None:

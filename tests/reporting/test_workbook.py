@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import io
-import re
-import shutil
-import subprocess
 import zipfile
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -12,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from python_calamine import CalamineWorkbook
 
 from planner.errors import ConservationError
 from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
@@ -24,17 +20,9 @@ from planner.finance.months import MonthGrid
 from planner.finance.unit_costs import levelised_cost
 from planner.reporting.workbook import SheetTable, WorkbookContent, write_workbook
 from planner.reporting.workbook_sheets import SHEET_NAMES, column_letters
+from tests.reporting.office import NEEDS_OFFICE, column, measures, recalculate, sheets_of, with_cells
 
 GRID = MonthGrid(start=date(2026, 3, 1), horizon_months=36)
-OFFICE = shutil.which("soffice") or shutil.which("libreoffice")
-NEEDS_OFFICE = pytest.mark.skipif(
-    OFFICE is None, reason="LibreOffice is not installed: the workbook was NOT recalculated"
-)
-RECALCULATE_ALWAYS = """<?xml version="1.0" encoding="UTF-8"?>
-<oor:items xmlns:oor="http://openoffice.org/2001/registry">
-<item oor:path="/org.openoffice.Office.Calc/Formula/Load">
-<prop oor:name="OOXMLRecalcMode" oor:op="fuse"><value>0</value></prop></item>
-</oor:items>"""
 
 
 @dataclass(frozen=True)
@@ -95,20 +83,6 @@ def content_of(inputs: Inputs) -> WorkbookContent:
     )  # fmt: skip
 
 
-def sheets_of(content: bytes) -> dict[str, list[list[Any]]]:
-    book = CalamineWorkbook.from_filelike(io.BytesIO(content))
-    return {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
-
-
-def column(sheet: list[list[Any]], name: str) -> list[Any]:
-    place = sheet[0].index(name)
-    return [row[place] for row in sheet[1:]]
-
-
-def measures(sheets: dict[str, list[list[Any]]]) -> dict[str, float]:
-    return {row[0]: row[1] for row in sheets["Summary"] if isinstance(row[1], float)}
-
-
 def expected_measures(content: WorkbookContent) -> dict[str, float]:
     """Return the headline figures straight from the ledger, by the finance functions."""
     rate, ledger = content.discount_rate_per_year, content.ledger
@@ -126,38 +100,6 @@ def expected_measures(content: WorkbookContent) -> dict[str, float]:
         "Levelised cost per million output tokens, USD": levelled * 1e6,
         "Sum of the cash flow, USD": float(usd(ledger.monthly_cents(View.CASH)).sum()),
     }
-
-
-def recalculate(content: bytes, folder: Path) -> dict[str, list[list[Any]]]:
-    """Return the sheets after LibreOffice has calculated every formula anew."""
-    assert OFFICE is not None
-    profile = folder / "profile"
-    (profile / "user").mkdir(parents=True)
-    (profile / "user" / "registrymodifications.xcu").write_text(RECALCULATE_ALWAYS, encoding="utf-8")
-    source = folder / "workbook.xlsx"
-    source.write_bytes(content)
-    command = [OFFICE, f"-env:UserInstallation={profile.as_uri()}", "--headless"]
-    command += ["--convert-to", "xlsx:Calc MS Excel 2007 XML"]
-    subprocess.run(
-        [*command, "--outdir", str(folder / "out"), str(source)], check=True, capture_output=True, timeout=170
-    )
-    return sheets_of((folder / "out" / "workbook.xlsx").read_bytes())
-
-
-def with_cells(content: bytes, cells: dict[str, float]) -> bytes:
-    """Return the workbook with other numbers typed into cells of the summary sheet; nothing else is touched."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(target, "w") as new:
-        for entry in old.namelist():
-            text = old.read(entry)
-            if entry == "xl/worksheets/sheet1.xml":
-                sheet = text.decode()
-                for cell, number in cells.items():
-                    sheet, count = re.subn(rf'(<c r="{cell}"[^>]*><v>)[^<]*(</v>)', rf"\g<1>{number!r}\g<2>", sheet)
-                    assert count == 1, cell
-                text = sheet.encode()
-            new.writestr(entry, text)
-    return target.getvalue()
 
 
 def test_every_sheet_is_there_with_its_stored_values() -> None:

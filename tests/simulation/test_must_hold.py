@@ -36,7 +36,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
             },
         },
         "clusters": {
-            "h200": {"nodes": draw(st.integers(0, 6))},
+            "h200": {"nodes": draw(st.integers(0, 6)), "retire": draw(st.sampled_from([None, "2026-03-02"]))},
             "mi325x": {"nodes": draw(st.integers(0, 6)), "order": draw(st.sampled_from([None, ORDER]))},
         },
         "reliability": {
@@ -111,7 +111,7 @@ def capacity_adds_up(monthly: Monthly) -> None:
     assert np.all(monthly.drag_node_h <= monthly.busy_node_h + 1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=50)
 @given(worlds())
 def test_everything_adds_up(change: dict[str, Any]) -> None:
     result = simulate(scenario_of(change))
@@ -126,7 +126,7 @@ def test_everything_adds_up(change: dict[str, Any]) -> None:
     assert (result.events()["duration_h"] >= 0).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(worlds(), st.sampled_from([24, 100, 337, 744]))
 def test_results_do_not_depend_on_the_window(change: dict[str, Any], window_h: int) -> None:
     plan = plan_of(change)

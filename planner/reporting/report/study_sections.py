@@ -21,6 +21,8 @@ BANDS = {
     "spend_usd": ("Spending", "usd"),
 }
 SHOWN_INPUTS = 15
+OPEN_TORNADOES = 2
+"""The first scenario's; the others are folded."""
 TORNADOES = {
     "tornado": "One input at a time, from its P10 to its P90, the others as stated",
     "conditional-mean": "Mean answer in the lowest and highest tenth of each input, everything else drawn",
@@ -62,6 +64,8 @@ def answer_section(contents: Contents) -> Section | None:
 
 
 def _headline(found: Statistics, output: str, contents: Contents) -> str:
+    """Say which scenario is best, with its interval, and how it stands against the baseline."""
+
     def mean(name: str) -> float:
         value = found[name].get("mean", (None, None, None))[0]
         return float("inf") if value is None else value
@@ -69,19 +73,29 @@ def _headline(found: Statistics, output: str, contents: Contents) -> str:
     best = min(found, key=mean)
     value, low, high = found[best].get("mean", (None, None, None))
     p5, p95 = (found[best].get(name, (None, None, None))[0] for name in ("p5", "p95"))
-    said = f"{best}: {shown(value, output)} on average"
+    said = f"{best} does best: {output.removesuffix('_usd').replace('_', ' ')} {shown(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({shown(low, output)} to {shown(high, output)} with 95% confidence)"
     said += f"; nine futures in ten lie between {shown(p5, output)} and {shown(p95, output)}."
-    decision = contents.table("decision")
-    if decision is None or len(found) < 2:
-        return said
-    rows = list(zip(decision.texts("scenario"), decision.texts("against"), decision.numbers("probability_better"),
-                    strict=True))  # fmt: skip
-    against_all = [p for name, other, p in rows if name == best and not other and p is not None]
-    pairs = [p for name, other, p in rows if name == best and other and p is not None]
-    chances = against_all or (pairs if len(found) == 2 else [])
-    return said + (f" It is the best in {percent(chances[0], 0)} of futures." if chances else "")
+    return said + _against_baseline(best, next(iter(found)), contents.table("decision"), output)
+
+
+def _against_baseline(best: str, baseline: str, decision: Table | None, output: str) -> str:
+    """Say how the best scenario stands against the first one, which is the baseline."""
+    if decision is None or best == baseline:
+        return f" It is the baseline, {baseline}." if decision is not None and len(decision) else ""
+    names = ("probability_better", "mean_difference", "difference_low", "difference_high")
+    numbers = zip(*(decision.numbers(name) for name in names), strict=True)
+    for scenario, against, (chance, mean, low, high) in zip(
+        decision.texts("scenario"), decision.texts("against"), numbers, strict=True
+    ):
+        if (scenario, against) == (best, baseline):
+            spread = f" ({shown(low, output)} to {shown(high, output)})" if low is not None and high is not None else ""
+            return (
+                f" Against the baseline {baseline} it is better in {percent(chance, 0)} of futures, by "
+                f"{shown(mean, output)}{spread} on average."
+            )
+    return ""
 
 
 def _percentile_table(found: Statistics, output: str) -> Html:
@@ -186,7 +200,9 @@ def hangs_section(contents: Contents) -> Section | None:
                 for i, key in enumerate(keys)
                 if key[:3] == (scenario, against, method) and low[i] is not None and high[i] is not None
             ]
-            parts.append(_tornado(bars, f"{scenario} less {against}" if against else scenario, said, output))
+            title = f"{scenario} less {against}" if against else scenario
+            drawn = _tornado(bars, title, said, output)
+            parts.append(drawn if len(parts) < OPEN_TORNADOES else details(title, drawn))
     rows = [
         (*(key[i] for i in (0, 1, 2, 3, 4)), *("" if n is None else f"{n:.4g}" for n in (value[i], low[i], high[i])))
         for i, key in enumerate(keys)

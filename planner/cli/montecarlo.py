@@ -1,0 +1,99 @@
+"""``planner montecarlo``: thousands of futures, compared."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import AsJson, Overrides, Quiet, Seed
+from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
+
+
+def montecarlo(
+    study: StudyFile,
+    replications: Annotated[
+        int, typer.Option("--replications", "-n", min=1, max=10_000_000, help="Futures to simulate, at most.")
+    ] = 1000,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="SHARE",
+            help="Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%.",
+            show_default=False,
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Out = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    resume: Resume = False,
+    restart: Restart = False,
+    charts: Annotated[bool, typer.Option("--charts/--no-charts", help="Draw PNG charts.")] = True,
+    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")] = False,
+    byte_order_mark: Annotated[
+        bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
+    from planner.cli.study_options import run_watched, workforce
+    from planner.errors import printable
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import json_text
+    from planner.reporting.study_folder import write_study
+    from planner.reporting.study_summary import study_summary, study_table
+    from planner.studies.analysis import Finished
+    from planner.studies.identity import identity
+    from planner.studies.prepare import prepare
+    from planner.studies.runner import Goal, batch_size
+    from planner.studies.store import Store
+
+    share = _share(until)
+    force = workforce(workers, scheduler)
+    prepared = prepare(study, overrides or (), seed)
+    setup = prepared.setup(prepared.montecarlo())
+    folder = out or Path("outputs") / prepared.study.name
+    store = Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+    store.open(resume=resume, restart=restart)
+    if not quiet:
+        print(
+            f"{prepared.study.name}: {replications:,} replications of {len(setup.scenarios)} scenarios, "
+            f"{len(setup.inputs)} uncertain inputs",
+            file=sys.stderr,
+        )
+    goal = Goal(
+        rows=replications,
+        headline=prepared.headline.name,
+        scramblings=prepared.study.scramblings,
+        until=share,
+    )
+    rows = run_watched(store, goal, force, quiet=quiet, again=command_again())
+    finished = Finished(prepared=prepared, store=store, rows=rows)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    write_study(finished, form, charts=charts)
+    if as_json:
+        typer.echo(json_text(study_summary(finished)), nl=False)
+    elif not quiet:
+        typer.echo(study_table(study_summary(finished)))
+        typer.echo(f"\nresults in {printable(str(folder))}")
+
+
+def _share(until: str | None) -> float | None:
+    """Read 0.5% or 0.005 as a share."""
+    from planner.errors import ScenarioError
+
+    if until is None:
+        return None
+    try:
+        share = float(until.strip().removesuffix("%")) / (100.0 if until.strip().endswith("%") else 1.0)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share < 1.0:
+        raise ScenarioError(f"--until must be a share such as 0.5% or 0.005, not {until!r}")
+    return share

@@ -1,0 +1,121 @@
+"""The columns of a study's CSV files, described for the reference and the data dictionary."""
+
+from __future__ import annotations
+
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.studies.distributions import is_numeric
+from planner.studies.inputs import Inputs
+from planner.studies.outputs import HEADLINES
+from planner.units import unit_of
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name=name, kind=ColumnKind.TEXT, description=description)
+
+
+def _number(name: str, description: str, unit: str = "", decimals: int = 9) -> Column:
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+_REPLICATION = Column(
+    name="replication", kind=ColumnKind.INTEGER, description="Number of the replication; `planner replay` takes it."
+)
+_SCENARIO = _text("scenario", "Scenario, by its name in the study.")
+_AGAINST = _text("against", "Scenario it is held against; empty where it stands alone or against all others.")
+_OUTPUT = _text("output", "Headline figure, by its column in samples.csv.")
+_IN_ITS_UNIT = "in the unit of the output"
+_INTERVAL = "of the 95% interval, from independent randomisations; empty where rows are too few for one"
+
+SAMPLES = TableDescription(
+    name="samples",
+    description="Every replication of every scenario: inputs drawn, headline figures, and the error of a run that "
+    "failed. Input columns are the study's paths; the example shows none.",
+    key=("replication", "scenario"),
+    columns=(
+        _REPLICATION,
+        _SCENARIO,
+        *(_number(output.name, output.description, output.unit, output.decimals) for output in HEADLINES),
+        _text("error", "Why the run failed; empty where it did not."),
+    ),
+)
+PERCENTILES = TableDescription(
+    name="percentiles",
+    description="Statistics of every headline figure of every scenario, each with its interval.",
+    key=("scenario", "output", "statistic"),
+    columns=(
+        _SCENARIO,
+        _OUTPUT,
+        _text("statistic", "mean, sd, p5, p10, p50, p90, p95, or cvar95: the mean of the worst twentieth."),
+        _number("value", "The statistic.", _IN_ITS_UNIT),
+        _number("low", f"Lower end {_INTERVAL}.", _IN_ITS_UNIT),
+        _number("high", f"Upper end {_INTERVAL}.", _IN_ITS_UNIT),
+    ),
+)
+MONTHLY_BANDS = TableDescription(
+    name="monthly_bands",
+    description="Fan bands by month: percentiles over replications.",
+    key=("scenario", "output", "month"),
+    columns=(
+        _SCENARIO,
+        _text("output", "Monthly figure: utilisation_fraction, cost_per_million_tokens_usd or spend_usd."),
+        Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
+        _number("mean", "Mean over replications.", _IN_ITS_UNIT),
+        *(_number(f"p{p}", f"{p}th percentile over replications.", _IN_ITS_UNIT) for p in (5, 10, 50, 90, 95)),
+    ),
+)
+DECISION = TableDescription(
+    name="decision",
+    description="Scenarios held against each other on the study's headline, replication by replication.",
+    key=("scenario", "against"),
+    columns=(
+        _SCENARIO,
+        _AGAINST,
+        _number("probability_better", "Share of replications in which the scenario is better; ties count half.", "1"),
+        _number("probability_low", f"Lower end {_INTERVAL}.", "1"),
+        _number("probability_high", f"Upper end {_INTERVAL}.", "1"),
+        _number("mean_difference", "Mean of the scenario's headline less the other's.", "unit of the headline"),
+        _number("difference_low", f"Lower end {_INTERVAL}.", "unit of the headline"),
+        _number("difference_high", f"Upper end {_INTERVAL}.", "unit of the headline"),
+        _number(
+            "mean_regret",
+            "Mean of what choosing the scenario gives away where the other is better.",
+            "unit of the headline",
+        ),
+        _number("p95_regret", "The same in the worst of twenty futures.", "unit of the headline"),
+    ),
+)
+SENSITIVITY = TableDescription(
+    name="sensitivity",
+    description="What drives the headline, by method: conditional-mean (tornado in ten bins), rank-correlation, "
+    "variance-share, pawn, flip, and by new runs tornado (one at a time, P10 to P90), morris, sobol. Where against is "
+    "not empty, it is the scenario's headline less the other's that is explained.",
+    key=("scenario", "against", "method", "input", "measure"),
+    columns=(
+        _SCENARIO,
+        _text("against", "Scenario whose headline is taken away; empty for the headline itself."),
+        _text("method", "How it was measured."),
+        _text("input", "Path of the input; chance for what a run draws itself."),
+        _text("measure", "What is measured; the page on uncertainty explains each."),
+        _number("value", "The measure.", "unit of the headline, of the input for a flip, or 1"),
+        _number("low", "Lower end of the interval, or of a conditional-mean bar.", "as value"),
+        _number("high", "Upper end of the interval, or of a conditional-mean bar.", "as value"),
+    ),
+)
+STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY)
+"""Every CSV file of a study, in the order of the reference."""
+
+
+def samples_table(inputs: Inputs) -> TableDescription:
+    """Return the description of samples.csv with a study's own input columns."""
+    own = tuple(
+        _number(found.name, _meaning(found.times_stated), unit_of(found.name.rpartition(".")[2]) or "")
+        if is_numeric(found.distribution)
+        else _text(found.name, _meaning(times_stated=False))
+        for found in inputs.each
+    )
+    columns = (*SAMPLES.columns[:2], *own, *SAMPLES.columns[2:])
+    return TableDescription(name=SAMPLES.name, description=SAMPLES.description, key=SAMPLES.key, columns=columns)
+
+
+def _meaning(times_stated: bool) -> str:
+    return "Input drawn: a factor on what is stated." if times_stated else "Input drawn."

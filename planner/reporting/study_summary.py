@@ -1,0 +1,111 @@
+"""The headline of a study: the few numbers a reader wants first."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import Any
+
+from planner.reporting.text_table import text_table
+from planner.studies.analysis import Driver, Finished
+from planner.studies.intervals import Estimate
+
+_DRIVERS = 5
+
+
+def study_summary(finished: Finished) -> dict[str, Any]:
+    """Return a study's headline statistics, decisions, drivers and failures as plain data."""
+    headline = finished.prepared.headline.name
+    statistics: dict[str, dict[str, Any]] = {name: {} for name in finished.prepared.names}
+    for found in finished.statistics():
+        if found.output == headline:
+            statistics[found.scenario][found.statistic] = _figure(found.estimate)
+    drivers = list(finished.drivers())
+    return {
+        "study": finished.prepared.study.name,
+        "replications": finished.rows,
+        "headline": headline,
+        "scenarios": statistics,
+        "decisions": [
+            {
+                "scenario": found.scenario,
+                "against": found.against,
+                "probability_better": _figure(found.probability_better),
+                "mean_difference": _figure(found.mean_difference),
+                "mean_regret": _figure(found.mean_regret),
+            }
+            for found in finished.decisions()
+        ],
+        "drivers": _top(drivers, finished.prepared.names[0]),
+        "flips": [
+            {"input": found.input, "against": found.against, "threshold": found.value}
+            for found in drivers
+            if found.method == "flip"
+        ],
+        "failures": [
+            {"replication": found.replication, "scenario": found.scenario, "error": found.message}
+            for found in finished.failures()
+        ],
+    }
+
+
+def _figure(estimate: Estimate) -> dict[str, float | None]:
+    return {name: _known(getattr(estimate, name)) for name in ("value", "low", "high")}
+
+
+def _known(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
+    """Return the inputs that explain most of the first scenario's variance, with the ends of their bars."""
+    own = [driver for driver in drivers if driver.scenario == scenario and not driver.against]
+    shares = {driver.input: driver.value for driver in own if driver.method == "variance-share"}
+    bars = [driver for driver in own if driver.method == "conditional-mean"]
+    largest = sorted(bars, key=lambda bar: (shares[bar.input], bar.value), reverse=True)[:_DRIVERS]
+    return [
+        {"input": bar.input, "variance_share": shares[bar.input], "low": bar.low, "high": bar.high} for bar in largest
+    ]
+
+
+def study_table(summary: dict[str, Any]) -> str:
+    """Lay out a study for a terminal."""
+    best = {row["scenario"]: row["probability_better"]["value"] for row in summary["decisions"] if not row["against"]}
+    if len(summary["scenarios"]) == 2:
+        best = {row["scenario"]: row["probability_better"]["value"] for row in summary["decisions"]}
+    rows = []
+    for name, figures in summary["scenarios"].items():
+        mean = figures["mean"]
+        half = None if mean["value"] is None or mean["low"] is None else mean["value"] - mean["low"]
+        cells = [_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95")]
+        rows.append((name, _number(mean["value"]), _number(half), *cells, _percent(best.get(name))))
+    header = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95", "P(best)")
+    lines = [f"{summary['headline']} over {summary['replications']:,} replications", "", text_table(header, rows), ""]
+    return "\n".join([*lines, *_sentences(summary)]).rstrip()
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _sentences(summary: dict[str, Any]) -> list[str]:
+    """Say in words what the table does not show."""
+    lines = []
+    if summary["drivers"]:
+        first = next(iter(summary["scenarios"]))
+        parts = [f"{row['input']} {row['variance_share']:.0%}" for row in summary["drivers"]]
+        lines.append(f"share of the variance of {first}: " + ", ".join(parts))
+    for row in summary["flips"][:_DRIVERS]:
+        first = next(iter(summary["scenarios"]))
+        lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
+    if summary["failures"]:
+        failed = summary["failures"][0]
+        lines.append(
+            f"{len(summary['failures']):,} runs failed and are left out; the first is replication "
+            f"{failed['replication']} of {failed['scenario']}: {failed['error']}"
+        )
+    return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]

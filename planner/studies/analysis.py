@@ -1,0 +1,210 @@
+"""A finished Monte Carlo study, read back: percentiles, bands, decisions, drivers. Nothing is simulated here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.months import MonthGrid
+from planner.studies.decision import Comparison, decisions
+from planner.studies.distributions import is_numeric
+from planner.studies.importance import flip, importance
+from planner.studies.intervals import (
+    PERCENTILES,
+    Estimate,
+    mean_estimate,
+    percentile_estimate,
+    sd_estimate,
+    tail_mean_estimate,
+)
+from planner.studies.outputs import HEADLINES, MONTHLY, Output
+from planner.studies.prepare import Prepared
+from planner.studies.store import Store
+
+Floats = NDArray[np.float64]
+_BAND_BYTES = 128_000_000
+"""Most memory that one pass over monthly figures takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """One statistic of one output of one scenario."""
+
+    scenario: str
+    output: str
+    statistic: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """One month of a monthly output of one scenario."""
+
+    scenario: str
+    output: str
+    month: str
+    mean: float
+    percentiles: tuple[float, ...]
+    """At 5, 10, 50, 90 and 95%."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """One measure of how the headline follows one input."""
+
+    scenario: str
+    against: str
+    """Where not empty, what is followed is the headline less that of this scenario."""
+    method: str
+    input: str
+    measure: str
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A run that failed."""
+
+    replication: int
+    scenario: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A study that has been run."""
+
+    prepared: Prepared
+    store: Store
+    rows: int
+
+    def output(self, name: str) -> Floats:
+        """Return one headline output, shape (rows, scenarios)."""
+        return np.asarray(self.store.column(f"out:{name}", self.rows), dtype=np.float64)
+
+    def input(self, name: str) -> Floats:
+        """Return the values drawn for one input, shape (rows,)."""
+        return np.asarray(self.store.column(f"in:{name}", self.rows)[:, 0], dtype=np.float64)
+
+    def failures(self) -> list[Failure]:
+        """Return the runs that failed."""
+        messages = self.store.column("error", self.rows)
+        return [
+            Failure(replication=int(row), scenario=self.prepared.names[which], message=str(messages[row, which]))
+            for row, which in np.argwhere(messages != None)  # noqa: E711 - element by element
+        ]
+
+    def statistics(self) -> Iterator[Statistic]:
+        """Yield mean, spread, percentiles and tail mean of every output of every scenario."""
+        scramblings = self.prepared.study.scramblings
+        for output in HEADLINES:
+            table = self.output(output.name)
+            for which, name in enumerate(self.prepared.names):
+                for statistic, found in _statistics(table[:, which], scramblings, output):
+                    yield Statistic(scenario=name, output=output.name, statistic=statistic, estimate=found)
+
+    def bands(self) -> Iterator[Band]:
+        """Yield the monthly fan of every scenario, some months at a time so that memory stays bounded."""
+        labels = month_labels(self.prepared)
+        at_once = max(1, _BAND_BYTES // (8 * max(self.rows, 1)))
+        for output in MONTHLY:
+            for which, name in enumerate(self.prepared.names):
+                for first in range(0, len(labels), at_once):
+                    months = range(first, min(first + at_once, len(labels)))
+                    table = self.store.monthly(output.name, which, months)[: self.rows]
+                    for place, month in enumerate(months):
+                        yield _band(name, output.name, labels[month], table[:, place])
+
+    def decisions(self) -> list[Comparison]:
+        """Return how the scenarios compare on the headline."""
+        headline = self.prepared.headline
+        return decisions(
+            self.output(headline.name),
+            self.prepared.names,
+            self.prepared.study.scramblings,
+            lower_is_better=headline.lower_is_better,
+        )
+
+    def drivers(self) -> Iterator[Driver]:
+        """Yield what drives each scenario's headline, and the first's headline less each other's."""
+        table = self.output(self.prepared.headline.name)
+        sound = np.isfinite(table).all(axis=1)
+        table = table[sound]
+        if len(table) < 2:
+            return
+        names = self.prepared.names
+        columns = {name: self.input(name)[sound] for name in self.prepared.inputs.names}
+        for which, scenario in enumerate(names):
+            for name, values in columns.items():
+                yield from _given_data(scenario, "", name, values, table[:, which])
+        for which, other in enumerate(names[1:], start=1):
+            difference = table[:, 0] - table[:, which]
+            for found in self.prepared.inputs.each:
+                values = columns[found.name]
+                yield from _given_data(names[0], other, found.name, values, difference)
+                if is_numeric(found.distribution) and (at := flip(values, difference)) is not None:
+                    yield Driver(
+                        scenario=names[0], against=other, method="flip", input=found.name, measure="threshold", value=at
+                    )
+
+    def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
+        """Return the headline's mean of every scenario after more and more rows."""
+        table, scramblings = self.output(self.prepared.headline.name), self.prepared.study.scramblings
+        ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int))
+        return [
+            (int(end), tuple(mean_estimate(table[:end, which], scramblings) for which in range(table.shape[1])))
+            for end in ends
+        ]
+
+
+def _statistics(rows: Floats, scramblings: int, output: Output) -> Iterator[tuple[str, Estimate]]:
+    yield "mean", mean_estimate(rows, scramblings)
+    yield "sd", sd_estimate(rows, scramblings)
+    for percentile in PERCENTILES:
+        yield f"p{percentile}", percentile_estimate(rows, scramblings, percentile)
+    yield "cvar95", tail_mean_estimate(rows, scramblings, upper=output.lower_is_better)
+
+
+def _band(scenario: str, output: str, month: str, rows: Floats) -> Band:
+    known = rows[np.isfinite(rows)]
+    if known.size == 0:
+        nothing = float("nan")
+        return Band(scenario=scenario, output=output, month=month, mean=nothing, percentiles=(nothing,) * 5)
+    percentiles = np.percentile(known, PERCENTILES, method="median_unbiased")
+    return Band(
+        scenario=scenario, output=output, month=month, mean=float(known.mean()), percentiles=tuple(percentiles.tolist())
+    )
+
+
+def _given_data(scenario: str, against: str, name: str, values: Floats, output: Floats) -> Iterator[Driver]:
+    """Yield the measures that need no new runs."""
+    found = importance(values, output)
+    measures = (
+        ("conditional-mean", "swing", found.swing, found.conditional_low, found.conditional_high),
+        ("rank-correlation", "spearman", found.rank_correlation, np.nan, np.nan),
+        ("variance-share", "first_order", found.variance_share, np.nan, np.nan),
+        ("pawn", "median_distance", found.pawn, np.nan, np.nan),
+        ("pawn", "noise_level", found.pawn_noise, np.nan, np.nan),
+    )
+    for method, measure, value, low, high in measures:
+        yield Driver(
+            scenario=scenario,
+            against=against,
+            method=method,
+            input=name,
+            measure=measure,
+            value=value,
+            low=low,
+            high=high,
+        )
+
+
+def month_labels(prepared: Prepared) -> tuple[str, ...]:
+    """Return the months the scenarios share, as 2026-01."""
+    scenario = prepared.scenarios[0].scenario
+    return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels

@@ -1,0 +1,152 @@
+"""Designs: which inputs and which chance each row of a study gets.
+
+A row is one set of inputs, in the unit cube, and one number from which the simulation draws all its chance. Rows can be
+asked for in any order and any portion, so workers need no more than the design and a range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.studies.points import PointSet
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LOW, HIGH = 0.1, 0.9
+"""The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""
+
+
+class Design(Protocol):
+    """What a row of a study is."""
+
+    @property
+    def name(self) -> str:
+        """What the design is called in manifests and file names."""
+
+    @property
+    def keeps_correlations(self) -> bool:
+        """Whether the study's correlations are laid on the points."""
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return points, shape (rows, inputs), and the chance numbers of the rows in a half-open range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonteCarlo:
+    """Each row a new point and a new chance."""
+
+    points: PointSet
+    name: str = "montecarlo"
+    keeps_correlations: bool = True
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return some replications."""
+        replications = np.arange(first, last)
+        return self.points.points(replications), replications
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneAtATime:
+    """Per chance: all inputs at their median, then each alone at P10 and at P90."""
+
+    inputs: int
+    name: str = "tornado"
+    keeps_correlations: bool = False
+
+    @property
+    def period(self) -> int:
+        """Rows per chance."""
+        return 1 + 2 * self.inputs
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return rows in the order base, input 1 low, input 1 high, input 2 low, ..., then the next chance."""
+        index = np.arange(first, last)
+        place = index % self.period
+        points = np.full((len(index), self.inputs), 0.5)
+        moved = np.flatnonzero(place)
+        points[moved, (place[moved] - 1) // 2] = np.where(place[moved] % 2 == 1, LOW, HIGH)
+        return points, index // self.period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Morris:
+    """Trajectories that change one input at a time through a grid of four levels from P10 to P90 (Morris 1991).
+
+    A step is two of the three grid intervals, so that every level is as likely.
+    """
+
+    inputs: int
+    seed: int
+    name: str = "morris"
+    keeps_correlations: bool = False
+
+    @property
+    def period(self) -> int:
+        """Rows per trajectory."""
+        return 1 + self.inputs
+
+    def order(self, trajectory: int) -> Integers:
+        """Return the order in which a trajectory changes its inputs."""
+        return np.asarray(self._generator(trajectory).permutation(self.inputs), dtype=np.int64)
+
+    def trajectory(self, which: int) -> Floats:
+        """Return the points of one trajectory, shape (inputs + 1, inputs)."""
+        generator = self._generator(which)
+        order = generator.permutation(self.inputs)
+        start = generator.integers(0, 4, size=self.inputs)
+        levels = np.tile(start, (self.inputs + 1, 1))
+        for step, moved in enumerate(order, start=1):
+            levels[step:, moved] = (start[moved] + 2) % 4  # 0 and 2, 1 and 3: up or down by two levels
+        return np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
+
+    def _generator(self, trajectory: int) -> np.random.Generator:
+        return np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(2**31 + 1, trajectory)))
+        )
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return rows trajectory by trajectory; the rows of one share their chance."""
+        index = np.arange(first, last)
+        which = index // self.period
+        known = {int(trajectory): self.trajectory(int(trajectory)) for trajectory in np.unique(which)}
+        points = [known[int(t)][int(place)] for t, place in zip(which, index % self.period, strict=True)]
+        return np.array(points).reshape(len(index), self.inputs), which
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saltelli:
+    """Two independent samples A and B, and A with one input, or the chance, taken from B (Saltelli and others 2010).
+
+    Chance counts as one more input, so that its share of the variance is seen beside the others'.
+    """
+
+    points: PointSet
+    """Of twice as many dimensions as there are inputs."""
+    name: str = "sobol"
+    keeps_correlations: bool = False
+
+    @property
+    def inputs(self) -> int:
+        """Uncertain inputs, chance not counted."""
+        return self.points.dimensions // 2
+
+    @property
+    def period(self) -> int:
+        """Rows per point: A, B, one for each input, one for chance."""
+        return self.inputs + 3
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return rows in the order A, B, A with input 1 of B, ..., A with the chance of B, then the next point."""
+        index = np.arange(first, last)
+        base, place = index // self.period, index % self.period
+        both = self.points.points(base)
+        a, b = both[:, : self.inputs], both[:, self.inputs :]
+        points = np.where((place == 1)[:, np.newaxis], b, a)
+        swapped = np.flatnonzero((place >= 2) & (place < self.period - 1))
+        points[swapped, place[swapped] - 2] = b[swapped, place[swapped] - 2]
+        from_b = (place == 1) | (place == self.period - 1)
+        return points, 2 * base + from_b

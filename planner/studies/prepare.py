@@ -1,0 +1,93 @@
+"""From a study file to what runs: scenarios, inputs, a design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import ScenarioError
+from planner.scenario.study import Study, load_study
+from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
+from planner.studies.inputs import Inputs, Stated, resolve_inputs, stated
+from planner.studies.outputs import HEADLINES, Output, headline_names
+from planner.studies.points import MAX_DIMENSIONS, PointSet
+from planner.studies.replicate import Setup
+from planner.validation import choices, nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A study, read and checked."""
+
+    study: Study
+    scenarios: tuple[Stated, ...]
+    inputs: Inputs
+    seed: int
+
+    @property
+    def headline(self) -> Output:
+        """The output that decides."""
+        return HEADLINES[headline_names().index(self.study.headline)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the scenarios."""
+        return tuple(base.name for base in self.scenarios)
+
+    def setup(self, design: Design) -> Setup:
+        """Return what workers are sent."""
+        return Setup(seed=self.seed, scenarios=self.scenarios, inputs=self.inputs, design=design)
+
+    def montecarlo(self) -> MonteCarlo:
+        """Return the design of a Monte Carlo study."""
+        return MonteCarlo(points=self._points(len(self.inputs)))
+
+    def one_at_a_time(self) -> OneAtATime:
+        """Return the design of a tornado."""
+        return OneAtATime(inputs=self._varied("tornado"))
+
+    def morris(self) -> Morris:
+        """Return the design of a screening."""
+        self._independent("Morris's screening")
+        return Morris(inputs=self._varied("morris"), seed=self.seed)
+
+    def saltelli(self) -> Saltelli:
+        """Return the design for Sobol's indices."""
+        self._independent("Sobol's indices")
+        return Saltelli(points=self._points(2 * self._varied("sobol")))
+
+    def _points(self, dimensions: int) -> PointSet:
+        if dimensions > MAX_DIMENSIONS:
+            raise ScenarioError(f"{dimensions} dimensions of inputs; there are Sobol points for {MAX_DIMENSIONS}")
+        return PointSet(
+            sampling=self.study.sampling, dimensions=dimensions, scramblings=self.study.scramblings, seed=self.seed
+        )
+
+    def _varied(self, method: str) -> int:
+        if not len(self.inputs):
+            message = f"nothing is uncertain, so there is nothing for {method} to vary"
+            raise ScenarioError(self.study.problem(("uncertain",), message))
+        return len(self.inputs)
+
+    def _independent(self, method: str) -> None:
+        if self.inputs.mixing is not None:
+            message = (
+                f"{method} are defined for independent inputs; take --method importance, which reads a finished study"
+            )
+            raise ScenarioError(self.study.problem(("correlations",), message))
+
+
+def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
+    """Read and check a study; ``overrides`` are laid over every scenario, ``seed`` takes the place of the study's."""
+    study, scenarios = load_study(path, tuple(overrides))
+    if study.headline not in headline_names():
+        hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
+        raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
+    bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
+    return Prepared(
+        study=study,
+        scenarios=tuple(bases.values()),
+        inputs=resolve_inputs(study, bases),
+        seed=study.seed if seed is None else seed,
+    )

@@ -1,0 +1,112 @@
+"""One worker's part of a study: rows of a design turned into figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from planner.build import Reuse, build_plan
+from planner.errors import printable
+from planner.finance.months import MonthGrid
+from planner.scenario.scenario import Scenario
+from planner.simulation.result import RunResult
+from planner.simulation.run import simulate_plan
+from planner.studies.designs import Design
+from planner.studies.inputs import Inputs, Stated, changed
+from planner.studies.outputs import HEADLINES, MONTHLY, headlines, monthly_series
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that a worker needs to know of a study, sent to it once."""
+
+    seed: int
+    scenarios: tuple[Stated, ...]
+    inputs: Inputs
+    design: Design
+
+    @property
+    def months(self) -> int:
+        """Calendar months that the scenarios share; one more than the horizon where it starts within a month."""
+        first = self.scenarios[0].scenario
+        return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Finished rows of a design, in order."""
+
+    first: int
+    chance: NDArray[np.int64]
+    """Shape (rows,)."""
+    inputs: Floats
+    """Values drawn, shape (rows, inputs)."""
+    headlines: Floats
+    """Shape (rows, scenarios, outputs); NaN where a run failed."""
+    monthly: Floats
+    """Shape (rows, scenarios, outputs, months)."""
+    errors: tuple[tuple[int, int, str], ...]
+    """Row, scenario and message of each run that failed."""
+
+    @property
+    def last(self) -> int:
+        """One past the last row."""
+        return self.first + len(self.chance)
+
+
+class Replicator:
+    """Runs rows of a study in this process, keeping what their plans share."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Take a study's setup."""
+        self.setup = setup
+        self._reuse = [Reuse(base.scenario) for base in setup.scenarios]
+
+    def run(self, first: int, last: int) -> Rows:
+        """Run a range of rows; a run that fails is recorded, and the others go on."""
+        setup = self.setup
+        values, chance = self.values(first, last)
+        shape = (last - first, len(setup.scenarios))
+        figures = np.full((*shape, len(HEADLINES)), np.nan)
+        monthly = np.full((*shape, len(MONTHLY), setup.months), np.nan)
+        errors = []
+        for row in range(last - first):
+            for which in range(len(setup.scenarios)):
+                try:
+                    result = self.simulate(which, values[row], int(chance[row]))
+                    figures[row, which] = headlines(result)
+                    monthly[row, which] = monthly_series(result)
+                except Exception as error:
+                    errors.append((first + row, which, _message(error)))
+        return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
+
+    def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the inputs' values and the chance numbers of a range of rows."""
+        points, chance = self.setup.design.rows(first, last)
+        inputs = self.setup.inputs
+        if not self.setup.design.keeps_correlations:
+            inputs = Inputs(each=inputs.each, mixing=None)
+        return inputs.drawn(points), chance
+
+    def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
+        """Run one scenario with one set of inputs and one chance."""
+        scenario, factors = self.scenario(which, values)
+        plan = build_plan(scenario, self._reuse[which], factors)
+        return simulate_plan(scenario, plan, self.setup.seed, chance)
+
+    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str], float]]:
+        """Return one scenario with a set of inputs."""
+        return changed(self.setup.scenarios[which], which, self.setup.inputs, values)
+
+
+def _message(error: Exception) -> str:
+    """Return one line about a failure."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    return printable(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")

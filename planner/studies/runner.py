@@ -1,0 +1,139 @@
+"""Running a design to its end: what is missing is run, stored as it comes, and the study may stop early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.studies.engines import run_batches
+from planner.studies.intervals import Estimate, mean_estimate
+from planner.studies.outputs import headline_names
+from planner.studies.store import Store
+
+Floats = NDArray[np.float64]
+EVALUATIONS_PER_BATCH = 16
+"""Runs in one batch: about half a second, so that sending and storing cost little."""
+_FEWEST_PER_SCRAMBLING = 32
+_CHECK_EVERY = 16
+"""Rows per randomisation between two looks at the interval; looks are at fixed places, whoever finishes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workforce:
+    """Who runs a study."""
+
+    workers: int = 1
+    scheduler: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """How far a study is to run."""
+
+    rows: int
+    headline: str
+    scramblings: int = 1
+    until: float | None = None
+    """Share of the headline's mean to which its interval is to shrink; None: run all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a study is."""
+
+    done: int
+    total: int
+    interval: Estimate | None
+    """Mean of the headline of the first scenario over the rows finished without a gap."""
+
+
+Watch = Callable[[Progress], None]
+
+
+def batch_size(scenarios: int) -> int:
+    """Return the rows of one batch."""
+    return max(1, EVALUATIONS_PER_BATCH // scenarios)
+
+
+class _Prefix:
+    """The headline of the first scenario, row by row, and how far it is known without a gap."""
+
+    def __init__(self, rows: int, batch: int) -> None:
+        self.values = np.full(-(-rows // batch) * batch, np.nan)
+        self.known = np.zeros(len(self.values), dtype=bool)
+        self.end = 0
+
+    def add(self, first: int, values: Floats) -> None:
+        """Take in rows."""
+        last = min(first + len(values), len(self.values))
+        self.values[first:last] = values[: last - first]
+        self.known[first:last] = True
+        while self.end < len(self.known) and self.known[self.end]:
+            gaps = np.flatnonzero(~self.known[self.end :])
+            self.end = self.end + int(gaps[0]) if gaps.size else len(self.known)
+
+
+def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
+    """Run what is missing of a design's first rows and consolidate; return how many rows the study has.
+
+    With ``until``, the study ends at the first look where the interval of the headline's mean is narrower than that
+    share of it: a look is every sixteen rows of each randomisation, so the end does not depend on who ran what.
+    """
+    place = headline_names().index(goal.headline)
+    finished = set(store.finished())
+    missing = [batch for batch in store.batches(goal.rows) if batch not in finished]
+    prefix = _Prefix(goal.rows, store.batch)
+    _read_back(store, prefix, goal, sorted(first for first, _ in finished))
+    looks = _Looks(prefix, goal)
+    end = looks.end()
+    done = len(prefix.known) - len(missing) * store.batch
+    results = run_batches(store.setup, missing, force.workers, force.scheduler)
+    try:
+        while end is None and (part := next(results, None)) is not None:
+            store.write(part)
+            prefix.add(part.first, part.headlines[:, 0, place])
+            done += store.batch
+            end = looks.end()
+            if watch is not None:
+                watch(Progress(done=min(done, goal.rows), total=goal.rows, interval=looks.interval))
+    finally:
+        results.close()  # ends the workers
+    rows = goal.rows if end is None else end
+    store.consolidate(rows)
+    return rows
+
+
+def _read_back(store: Store, prefix: _Prefix, goal: Goal, starts: list[int]) -> None:
+    """Take in the headline of rows that were stored before."""
+    if not starts:
+        return
+    stored = store.column(f"out:{goal.headline}")[:, 0]
+    for position, first in enumerate(starts):
+        if first < goal.rows:
+            prefix.add(first, stored[position * store.batch : (position + 1) * store.batch])
+
+
+class _Looks:
+    """Looks at the interval, at fixed numbers of rows."""
+
+    def __init__(self, prefix: _Prefix, goal: Goal) -> None:
+        self.prefix, self.until, self.scramblings = prefix, goal.until, goal.scramblings
+        self.looked = 0
+        self.interval: Estimate | None = None
+
+    def end(self) -> int | None:
+        """Return the number of rows at which the study may end, or None."""
+        step = self.scramblings * _CHECK_EVERY
+        while self.looked + step <= self.prefix.end:
+            self.looked += step
+            is_last = self.looked + step > self.prefix.end
+            if self.until is None and not is_last:
+                continue  # nobody waits for looks that were passed
+            self.interval = mean_estimate(self.prefix.values[: self.looked], self.scramblings)
+            enough = self.looked >= _FEWEST_PER_SCRAMBLING * self.scramblings
+            if self.until is not None and enough and self.interval.relative <= self.until:
+                return self.looked
+        return None

@@ -1,0 +1,276 @@
+"""The result store: shards as they come, one file when all is done.
+
+A shard holds one batch of rows and is renamed into place when it is whole, so a killed study leaves whole shards and
+nothing else that counts. At the end they are laid into ``replications.parquet`` in order of rows, in row groups of a
+fixed size: the same bytes whichever worker ran what, and however often the study was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import Problem, ScenarioError
+from planner.studies.identity import Identity, differences
+from planner.studies.outputs import HEADLINES, MONTHLY
+from planner.studies.replicate import Rows, Setup
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+PRODUCT = "datacenter-planner"
+STUDY, SHARDS, WHOLE, MANIFEST = "study.json", "shards", "replications.parquet", "manifest.json"
+_ROW_GROUP = 8192
+
+
+class Store:
+    """The folder of one study."""
+
+    def __init__(self, folder: Path, setup: Setup, who: Identity) -> None:
+        """Point at a folder; nothing is read or written yet."""
+        self.folder, self.setup, self.identity = folder, setup, who
+        self.batch: int = who["batch"]
+
+    def open(self, *, resume: bool, restart: bool) -> None:
+        """Prepare the folder: new, continued, or cleared of an earlier study."""
+        before = _read_json(self.folder / STUDY)
+        is_ours = isinstance(before, dict) and before.get("product") == PRODUCT
+        if is_ours and resume:
+            if changed := differences(before["identity"], self.identity):
+                message = f"holds another version of this study: {', '.join(changed)} changed"
+                raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run it without --resume"))
+        elif is_ours:
+            if not (restart or (self.folder / MANIFEST).exists()):
+                rows = sum(last - first for first, last in self.finished())
+                message = f"holds an unfinished study of {rows:,} replications"
+                hint = "continue it with --resume, or begin anew with --restart"
+                raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
+            self._clear()
+        elif self.folder.is_dir() and any(self.folder.iterdir()):
+            message = "is not a study's folder, and will not be overwritten"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out"))
+        try:
+            (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"product": PRODUCT, "kind": "study", "identity": self.identity}, indent=2) + "\n"
+            self.replace(STUDY, text.encode())
+        except OSError as error:
+            raise self.unwritable(error) from None
+
+    def finished_rows(self) -> int:
+        """Return the replications of a study that is finished and is this one; raise where it is neither."""
+        manifest = _read_json(self.folder / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("kind") != "study" or not (self.folder / WHOLE).exists():
+            message = "holds no finished study"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
+        if changed := differences(manifest["identity"], self.identity):
+            message = f"holds another version of this study: {', '.join(changed)} changed"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo again"))
+        return int(manifest["replications"])
+
+    def unwritable(self, error: OSError) -> ScenarioError:
+        """Return the message for a disk that takes no more; what is finished stays."""
+        message = f"cannot be written: {error.strerror or error}; finished replications are kept"
+        return ScenarioError(Problem(file=str(self.folder), message=message, hint="make room and add --resume"))
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write one file whole or not at all."""
+        part = self.folder / f".{Path(name).name}.part"
+        try:
+            part.write_bytes(content)
+            part.replace(self.folder / name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        """Remove what an earlier study wrote here, and nothing else."""
+        manifest = _read_json(self.folder / MANIFEST)
+        known = manifest.get("files", {}) if isinstance(manifest, dict) else {}
+        for name in (*known, WHOLE, MANIFEST, STUDY):
+            if "/" not in name and ".." not in name:
+                (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
+
+    def finished(self) -> list[tuple[int, int]]:
+        """Return the batches that are stored, whole file and shards together, in order."""
+        found = set()
+        whole = self._rows_in_whole() // self.batch * self.batch
+        found |= {(first, first + self.batch) for first in range(0, whole, self.batch)}
+        for path in sorted((self.folder / SHARDS).glob("*.parquet")):
+            first, last = map(int, path.stem.split("-"))
+            if last - first == self.batch and first % self.batch == 0 and self._is_whole(path):
+                found.add((first, last))
+        return sorted(found)
+
+    def batches(self, rows: int) -> list[tuple[int, int]]:
+        """Return the batches that a number of rows needs; the last may hold more."""
+        return [(first, first + self.batch) for first in range(0, rows, self.batch)]
+
+    def write(self, rows: Rows) -> None:
+        """Store one batch."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - a tenth of a second that only a study needs
+
+        path = self.folder / SHARDS / f"{rows.first:08d}-{rows.last:08d}.parquet"
+        part = path.with_suffix(".part")
+        try:
+            pq.write_table(table_of(self.setup, rows), part)
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise self.unwritable(error) from None
+
+    def consolidate(self, rows: int) -> None:
+        """Lay the first rows of all shards into one file, and remove the shards."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        part = self.folder / f".{WHOLE}.part"
+        try:
+            with pq.ParquetWriter(part, schema_of(self.setup)) as writer:
+                for table in self._in_groups(rows):
+                    writer.write_table(table, row_group_size=_ROW_GROUP)
+            part.replace(self.folder / WHOLE)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise self.unwritable(error) from None
+        shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
+
+    def _in_groups(self, rows: int) -> Iterator[pa.Table]:
+        """Yield the rows in order in tables of one row group each."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        wanted = rows * len(self.setup.scenarios)
+        held: list[pa.Table] = []
+        count = taken = 0
+        for table in self._tables():
+            table = table.slice(0, min(len(table), wanted - taken))  # noqa: PLW2901 - the rest of it is not wanted
+            taken += len(table)
+            held.append(table)
+            count += len(table)
+            while count >= _ROW_GROUP:
+                joined = pa.concat_tables(held)
+                yield joined.slice(0, _ROW_GROUP).combine_chunks()
+                held, count = [joined.slice(_ROW_GROUP)], count - _ROW_GROUP
+            if taken == wanted:
+                break
+        if count:
+            yield pa.concat_tables(held).combine_chunks()
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """Yield stored tables in order of rows: the whole file's finished batches, then shards beyond them."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        per_row = len(self.setup.scenarios)
+        whole = self._rows_in_whole() // self.batch * self.batch
+        left = whole * per_row
+        if whole:
+            with pq.ParquetFile(self.folder / WHOLE) as file:
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group)
+                    yield table.slice(0, max(min(len(table), left), 0))
+                    left -= len(table)
+        for first, last in self.finished():
+            if first >= whole:
+                yield pq.read_table(self.folder / SHARDS / f"{first:08d}-{last:08d}.parquet")
+
+    def column(self, name: str, rows: int | None = None) -> NDArray[Any]:
+        """Return one column of what is stored, shape (rows, scenarios); of the whole file, or of the shards before."""
+        parts = [table.column(name).to_numpy() for table in self._pruned([name])]
+        joined = np.concatenate(parts) if parts else np.zeros(0)
+        shaped = joined.reshape(-1, len(self.setup.scenarios))
+        return shaped if rows is None else shaped[:rows]
+
+    def parts(self, rows: int) -> Iterator[pa.Table]:
+        """Yield the finished study in order, some rows at a time."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        with pq.ParquetFile(self.folder / WHOLE) as file:
+            for part in file.iter_batches(batch_size=rows):
+                yield pa.Table.from_batches([part])
+
+    def monthly(self, name: str, scenario: int, months: range) -> Floats:
+        """Return some months of a monthly figure of one scenario, shape (rows, months)."""
+        per_row = len(self.setup.scenarios)
+        parts = []
+        for table in self._pruned([f"month:{name}"]):
+            flat = table.column(0).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            parts.append(flat.reshape(-1, per_row, self.setup.months)[:, scenario, months.start : months.stop].copy())
+        return np.concatenate(parts) if parts else np.zeros((0, len(months)))
+
+    def _pruned(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the wanted columns of the whole file row group by row group; of the shards where there is none."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        if (self.folder / SHARDS).is_dir():
+            for table in self._tables():
+                yield table.select(columns)
+            return
+        with pq.ParquetFile(self.folder / WHOLE) as file:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group, columns=list(columns))
+
+    def _rows_in_whole(self) -> int:
+        path = self.folder / WHOLE
+        return _row_count(path) // len(self.setup.scenarios) if path.exists() else 0
+
+    def _is_whole(self, path: Path) -> bool:
+        return _row_count(path) == self.batch * len(self.setup.scenarios)
+
+
+def _row_count(path: Path) -> int:
+    """Return a Parquet file's rows; 0 for one that a lost machine left unreadable."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowInvalid):
+        return 0
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def schema_of(setup: Setup) -> pa.Schema:
+    """Return the columns of the store."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
+    fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
+    fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
+    fields += [pa.field(f"month:{output.name}", pa.list_(pa.float64(), setup.months)) for output in MONTHLY]
+    return pa.schema([*fields, pa.field("error", pa.string())])
+
+
+def table_of(setup: Setup, rows: Rows) -> pa.Table:
+    """Return a batch as a table: one row per replication and scenario."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    count, scenarios = len(rows.chance), len(setup.scenarios)
+    messages: list[str | None] = [None] * (count * scenarios)
+    for row, scenario, message in rows.errors:
+        messages[(row - rows.first) * scenarios + scenario] = message
+    columns: list[Any] = [
+        np.repeat(np.arange(rows.first, rows.last), scenarios),
+        [base.name for base in setup.scenarios] * count,
+        np.repeat(rows.chance, scenarios),
+        *(np.repeat(rows.inputs[:, place], scenarios) for place in range(len(setup.inputs))),
+        *(rows.headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
+        *(
+            pa.FixedSizeListArray.from_arrays(pa.array(rows.monthly[:, :, place].ravel()), setup.months)
+            for place in range(len(MONTHLY))
+        ),
+        messages,
+    ]
+    schema = schema_of(setup)
+    return pa.table([pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema)

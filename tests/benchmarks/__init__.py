@@ -1,0 +1,1 @@
+"""What the engine costs, as ratios within one run: ``make bench``."""

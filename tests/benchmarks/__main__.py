@@ -1,0 +1,134 @@
+"""Print the engine's ratios: each is the least of several repetitions over the least of several of its yardstick."""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one thread, as replications run side by side
+
+import numpy as np
+
+from planner.build import build_plan
+from planner.fleet.plan import Plan
+from planner.scenario.loading import load_scenario
+from planner.simulation.memory import keep_memory
+from planner.simulation.run import run_engine
+from tests.benchmarks.naive_simpy import NaiveFleet
+from tests.benchmarks.throughput import operating_points_per_s
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "scenarios" / "mixed-fleet.yaml"
+
+
+def least_s(action: Callable[[], object], repetitions: int) -> float:
+    """Return the shortest of several runs, which other work on the machine has disturbed least."""
+    times = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def alternating_s(actions: list[Callable[[], object]], repetitions: int) -> list[float]:
+    """Return the shortest of several runs of each, taken in turn so that a slow stretch of the machine hits all."""
+    times: list[list[float]] = [[] for _ in actions]
+    for _ in range(repetitions):
+        for action, own in zip(actions, times, strict=True):
+            own.append(least_s(action, 1))
+    return [min(own) for own in times]
+
+
+def noise_draw(plan: Plan) -> Callable[[], object]:
+    """What numpy needs to draw the hourly noise of the run's demand: one normal per workload and hour."""
+    generator = np.random.default_rng(1)
+    shape = (len(plan.workloads), plan.hours)
+    return lambda: generator.standard_normal(shape)
+
+
+def enlarged(factor: int) -> Plan:
+    """The reference scenario with more accelerators and as much more traffic."""
+    base = load_scenario(REFERENCE)
+    changes = [f"clusters.{name}.nodes={cluster.nodes * factor}" for name, cluster in base.clusters.items()]
+    changes += [
+        f"workloads.{name}.requests_per_s={load.requests_per_s * factor}" for name, load in base.workloads.items()
+    ]
+    return build_plan(load_scenario(REFERENCE, changes))
+
+
+def engine(plan: Plan) -> Callable[[], object]:
+    """One replication, a new one each time."""
+    replication = iter(range(1_000_000))
+    return lambda: run_engine(plan, 1, next(replication))
+
+
+def shares(plan: Plan, replications: int = 20) -> dict[str, float]:
+    """Return the shares of profiled time in SimPy's processes, the repair shop, and everything else: arrays."""
+    profile = cProfile.Profile()
+    action = engine(plan)
+    profile.enable()
+    for _ in range(replications):
+        action()
+    profile.disable()
+    rows = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    whole = sum(row[2] for row in rows.values())
+    cumulative = {(Path(file).name, name): row[3] for (file, _, name), row in rows.items()}
+    events = cumulative.get(("core.py", "run"), 0.0)
+    shop = cumulative.get(("failures.py", "work_until"), 0.0) + cumulative.get(("failures.py", "draw_failures"), 0.0)
+    drawn = cumulative.get(("failures.py", "draw_failures"), 0.0)  # called from within a SimPy process
+    return {
+        "SimPy": (events - drawn) / whole,
+        "failures": shop / whole,
+        "numpy and the rest": 1.0 - (events - drawn + shop) / whole,
+    }
+
+
+def peak_mb() -> float:
+    """Return the peak resident memory of ``planner run`` on the reference scenario."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = "import sys; from planner.cli.app import main; sys.exit(main())"
+        arguments = [sys.executable, "-c", command, "run", str(REFERENCE), "--out", f"{folder}/out", "--quiet"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        subprocess.run(arguments, check=True, cwd=ROOT)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert peak > before  # the largest child so far is this one
+    return peak / 1024.0 * (1.0 if sys.platform.startswith("linux") else 1 / 1024.0)
+
+
+def main() -> None:
+    """Measure and print."""
+    memory_mb = peak_mb()  # first, while this process has no larger child
+    keep_memory()
+    plan, large = build_plan(load_scenario(REFERENCE)), enlarged(10)
+    actions = [engine(plan), noise_draw(plan), engine(large)]
+    for action in actions:
+        action()
+    once, noise, ten = alternating_s(actions, 60)
+    walked = least_s(lambda: NaiveFleet(plan, 1).run(), 1)
+    points = operating_points_per_s()
+    accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
+    rows = [
+        ("engine / drawing the hourly noise", once / noise, "at most 15, goal 6"),
+        ("ten times the accelerators / one time", ten / once, "at most 3"),
+        ("hour-by-hour SimPy loop / engine", walked / once, "at least 50"),
+        ("peak memory of planner run, MB", memory_mb, "at most 300"),
+        *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
+        *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
+    ]
+    print(f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours")
+    print(f"one replication {once * 1e3:.1f} ms, its noise {noise * 1e3:.2f} ms, walked {walked:.2f} s")
+    for name, figure, bound in rows:
+        print(f"{name:<46} {figure:8.2f}  {bound}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Contradictions are reported before the run, with the numbers that contradict."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from planner.build.events import MOST_EVENTS, expected_events
+from planner.errors import ScenarioError
+from planner.simulation.run import run_engine
+from tests.conftest import Planner, WriteScenario
+from tests.simulation.worlds import plan_of
+
+
+def refused(*changes: dict[str, Any]) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        plan_of(*changes)
+    return str(caught.value)
+
+
+def test_a_workload_that_no_cluster_can_serve() -> None:
+    """405 billion parameters in bf16 are 810 GB; a node of eight H100 has 640."""
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    text = refused(huge, {"clusters": {"h200": {"accelerator": "H100"}, "mi325x": None}})
+    assert "workloads.chat" in text
+    assert "no cluster can serve it" in text
+    assert "GB" in text
+
+
+def test_a_workload_that_one_cluster_cannot_serve_is_a_warning() -> None:
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    plan = plan_of(huge, {"clusters": {"h200": {"accelerator": "H100"}}})
+    assert any("workload chat cannot run on h200" in warning for warning in plan.warnings)
+    assert plan.workloads[0].cluster_order == (1,)
+
+
+def test_an_objective_that_no_batch_can_meet() -> None:
+    text = refused({"workloads": {"chat": {"slo": {"ttft_s": 2.0, "tpot_s": 0.0001}}}})
+    assert "0.0001 s per token" in text
+    assert "a single request takes" in text
+
+
+def test_a_site_without_power_for_its_clusters() -> None:
+    text = refused({"site": {"power_cap_kw": 5}})
+    assert "site.power_cap_kw" in text
+    assert "5 kW of facility power" in text
+    assert "at rest" in text
+
+
+def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:
+    plan = plan_of({"site": {"power_cap_kw": 60}})
+    assert any("kW of IT load at its tightest" in warning and "at full load" in warning for warning in plan.warnings)
+
+
+def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
+    plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
+    assert any("20 kW in all" in warning and "never serve" in warning for warning in plan.warnings)
+
+
+def test_an_order_after_the_horizon() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 52}
+    text = refused({"clusters": {"h200": {"order": order}}})
+    assert "clusters.h200.order" in text
+    assert "364 days" in text
+    assert "59" in text  # days of the horizon
+
+
+def test_an_order_that_may_come_too_late_is_a_warning() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 6, "slip_weeks": {"low": 0, "base": 1, "high": 20}}
+    plan = plan_of({"clusters": {"h200": {"order": order}}})
+    assert any("h200 may arrive after the horizon" in warning for warning in plan.warnings)
+
+
+def test_demand_beyond_all_clusters_is_a_warning() -> None:
+    plan = plan_of({"workloads": {"chat": {"requests_per_s": 1e5}}})
+    assert any("times what all clusters sustain" in warning for warning in plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "what"),
+    [
+        ({"reliability": {"failure_multiplier": 1e9}}, "reliability.failure_multiplier", "failures"),
+        ({"software": {"incident_multiplier": 1e9}}, "software.incident_multiplier", "incidents"),
+        ({"site": {"outages_per_year": 1e11, "outage_h": 1e-9}}, "site.outages_per_year", "outages"),
+        (
+            {
+                "workloads": {
+                    "chat": {"tenants": [{"name": "x", "share_fraction": 0.1, "mean_on_h": 1e-6, "mean_off_h": 1e-6}]}
+                }
+            },
+            "workloads.chat.tenants[0]",
+            "starts and stops",
+        ),
+    ],
+)
+def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
+    change: dict[str, Any], path: str, what: str
+) -> None:
+    begun = time.perf_counter()
+    text = refused(change)
+    assert time.perf_counter() - begun < 20  # at once, not after filling memory
+    assert path in text
+    assert what in text
+    assert f"{MOST_EVENTS:,}" in text
+
+
+def test_the_number_expected_is_the_number_that_comes() -> None:
+    plan = plan_of({"reliability": {"failure_multiplier": 50}})
+    expected = {what: count for _, what, count in expected_events(plan)}["failures"]
+    counts = [sum(part.time_h.size for part in run_engine(plan, seed)[0].shop.failed) for seed in range(20)]
+    assert sum(counts) / 20 == pytest.approx(expected, rel=0.15)
+
+
+def test_several_contradictions_are_told_at_once() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 52}
+    text = refused({"clusters": {"h200": {"order": order}}, "site": {"power_cap_kw": 5}})
+    assert "clusters.h200.order" in text
+    assert "site.power_cap_kw" in text
+
+
+def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteScenario, tiny: str) -> None:
+    path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
+    line = len(tiny.splitlines()) + 1
+    planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")

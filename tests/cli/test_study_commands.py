@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.studies.conftest import SMALL
+
+Planner = Callable[..., Any]
+
+
+@pytest.fixture
+def study(tmp_path: Path, tiny: str) -> Path:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    (tmp_path / "study.yaml").write_text(SMALL)
+    return tmp_path / "study.yaml"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_path: Path) -> None:
+    done = planner("montecarlo", study, "-n", "40", "--workers", "1")
+    assert done.code == 0, done
+    assert "P(best)" in done.out
+    assert "results in outputs/small" in done.out
+    folder = tmp_path / "outputs" / "small"
+    names = {path.name for path in folder.iterdir()}
+    charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
+    tables = {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
+    assert names == charts | tables | {"datapackage.json", "manifest.json", "study.json", "replications.parquet"}
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
+    assert len(rows(folder / "samples.csv")) == 80
+    assert len(rows(folder / "monthly_bands.csv")) == 2 * 3 * 3
+    package = json.loads((folder / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        header = (folder / resource["path"]).read_text().splitlines()[0].split(",")
+        assert [field["name"] for field in resource["schema"]["fields"]] == header
+        assert (folder / resource["path"]).stat().st_size == resource["bytes"]
+
+
+def test_json_and_quiet(planner: Planner, study: Path) -> None:
+    done = planner("montecarlo", study, "-n", "16", "--workers", "1", "--no-charts", "--json")
+    summary = json.loads(done.out)
+    assert summary["replications"] == 16
+    assert set(summary["scenarios"]) == {"both", "nvidia"}
+    assert planner("montecarlo", study, "-n", "16", "--workers", "1", "--no-charts", "-q").out == ""
+
+
+def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp_path: Path) -> None:
+    assert planner("montecarlo", study, "-n", "20", "--workers", "1", "--no-charts", "-q").code == 0
+    done = planner("replay", study, "--replication", "17", "--scenario", "nvidia", "--json")
+    assert done.code == 0, done
+    (sample,) = [
+        row
+        for row in rows(tmp_path / "outputs" / "small" / "samples.csv")
+        if (row["replication"], row["scenario"]) == ("17", "nvidia")
+    ]
+    fleet = json.loads(done.out)["clusters"]["fleet"]
+    assert fleet["cost_usd"] == pytest.approx(float(sample["cost_usd"]), abs=0.01)
+    assert fleet["served_tokens"] == pytest.approx(float(sample["served_tokens"]), abs=1)
+    folder = tmp_path / "outputs" / "small-nvidia-17"
+    assert (folder / "timeline_monthly.csv").exists()
+    price = [row for row in rows(folder / "assumptions.csv") if row["path"] == "site.electricity_usd_per_kwh"]
+    assert float(price[0]["value"]) == pytest.approx(float(sample["site.electricity_usd_per_kwh"]), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "measure"),
+    [("tornado", "4", "at_p90"), ("morris", "4", "mu_star"), ("sobol", "8", "total")],
+)
+def test_sensitivity_by_new_runs(
+    planner: Planner, study: Path, tmp_path: Path, method: str, size: str, measure: str
+) -> None:
+    done = planner("sensitivity", study, "--method", method, "-n", size, "--workers", "1")
+    assert done.code == 0, done
+    assert f"results in outputs/small-{method}" in done.out
+    table = rows(tmp_path / "outputs" / f"small-{method}" / "sensitivity.csv")
+    own = [row for row in table if row["measure"] == measure and row["scenario"] == "both" and not row["against"]]
+    inputs = {row["input"] for row in own}
+    assert {"workloads.*.requests_per_s", "clusters.h200.unit_price_usd"} <= inputs
+    assert ("chance" in inputs) == (method == "sobol")
+    assert {row["against"] for row in table} == {"", "nvidia"}
+
+
+def test_importance_reads_a_finished_study(planner: Planner, study: Path, tmp_path: Path) -> None:
+    planner("sensitivity", study, "--method", "importance").refused("no finished study", "planner montecarlo")
+    assert planner("montecarlo", study, "-n", "40", "--workers", "1", "--no-charts", "-q").code == 0
+    done = planner("sensitivity", study, "--method", "importance", "--json")
+    found = json.loads(done.out)
+    stored = rows(tmp_path / "outputs" / "small" / "sensitivity.csv")
+    assert len(found) == len(stored)
+    assert {row["method"] for row in found} >= {"conditional-mean", "rank-correlation", "variance-share", "pawn"}
+    study.write_text(SMALL.replace("sigma: 0.3", "sigma: 0.4"))
+    planner("sensitivity", study, "--method", "importance").refused("another version", "the study file")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--until", "half"), ("--until", "0.5%")),
+        (("--until", "200%"), ("--until",)),
+        (("--scheduler", "127.0.0.1:8786"), ("--scheduler", "tcp://")),
+        (("--set", "clusters.h200.nodse=3"), ("unknown key", "nodes")),
+        (("-n", "0"), ()),
+    ],
+)
+def test_bad_options(planner: Planner, study: Path, options: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    done = planner("montecarlo", study, *options)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    assert all(part in done.err for part in parts), done.err
+
+
+def test_replay_of_an_unknown_scenario(planner: Planner, study: Path) -> None:
+    planner("replay", study, "--replication", "1", "--scenario", "nvida").refused("did you mean nvidia?")
+
+
+def test_a_decimal_comma_is_kept_through_the_tables(planner: Planner, study: Path, tmp_path: Path) -> None:
+    arguments = ("-n", "16", "--workers", "1", "--no-charts", "-q", "--decimal-comma", "--bom")
+    assert planner("montecarlo", study, *arguments).code == 0
+    raw = (tmp_path / "outputs" / "small" / "samples.csv").read_bytes()
+    assert raw.startswith(b"\xef\xbb\xbfreplication;scenario;")
+    assert raw.count(b"\xef\xbb\xbf") == 1

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.reporting.comparison import (
+    COMPARISON_TABLES,
+    comparison_rows,
+    comparison_summary,
+    comparison_table,
+    write_comparison,
+)
+from planner.reporting.csv_table import CsvFormat
+from planner.scenario.loading import load_scenario
+from planner.studies.bridge import CAUSES
+from planner.studies.compare import Comparison, compare
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def comparison(write: Write) -> Comparison:
+    path = write()
+    return compare([load_scenario(path), load_scenario(path, ["name=small", "clusters.mi325x=null"])])
+
+
+def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        return list(csv.DictReader(stream, delimiter=separator))
+
+
+def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out", ["x=1"])
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"comparison.csv", "bridge.csv", "comparison_monthly.csv", "datapackage.json", "summary.json",
+                     "manifest.json"}  # fmt: skip
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["x=1"])
+    for table in COMPARISON_TABLES:
+        written = rows(tmp_path / "out" / f"{table.name}.csv")
+        assert list(written[0]) == [column.name for column in table.columns]
+        keys = [tuple(row[name] for name in table.key) for row in written]
+        assert len(set(keys)) == len(keys)
+
+
+def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out")
+    sums: dict[str, float] = defaultdict(float)
+    for row in rows(tmp_path / "out" / "bridge.csv"):
+        sums[row["scenario"]] += float(row["difference_per_million_tokens_usd"])
+    difference = {
+        row["scenario"]: float(row["difference"])
+        for row in rows(tmp_path / "out" / "comparison.csv")
+        if row["measure"] == "cost_per_million_tokens_usd"
+    }
+    assert set(sums) == {"small"}
+    assert sums["small"] == pytest.approx(difference["small"], abs=1e-6)
+    assert difference["tiny"] == 0
+
+
+def test_months_sum_to_the_measures(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out")
+    table = rows(tmp_path / "out" / "comparison_monthly.csv")
+    for name, figures in zip(comparison.names, comparison.figures, strict=True):
+        own = [row for row in table if row["scenario"] == name]
+        assert sum(float(row["cost_usd"]) for row in own) == pytest.approx(figures["cost_usd"], abs=0.01)
+        assert -sum(float(row["cash_flow_usd"]) for row in own) == pytest.approx(figures["cash_usd"], abs=0.01)
+        assert float(own[-1]["cumulative_cost_per_million_tokens_usd"]) == pytest.approx(
+            figures["cost_per_million_tokens_usd"], abs=1e-6
+        )
+
+
+def test_spreadsheets_with_a_decimal_comma_are_served(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out", form=CsvFormat(decimal_comma=True, byte_order_mark=True))
+    content = (tmp_path / "out" / "comparison.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    plain = dict(zip(("scenario", "measure"), comparison_rows(comparison).values(), strict=False))
+    first = rows(tmp_path / "out" / "comparison.csv", ";")[0]
+    assert first["scenario"] == plain["scenario"][0]
+    assert "," in first["value"]
+    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert package["resources"][0]["dialect"]["delimiter"] == ";"
+
+
+def test_the_printed_table_fits_a_terminal(comparison: Comparison) -> None:
+    lines = comparison_table(comparison).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[2].split()[0] == "tiny"
+    assert lines[3].split()[0] == "small"
+    assert "against tiny, by cause" in comparison_table(comparison)
+
+
+def test_the_summary_says_the_same(comparison: Comparison) -> None:
+    content = comparison_summary(comparison)
+    assert content["baseline"] == "tiny"
+    assert set(content["scenarios"]) == {"tiny", "small"}
+    assert list(content["bridge_per_million_tokens_usd"]["small"]) == list(CAUSES)
+    assert json.dumps(content)

@@ -1,0 +1,124 @@
+"""The monthly review: what makes it act, and what holds it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from planner.fleet.plan import Plan, RulePlan
+from planner.simulation.expansion import MonthFigures, Review
+from planner.simulation.run import run_engine
+from tests.fleet.plans import cluster_plan, expansion_plan, make_plan
+
+
+class Recorder:
+    """Stands in for supply: notes what is bought or retired."""
+
+    class Env:
+        now = 0.0
+
+    def __init__(self) -> None:
+        self.env = self.Env()
+        self.bought: list[tuple[int, int, float, float]] = []
+        self.retired: list[tuple[int, int]] = []
+
+    def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
+        self.bought.append((index, nodes, lead_h, price_factor))
+
+    def retire(self, index: int, nodes: int) -> int:
+        self.retired.append((index, nodes))
+        return nodes
+
+
+def rule(**changes: Any) -> RulePlan:
+    plain = RulePlan(
+        when="utilisation_above", threshold=0.7, months=2, cluster=0, nodes=2, lead_h=100.0, cooldown_months=3
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
+    supply = Recorder()
+    review = Review(plan, supply)  # type: ignore[arg-type]
+    for utilisation in months:
+        plain = MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, late_fraction=0.0)
+        review.close_month(dataclasses.replace(plain, **figures))
+    return supply
+
+
+def plan_with(*rules: RulePlan, **changes: Any) -> Plan:
+    return make_plan(expansion=expansion_plan(rules=rules, **changes))
+
+
+def test_a_rule_acts_once_it_has_held_for_its_months() -> None:
+    plan = plan_with(rule())
+    assert reviewed(plan, [0.8]).bought == []
+    assert reviewed(plan, [0.8, 0.6, 0.8]).bought == []
+    assert reviewed(plan, [0.6, 0.8, 0.8]).bought == [(0, 2, 100.0, 1.0)]
+    assert reviewed(plan, [0.7, 0.7]).bought == []  # over the threshold, not at it
+
+
+def test_a_rule_rests_after_it_has_acted() -> None:
+    """It acts in month 2 and then, after a rest of three months, in months 6 and 10."""
+    assert len(reviewed(plan_with(rule()), [0.9] * 5).bought) == 1
+    assert len(reviewed(plan_with(rule()), [0.9] * 6).bought) == 2
+    assert len(reviewed(plan_with(rule()), [0.9] * 10).bought) == 3
+    assert len(reviewed(plan_with(rule(cooldown_months=0, months=1)), [0.9] * 4).bought) == 4
+
+
+@pytest.mark.parametrize(
+    ("when", "figures"), [("shed_above", {"shed_fraction": 0.1}), ("slo_miss_above", {"late_fraction": 0.1})]
+)
+def test_other_things_may_be_watched(when: str, figures: dict[str, float]) -> None:
+    plan = plan_with(rule(when=when, threshold=0.05))
+    assert len(reviewed(plan, [0.0, 0.0], **figures).bought) == 1
+    assert reviewed(plan, [0.99, 0.99]).bought == []
+
+
+def test_the_budget_is_not_exceeded() -> None:
+    """A node costs 265,000: two purchases of two fit into 1.2 million, the third does not."""
+    plan = plan_with(rule(cooldown_months=0), budget_usd=1_200_000.0)
+    assert len(reviewed(plan, [0.9] * 12).bought) == 2
+
+
+def test_later_purchases_cost_what_prices_have_become() -> None:
+    plan = plan_with(rule(lead_h=8760.0), price_change_per_year=-0.2)
+    (_, _, _, factor) = reviewed(plan, [0.9, 0.9]).bought[0]
+    assert factor == pytest.approx(0.8, rel=1e-3)
+
+
+def test_the_power_envelope_is_not_exceeded() -> None:
+    """Ten nodes of 10 kW, then 20 kW at a time up to 150: two purchases."""
+    plan = plan_with(rule(cooldown_months=0), power_envelope_kw=150.0)
+    assert len(reviewed(plan, [0.9] * 12).bought) == 2
+
+
+def test_idle_nodes_are_retired() -> None:
+    plan = plan_with(rule(when="utilisation_below", threshold=0.2, nodes=3))
+    assert reviewed(plan, [0.1, 0.1]).retired == [(0, 3)]
+    assert reviewed(plan, [0.3, 0.3]).retired == []
+
+
+def test_in_a_run_the_review_buys_after_the_months_and_the_lead() -> None:
+    """Two months at 90% of ten nodes: bought at the end of February, there 500 hours and one commissioning later."""
+    plan = make_plan(
+        months=5, requests_per_s=[9.0], expansion=expansion_plan(rules=(rule(lead_h=500.0, cooldown_months=9),))
+    )
+    run, monthly = run_engine(plan, 1)
+    second = float(plan.month_edges_h[2])
+    added = [change for change in run.log.changes if change.time_h > 0]
+    assert [(change.time_h, change.accelerators) for change in added] == [(second + 506.0, 16)]
+    assert monthly.present_node_h[4, 0] == pytest.approx(12 * 744)
+    assert run.log.purchases[-1].nodes == 2
+
+
+def test_in_a_run_idle_nodes_leave_at_the_end_of_the_month() -> None:
+    idle = rule(when="utilisation_below", threshold=0.2, nodes=4, months=1, cooldown_months=0)
+    plan = make_plan([cluster_plan(nodes=10)], months=4, expansion=expansion_plan(rules=(idle,)))
+    run, monthly = run_engine(plan, 1)
+    gone = [(change.time_h, change.accelerators) for change in run.log.changes if change.kind == "retired"]
+    edges = plan.month_edges_h.tolist()
+    assert gone == [(edges[1], -32), (edges[2], -32)]  # 10, 6, and at two the one busy node is half the fleet
+    assert monthly.present_node_h[3, 0] == pytest.approx(2 * 720)

@@ -1,0 +1,109 @@
+"""The site: outages, curtailments, caps, and cooling that depends on load and season."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.simulation.run import run_engine, simulate
+from planner.units import HOURS_PER_YEAR
+from tests.fleet.plans import make_plan, site_plan
+from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
+
+
+def test_outages_are_a_renewal_process() -> None:
+    """Gaps of a mean year / 50 and lengths of 10 h: the number over a year by renewal theory, |z| < 4."""
+    plan = make_plan(months=12)
+    plan = make_plan(months=12, site=site_plan(plan.hours, outages_per_year=50.0, outage_h=10.0))
+    counts, lengths = [], []
+    for seed in range(40):
+        run, monthly = run_engine(plan, seed)
+        counts.append(len(run.log.site))
+        lengths += [event.end_h - event.start_h for event in run.log.site]
+        dark = sum(min(event.end_h, plan.hours) - event.start_h for event in run.log.site)
+        assert monthly.dark_node_h.sum() == pytest.approx(10 * dark, rel=1e-9)
+    cycle = HOURS_PER_YEAR / 50 + 10.0
+    variance = (HOURS_PER_YEAR / 50) ** 2 + 10.0**2
+    spread = math.sqrt(plan.hours * variance / cycle**3 / 40)
+    assert abs(np.mean(counts) - plan.hours / cycle) < 4 * spread + 0.5  # 0.5: what renewal theory leaves to constants
+    assert abs(np.mean(lengths) - 10.0) < 4 * 10.0 / math.sqrt(len(lengths))
+
+
+def test_in_an_outage_nothing_runs_and_nothing_draws_power_but_overhead() -> None:
+    plan = make_plan(months=12)
+    plan = make_plan(months=12, site=site_plan(plan.hours, outages_per_year=20.0, outage_h=30.0))
+    run, _ = run_engine(plan, 1)
+    window = run.windows[0]
+    inside = [
+        hour
+        for event in run.log.site
+        for hour in range(math.ceil(event.start_h), min(math.floor(event.end_h), plan.hours))
+    ]
+    assert len(inside) > 50
+    assert np.all(window.it_kw[:, inside] == 0.0)
+    assert np.all(window.served_requests[:, :, inside] == 0.0)
+    assert window.shed_requests[0, inside] == pytest.approx([3600.0] * len(inside))
+
+
+def test_a_curtailment_cuts_power_in_its_hours() -> None:
+    cut = {"date": "2026-01-10", "length_days": 2, "hours_per_day": 6, "cut_fraction": 0.5}
+    plan = plan_of(QUIET, {"site": {"curtailments": [cut]}})
+    assert plan.site.cap_kw is not None
+    hours = np.flatnonzero(np.isfinite(plan.site.cap_kw))
+    first = 9 * 24 + 16
+    assert hours.tolist() == [*range(first, first + 6), *range(first + 24, first + 30)]
+    rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters) * 1.3
+    assert plan.site.cap_kw[hours] == pytest.approx([0.5 * rated] * 12)
+
+
+@pytest.mark.parametrize("share", [0.55, 0.7, 0.9])
+def test_facility_power_never_exceeds_the_cap(share: float) -> None:
+    busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
+    free = simulate(scenario_of(busy))
+    peak = float(free.monthly.peak_facility_kw.max())
+    capped = simulate(scenario_of(busy, {"site": {"power_cap_kw": share * peak}}))
+    assert capped.monthly.peak_facility_kw.max() <= share * peak * (1 + 1e-8)
+    assert capped.monthly.throttled_node_h.sum() > 0
+    assert capped.monthly.served_requests.sum() < free.monthly.served_requests.sum()
+
+
+def test_the_named_cluster_is_throttled_first() -> None:
+    busy = {"workloads": {"chat": {"requests_per_s": 6000}, "nightly": {"requests_per_s": 0}}}
+    plan = plan_of(QUIET, busy)
+    full = 1.3 * sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
+    for first, second in (("h200", "mi325x"), ("mi325x", "h200")):
+        capped = {"site": {"power_cap_kw": 0.9 * full, "throttle_order": [first]}}
+        _, monthly = run_engine(plan_of(QUIET, busy, capped), 1)
+        names = list(plan.clusters)
+        place = {cluster.name: index for index, cluster in enumerate(names)}
+        assert monthly.throttled_node_h[:, place[first]].sum() > 0
+        assert monthly.throttled_node_h[:, place[second]].sum() == 0.0
+
+
+def test_pue_is_the_stated_one_at_rated_load_and_worse_below() -> None:
+    """At full load in a mean season PUE is 1.3; at rest the fixed share of cooling is spread over less."""
+    level = {"site": {"pue_ratio": 1.3, "pue_season_fraction": 0.0}}
+    still = {"workloads": {"chat": {"requests_per_s": 0}, "nightly": {"requests_per_s": 0}}}
+    full = {"workloads": {"chat": {"requests_per_s": 1e5}}}
+
+    def pue(*changes: dict[str, Any]) -> float:
+        monthly = run_engine(plan_of(merged(QUIET, level, *changes)), 1)[1]
+        return float(monthly.facility_kwh.sum() / monthly.it_kwh.sum())
+
+    assert pue(full) == pytest.approx(1.3, rel=1e-6)
+    plan = plan_of(QUIET, level)
+    rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
+    idle = sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
+    assert pue(still) == pytest.approx(1 + 0.3 * (0.3 * rated / idle + 0.7), rel=1e-6)
+
+
+def test_cooling_takes_more_in_summer() -> None:
+    year = {"horizon_months": 12, "workloads": {"chat": {"noise": {"sigma": 0}}, "nightly": {"noise": {"sigma": 0}}}}
+    monthly = run_engine(plan_of(QUIET, year), 1)[1]
+    pue = monthly.facility_kwh.sum(axis=1) / monthly.it_kwh.sum(axis=1)
+    assert int(np.argmax(pue)) == 6
+    assert int(np.argmin(pue)) in {0, 1}
+    assert (pue[6] - 1) / (pue[0] - 1) == pytest.approx(1.1 / 0.9, rel=0.02)

@@ -1,0 +1,207 @@
+"""Releases, incidents, bring-ups, and the engineers who deal with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import simpy
+
+from planner.fleet.plan import Plan, SoftwarePlan
+from planner.simulation.driver import Simulation
+from planner.simulation.log import ChangeLog, SpeedChange
+from planner.simulation.run import run_engine
+from planner.simulation.software import SoftwareDesk
+from planner.simulation.streams import streams
+from planner.units import HOURS_PER_YEAR
+from tests.fleet.plans import certain, cluster_plan, make_plan, software_plan, stack_plan, workload_plan
+from tests.simulation.worlds import plan_of
+
+
+def plan_with(months: int = 12, workloads: Any = None, clusters: Any = None, **changes: Any) -> Plan:
+    """A plan with one stack; ``changes`` go to the software plan, ``stack`` to the stack."""
+    stack = stack_plan(**changes.pop("stack", {}))
+    plan = make_plan(clusters, workloads, months=months)
+    sizes = (len(plan.clusters), len(plan.workloads))
+    return dataclasses.replace(plan, software=software_plan(*sizes, stacks=(stack,), **changes))
+
+
+def speeds_of(plan: Plan, seed: int = 1) -> list[SpeedChange]:
+    run, _ = run_engine(plan, seed)
+    return run.log.speeds
+
+
+def test_nothing_happens_to_a_quiet_stack() -> None:
+    assert speeds_of(plan_with()) == []
+
+
+def test_releases_come_on_their_cadence_and_stay() -> None:
+    """Four a year, each half to one and a half intervals after the last, 5% faster each."""
+    plan = plan_with(36, stack={"releases_per_year": 4.0, "release_delay_h": 0.0, "release_gain": certain(0.05)})
+    releases = speeds_of(plan)
+    gaps = np.diff([change.time_h for change in releases])
+    interval_h = HOURS_PER_YEAR / 4
+    assert np.all((gaps >= 0.5 * interval_h) & (gaps <= 1.5 * interval_h))
+    assert 9 <= len(releases) <= 16
+    assert all(change.kind == "release" for change in releases)
+    assert all(change.log_factor == pytest.approx(math.log(1.05)) for change in releases)
+    simulation = Simulation(plan, streams(1))
+    simulation.env.run(until=plan.hours)
+    speed, incidents = simulation._speeds(0, plan.hours)
+    assert speed[0, 0][-1] == pytest.approx(1.05 ** len(releases))
+    assert incidents == {}
+
+
+def test_a_pinned_stack_takes_no_releases() -> None:
+    assert speeds_of(plan_with(36, stack={"releases_per_year": 4.0, "release_delay_h": None})) == []
+
+
+@pytest.mark.parametrize("kind", ["regressions", "wrong_numerics", "hangs"])
+def test_incidents_come_at_their_rate(kind: str) -> None:
+    """Renewal counts over 30 replications of a year at 20 a year: |z| < 4."""
+    plan = plan_with(12, stack={f"{kind}_per_year": 20.0}, engineers=1000.0)
+    plan = dataclasses.replace(
+        plan, software=dataclasses.replace(plan.software, wide_precision_factor=np.full((1, 1), 0.6))
+    )
+    counts = [len({change.incident for change in speeds_of(plan, seed)}) for seed in range(30)]
+    assert abs(np.mean(counts) - 20 * plan.hours / HOURS_PER_YEAR) < 4 * math.sqrt(20 / 30)
+
+
+def test_a_regression_slows_until_it_is_fixed() -> None:
+    plan = plan_with(12, stack={"regressions_per_year": 3.0}, engineers=1000.0)
+    changes = speeds_of(plan, 2)
+    begun = {change.incident: change for change in changes if change.kind == "regression"}
+    fixed = {change.incident: change for change in changes if change.kind == "regression fixed"}
+    assert begun
+    for number, end in fixed.items():
+        assert end.time_h - begun[number].time_h == pytest.approx(5 * 24.0)
+        assert end.log_factor == -begun[number].log_factor == pytest.approx(-math.log(0.8))
+
+
+@pytest.mark.parametrize(("contract", "multiplier"), [("none", 1.5), ("standard", 1.0), ("premium", 0.6)])
+def test_a_fix_takes_as_long_as_the_contract_says(contract: str, multiplier: float) -> None:
+    plans = [plan_of({"software": {"support_contract": name, "engineers": 1000}}) for name in (contract, "standard")]
+    assert plans[0].software.fix_time_multiplier == multiplier
+
+    def lengths(plan: Plan) -> dict[float, float]:
+        """Hours from an incident's beginning to its fix, by its beginning."""
+        changes = speeds_of(plan, 5)
+        begun = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if "fixed" not in c.kind}
+        ends = [(begun[c.incident, c.cluster, c.workload], c.time_h) for c in changes if c.kind == "regression fixed"]
+        return {begin_h: end_h - begin_h for begin_h, end_h in ends}
+
+    these, usual = (lengths(plan) for plan in plans)
+    both = these.keys() & usual.keys()
+    assert both
+    for begin_h in both:
+        assert these[begin_h] == pytest.approx(multiplier * usual[begin_h])
+
+
+def test_one_engineer_mends_one_thing_at_a_time() -> None:
+    """Three regressions at once and one engineer, 40 hours each: fixes are out after 120, 160 and 200 hours."""
+    plan = plan_with(1, engineers=1.0)
+    env, log = simpy.Environment(), ChangeLog()
+    desk = SoftwareDesk(env, plan, log, streams(1))
+    stack = plan.software.stacks[0]
+    for _ in range(3):
+        env.process(desk._incident(stack, [(0, 0)], "regression", (10.0, 0.2, 120.0)))
+    env.run()
+    ends = [change.time_h - 10.0 for change in log.speeds if change.kind == "regression fixed"]
+    assert ends == pytest.approx([120.0, 160.0, 200.0])
+
+
+def test_half_an_engineer_takes_twice_as_long_and_none_waits_for_the_vendor() -> None:
+    for engineers, expected in ((0.5, 120.0), (0.0, 240.0), (3.0, 120.0)):
+        plan = plan_with(1, engineers=engineers)
+        env, log = simpy.Environment(), ChangeLog()
+        desk = SoftwareDesk(env, plan, log, streams(1))
+        env.process(desk._incident(plan.software.stacks[0], [(0, 0)], "regression", (0.0, 0.2, 120.0)))
+        env.run()
+        assert log.speeds[-1].time_h == pytest.approx(expected)
+
+
+def incident_factors(software: SoftwarePlan, kind: str, last_gain: float = 0.0) -> list[float]:
+    plan = dataclasses.replace(make_plan(), software=software)
+    env, log = simpy.Environment(), ChangeLog()
+    desk = SoftwareDesk(env, plan, log, streams(1))
+    desk.last_gain["cuda-vllm"] = last_gain
+    return desk._factors(software.stacks[0], [(0, 0)], kind, 0.3)
+
+
+def test_wrong_numerics_roll_back_or_widen() -> None:
+    rolled_back = incident_factors(software_plan(), "wrong-numerics", last_gain=math.log(1.08))
+    assert rolled_back == [pytest.approx(-math.log(1.08))]
+    assert incident_factors(software_plan(), "wrong-numerics", last_gain=-0.1) == [0.0]  # nothing to lose
+    wide = software_plan(wide_precision_factor=np.full((1, 1), 0.55))
+    assert incident_factors(wide, "wrong-numerics") == [pytest.approx(math.log(0.55))]
+
+
+def test_a_hang_costs_its_fraction_and_never_everything() -> None:
+    assert incident_factors(software_plan(), "hang") == [pytest.approx(math.log(0.95))]
+    assert incident_factors(software_plan(hang_loss_fraction=1.0), "hang") == [pytest.approx(math.log(0.05))]
+
+
+def test_clusters_on_one_stack_widen_by_their_own_factors() -> None:
+    """Two clusters, one stack and model, different precision: the hours must keep them apart."""
+    clusters = [cluster_plan("a"), cluster_plan("b")]
+    wide = np.array([[0.5], [0.8]])
+    plan = plan_with(12, clusters=clusters, stack={"wrong_numerics_per_year": 6.0}, wide_precision_factor=wide)
+    simulation = Simulation(plan, streams(4))
+    simulation.env.run(until=plan.hours)
+    speed, incidents = simulation._speeds(0, plan.hours)
+    assert speed[0, 0].min() < 0.51
+    assert 0.6 < speed[1, 0].min() < 0.81
+    np.testing.assert_allclose(np.log(speed[1, 0]) / math.log(0.8), np.log(speed[0, 0]) / math.log(0.5), atol=0.2)
+    assert incidents[0, 0].lost_fraction.max() > incidents[1, 0].lost_fraction.max()
+
+
+def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
+    """From its launch at hour 100, half the speed for three weeks; the other workload of the model is old."""
+    loads = [workload_plan("old", months=3), workload_plan("new", months=3, launch_h=100.0)]
+    plan = plan_with(3, workloads=loads, engineers=5.0)
+    simulation = Simulation(plan, streams(1))
+    simulation.env.run(until=plan.hours)
+    speed, _ = simulation._speeds(0, plan.hours)
+    assert (0, 0) not in speed
+    assert speed[0, 1][[99, 100, 100 + 503, 100 + 504]] == pytest.approx([1.0, 0.5, 0.5, 1.0])
+
+
+def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
+    loads = [workload_plan("new", launch_h=0.0), workload_plan("old")]
+    plan = plan_with(1, workloads=loads, stack={"regressions_per_year": 100.0}, engineers=100.0)
+    simulation = Simulation(plan, streams(1))
+    simulation.env.run(until=plan.hours)
+    speed, _ = simulation._speeds(0, plan.hours)
+    np.testing.assert_allclose(speed[0, 0][:500], 0.5 * speed[0, 1][:500])
+
+
+def test_bring_up_takes_weeks_on_rocm_and_next_to_nothing_on_cuda() -> None:
+    change = {
+        "workloads": {"chat": {"model_launch": "2026-01-15"}},
+        "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+    }
+    plan = plan_of(change)
+    lengths: dict[str, list[float]] = {}
+    for seed in range(20):
+        changes = speeds_of(plan, seed)
+        for cluster in range(2):
+            own = [c.time_h for c in changes if c.cluster == cluster and c.kind.startswith("bring-up")]
+            length = own[1] - own[0] if len(own) > 1 else plan.hours - own[0] if own else 0.0
+            lengths.setdefault(plan.clusters[cluster].vendor, []).append(length)
+    assert np.median(lengths["amd"]) > 168.0
+    assert np.median(lengths["nvidia"]) < 0.5 * np.median(lengths["amd"])
+
+
+def test_policies_trade_gains_for_regressions() -> None:
+    stacks = {
+        policy: plan_of({"software": {"upgrade_policy": policy}}).software.stacks[0]
+        for policy in ("latest", "staged", "pinned")
+    }
+    assert stacks["latest"].release_delay_h == 0.0
+    assert stacks["staged"].release_delay_h == 8 * 168.0
+    assert stacks["pinned"].release_delay_h is None
+    rates = [stacks[policy].regressions_per_year for policy in ("latest", "staged", "pinned")]
+    assert rates[0] == pytest.approx(2 * rates[1]) == pytest.approx(4 * rates[2])

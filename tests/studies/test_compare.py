@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pyxirr
+
+from planner.errors import ScenarioError
+from planner.scenario.loading import load_scenario
+from planner.scenario.scenario import Scenario
+from planner.simulation.measures import series_of
+from planner.studies.compare import AGAINST_BASELINE, check_comparable, compare, find_baseline
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def pair(write: Write) -> list[Scenario]:
+    path = write()
+    return [load_scenario(path), load_scenario(path, ["name=small", "clusters.mi325x=null"])]
+
+
+def test_the_same_traffic_reaches_both(pair: list[Scenario]) -> None:
+    comparison = compare(pair, seed=9)
+    first, second = comparison.results
+    assert first.seed == second.seed == 9
+    assert np.array_equal(first.monthly.demand_requests, second.monthly.demand_requests)
+    own = [row for row in first.run.shop.outages() if row.cluster == 0]
+    assert own == second.run.shop.outages()  # the shared cluster's machines fail alike
+    assert comparison.names == ("tiny", "small")
+
+
+def test_savings_are_those_of_the_difference_of_flows(pair: list[Scenario]) -> None:
+    comparison = compare(pair)
+    figures = comparison.figures[1]
+    flows = series_of(comparison.results[1]).economic_flow_usd - series_of(comparison.results[0]).economic_flow_usd
+    assert figures["saving_npv_usd"] == pytest.approx(pyxirr.npv(1.1 ** (1 / 12) - 1, flows))
+    own, base = figures["npv_usd"], comparison.figures[0]["npv_usd"]
+    assert own is not None
+    assert base is not None
+    assert figures["saving_npv_usd"] == pytest.approx(own - base)
+    assert all(comparison.figures[0][measure.name] is None for measure in AGAINST_BASELINE)
+
+
+def test_a_saving_has_a_rate_and_a_payback(write: Write) -> None:
+    path = write()
+    spend = [
+        "name=dear",
+        "clusters.h200.unit_price_usd=60000",
+        "site.electricity_usd_per_kwh=0.05",
+        "horizon_months=24",
+    ]
+    save = ["name=cheap", "clusters.h200.unit_price_usd=35000", "site.electricity_usd_per_kwh=9", "horizon_months=24"]
+    comparison = compare([load_scenario(path, save), load_scenario(path, spend)])
+    figures = comparison.figures[1]
+    flows = [series_of(result).economic_flow_usd for result in comparison.results]
+    monthly = pyxirr.irr(flows[1] - flows[0])
+    assert monthly is not None
+    assert figures["saving_irr_per_year"] == pytest.approx((1 + monthly) ** 12 - 1, rel=1e-6)
+    assert figures["saving_payback_months"] is not None
+    assert 0 < figures["saving_payback_months"] < 24
+
+
+def test_bridges_sum_to_the_difference(pair: list[Scenario]) -> None:
+    comparison = compare(pair, baseline=1)
+    parts = comparison.bridges[0]
+    assert parts is not None
+    for part, name in zip(parts, ("tokens", "output_tokens"), strict=True):
+        costs = [figures[f"cost_per_million_{name}_usd"] for figures in comparison.figures]
+        assert costs[0] is not None
+        assert costs[1] is not None
+        assert sum(part.values()) == pytest.approx(costs[0] - costs[1])
+    assert comparison.bridges[1] is not None
+    assert not any(comparison.bridges[1][0].values())  # the baseline against itself
+
+
+def test_the_baseline_is_found_by_name(pair: list[Scenario]) -> None:
+    assert find_baseline(pair, None) == 0
+    assert find_baseline(pair, "small") == 1
+    with pytest.raises(ScenarioError, match=r"no scenario is called 'smal'.*there are tiny, small"):
+        find_baseline(pair, "smal")
+    with pytest.raises(ScenarioError, match="two scenarios are called 'tiny'"):
+        find_baseline([pair[0], pair[0]], None)
+
+
+def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write) -> None:
+    path = write()
+    base, longer = load_scenario(path), load_scenario(path, ["name=longer", "horizon_months=4"])
+    with pytest.raises(ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be held"):
+        check_comparable([base, longer], 0)
+    busier = load_scenario(path, ["name=busier", "workloads.chat.requests_per_s=6"])
+    dearer = load_scenario(path, ["name=dearer", "finance.discount_rate_per_year=0.2"])
+    traffic, rate = check_comparable([base, busier, dearer], 0)
+    assert "busier serves other traffic than tiny" in traffic
+    assert "dearer has another discount rate" in rate
+
+
+def test_a_scenario_that_serves_nothing_is_compared_without_a_bridge(write: Write) -> None:
+    path = write()
+    idle = load_scenario(path, ["name=idle", "workloads.chat.requests_per_s=0"])
+    comparison = compare([load_scenario(path), idle])
+    assert comparison.bridges[1] is None
+    assert comparison.figures[1]["cost_per_million_tokens_usd"] is None

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.studies.decision import decisions
+
+NAMES = ("a", "b", "c")
+
+
+def table(rows: int = 800) -> np.ndarray:
+    generator = np.random.default_rng(4)
+    luck = generator.standard_normal(rows)  # common to all
+    return np.stack([luck, luck + 1.0, luck + generator.normal(0.5, 1.0, rows)], axis=1)
+
+
+def test_pairs_are_compared_row_by_row() -> None:
+    found = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, lower_is_better=True)}
+    assert found["a", "b"].probability_better.value == 1.0
+    assert found["a", "b"].mean_difference.value == pytest.approx(-1.0)
+    assert found["a", "b"].mean_difference.half_width == pytest.approx(0.0, abs=1e-9)
+    assert found["b", "a"].mean_regret.value == pytest.approx(1.0)
+    assert found["a", "b"].mean_regret.value == 0.0
+    assert found["a", "c"].probability_better.value == pytest.approx(0.69, abs=0.05)
+
+
+def test_against_all_others_is_against_the_best_of_them() -> None:
+    rows = table()
+    found = {c.scenario: c for c in decisions(rows, NAMES, 8, lower_is_better=True) if not c.against}
+    best = rows.argmin(axis=1)
+    assert [found[n].probability_better.value for n in NAMES] == pytest.approx([(best == k).mean() for k in range(3)])
+    regret = rows[:, 0] - rows.min(axis=1)
+    assert found["a"].mean_regret.value == pytest.approx(regret.mean())
+
+
+def test_higher_can_be_better() -> None:
+    found = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, lower_is_better=False)}
+    assert found["b", "a"].probability_better.value == 1.0
+    assert found["b", "a"].mean_difference.value == pytest.approx(1.0)
+    assert found["a", "b"].mean_regret.value == pytest.approx(1.0)
+
+
+def test_ties_count_half_and_failed_rows_not_at_all() -> None:
+    rows = np.array([[1.0, 1.0], [1.0, 2.0], [np.nan, 0.0], [2.0, 2.0]] * 8)
+    found = decisions(rows, ("a", "b"), 4, lower_is_better=True)
+    assert len(found) == 2
+    assert found[0].probability_better.value == pytest.approx(2 / 3)

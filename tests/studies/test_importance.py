@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from planner.studies.importance import bin_of, flip, importance, ranks, spearman
+
+GENERATOR = np.random.default_rng(8)
+X = GENERATOR.random(4000)
+NOISE = GENERATOR.standard_normal(4000)
+
+
+def test_an_idle_input_stays_within_the_noise() -> None:
+    found = importance(X, NOISE)
+    assert abs(found.rank_correlation) < 0.06
+    assert found.variance_share < 0.01
+    assert found.pawn < found.pawn_noise
+
+
+def test_a_driver_stands_out_even_without_a_trend() -> None:
+    found = importance(X, (X - 0.5) ** 2 * 40 + NOISE)
+    assert abs(found.rank_correlation) < 0.1
+    assert found.variance_share > 0.3
+    assert found.pawn > 2 * found.pawn_noise
+
+
+def test_spearman_is_scipys_ties_included() -> None:
+    first, second = np.round(X * 20), np.round(X * 10 + NOISE)
+    assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
+    assert np.array_equal(ranks(first), stats.rankdata(first) - 1)
+    assert spearman(np.ones(10), X[:10]) == 0.0
+
+
+@given(st.lists(st.floats(-10, 10), min_size=30, max_size=200, unique=True))
+def test_bins_are_equal_and_in_order(values: list[float]) -> None:
+    array = np.array(values)
+    bins = bin_of(array)
+    counts = np.bincount(bins)
+    assert len(counts) == 10
+    assert counts.max() - counts.min() <= 1
+    assert np.all(np.diff(bins[np.argsort(array)]) >= 0)
+
+
+def test_few_values_are_their_own_bins() -> None:
+    assert bin_of(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [2, 0, 2, 1]
+
+
+def test_a_flip_is_found_where_the_difference_changes_sign() -> None:
+    assert flip(X, (X - 0.3) + 0.1 * NOISE) == pytest.approx(0.3, abs=0.02)
+    assert flip(X, -(X - 0.7) + 0.1 * NOISE) == pytest.approx(0.7, abs=0.02)
+
+
+def test_no_flip_where_one_is_always_better_or_nothing_but_noise() -> None:
+    assert flip(X, X + 1.0 + 0.1 * NOISE) is None
+    assert flip(X, NOISE) is None
+    assert flip(X, 0.01 * X + NOISE - 0.005) is None

@@ -1,0 +1,135 @@
+"""Known answers through our own designs and distributions: the Ishigami function and a linear model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.scenario import study as language
+from planner.studies.designs import Morris, OneAtATime, Saltelli
+from planner.studies.importance import importance
+from planner.studies.indices import screening, sobol_indices, tornado
+from planner.studies.inputs import Input, Inputs
+from planner.studies.points import PointSet
+
+PI = float(np.pi)
+
+
+def inputs(*distributions: language.Uniform | language.Normal) -> Inputs:
+    each = tuple(Input(name=f"x{k}", distribution=d) for k, d in enumerate(distributions))
+    return Inputs(each=each, mixing=None)
+
+
+ISHIGAMI = inputs(*[language.Uniform(kind="uniform", low=-PI, high=PI)] * 3)
+
+
+def ishigami(x: np.ndarray) -> np.ndarray:
+    """Ishigami and Homma (1990) with a = 7, b = 0.1."""
+    return np.asarray(np.sin(x[:, 0]) + 7 * np.sin(x[:, 1]) ** 2 + 0.1 * x[:, 2] ** 4 * np.sin(x[:, 0]))
+
+
+FIRST, TOTAL = (0.3139, 0.4424, 0.0), (0.5576, 0.4424, 0.2437)
+
+
+def saltelli(dimensions: int) -> Saltelli:
+    return Saltelli(points=PointSet(sampling="sobol", dimensions=2 * dimensions, scramblings=8, seed=5))
+
+
+def test_sobol_indices_of_ishigami() -> None:
+    design = saltelli(3)
+    points, _ = design.rows(0, 8192 * design.period)
+    found = sobol_indices(design, ishigami(ISHIGAMI.drawn(points)))
+    for place in range(3):
+        for estimate, truth in ((found[place].first, FIRST[place]), (found[place].total, TOTAL[place])):
+            assert estimate.value == pytest.approx(truth, abs=0.01)
+            assert abs(estimate.value - truth) <= 3 * estimate.half_width + 1e-3
+    assert found[3].first.value == pytest.approx(0.0, abs=0.01)  # this model has no chance in it
+    assert found[3].total.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_chance_gets_its_share_of_the_variance() -> None:
+    design = saltelli(1)
+    points, chance = design.rows(0, 4096 * design.period)
+    noise = np.random.default_rng(2).standard_normal(2 * 4096)[chance]
+    drawn = inputs(language.Normal(kind="normal", mean=0, sd=np.sqrt(3))).drawn(points)[:, 0]
+    found = sobol_indices(design, drawn + noise)
+    assert found[0].first.value == pytest.approx(0.75, abs=0.04)
+    assert found[1].first.value == pytest.approx(0.25, abs=0.04)
+    assert found[1].total.value == pytest.approx(0.25, abs=0.02)
+
+
+def test_rows_of_saltelli_can_be_asked_for_in_parts() -> None:
+    design = saltelli(3)
+    whole_points, whole_chance = design.rows(0, 60)
+    parts = [design.rows(first, first + 7) for first in range(0, 56, 7)]
+    assert np.array_equal(np.concatenate([part[0] for part in parts]), whole_points[:56])
+    assert np.array_equal(np.concatenate([part[1] for part in parts]), whole_chance[:56])
+
+
+LINEAR = inputs(
+    language.Normal(kind="normal", mean=10, sd=1),
+    language.Normal(kind="normal", mean=0, sd=2),
+    language.Uniform(kind="uniform", low=0, high=1),
+)
+SLOPES = np.array([3.0, -1.0, 5.0])
+
+
+def linear(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x @ SLOPES)
+
+
+def test_tornado_of_a_linear_model_is_its_slopes_times_p10_to_p90() -> None:
+    design = OneAtATime(inputs=3)
+    points, chance = design.rows(0, 6 * design.period)
+    bars = tornado(design, linear(LINEAR.drawn(points)) + 100.0 * chance)
+    z90 = 1.2815515655446004
+    assert [bar.swing for bar in bars] == pytest.approx([3 * 2 * z90, 1 * 2 * 2 * z90, 5 * 0.8])
+    assert bars[0].base == pytest.approx(30 + 2.5 + 250.0)
+    assert bars[0].low.value < bars[0].base < bars[0].high.value
+    assert bars[1].low.value > bars[1].high.value  # falls with its input
+    assert bars[0].low.half_width == pytest.approx(0.0, abs=1e-9)  # the same chance on both sides cancels
+
+
+def test_conditional_tornado_of_a_linear_model() -> None:
+    cube = PointSet(sampling="sobol", dimensions=3, scramblings=4, seed=1).points(np.arange(8192))
+    drawn = LINEAR.drawn(cube)
+    found = [importance(drawn[:, place], linear(drawn)) for place in range(3)]
+    tail = 1.7550  # mean of a standard normal beyond its 90th percentile: φ(1.2816) / 0.1
+    assert found[0].swing == pytest.approx(3 * 2 * tail, rel=0.02)
+    assert found[1].swing == pytest.approx(2 * 2 * tail, rel=0.02)
+    assert found[2].swing == pytest.approx(5 * 0.9, rel=0.03)
+    variances = np.array([9.0, 4.0, 25 / 12])
+    within_ten_bins = np.array([0.9577, 0.9577, 0.99])  # of a normal's and of a uniform's variance, between tenths
+    shares = within_ten_bins * variances / variances.sum()
+    assert [f.variance_share for f in found] == pytest.approx(shares.tolist(), abs=0.005)
+    assert found[0].rank_correlation > 0 > found[1].rank_correlation
+
+
+def test_morris_of_a_linear_model_is_its_slopes_and_no_spread() -> None:
+    flat = inputs(*[language.Uniform(kind="uniform", low=0, high=1)] * 3)
+    design = Morris(inputs=3, seed=1)
+    points, _ = design.rows(0, 12 * design.period)
+    found = screening(design, linear(flat.drawn(points)))
+    assert [effect.mean for effect in found] == pytest.approx((SLOPES * 0.8).tolist())
+    assert [effect.mean_absolute.value for effect in found] == pytest.approx(np.abs(SLOPES * 0.8).tolist())
+    assert [effect.sd for effect in found] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
+
+
+def test_morris_sees_an_interaction() -> None:
+    flat = inputs(*[language.Uniform(kind="uniform", low=0, high=1)] * 3)
+    design = Morris(inputs=3, seed=1)
+    points, _ = design.rows(0, 40 * design.period)
+    x = flat.drawn(points)
+    found = screening(design, x[:, 0] * x[:, 1] + 0 * x[:, 2])
+    assert found[0].sd > 0.1
+    assert found[2].mean_absolute.value == 0.0
+
+
+def test_each_trajectory_moves_each_input_once() -> None:
+    design = Morris(inputs=4, seed=2)
+    for which in range(20):
+        points = design.trajectory(which)
+        moved = np.abs(np.diff(points, axis=0)) > 1e-12
+        assert np.array_equal(moved.sum(axis=0), np.ones(4))
+        assert np.array_equal(np.argmax(moved, axis=1), design.order(which))
+        assert np.all((points >= 0.1 - 1e-12) & (points <= 0.9 + 1e-12))

@@ -1,0 +1,231 @@
+"""The same rows whoever runs them, whatever is interrupted, and failures that stay single."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.errors import ScenarioError
+from planner.reporting.study_folder import write_study
+from planner.reporting.summary import summary
+from planner.scenario.study import Normal
+from planner.simulation.run import simulate
+from planner.studies import engines, runner
+from planner.studies.analysis import Finished
+from planner.studies.identity import identity
+from planner.studies.inputs import Inputs
+from planner.studies.intervals import mean_estimate
+from planner.studies.outputs import headline_names, headlines
+from planner.studies.prepare import Prepared, prepare
+from planner.studies.replicate import Replicator
+from planner.studies.runner import Goal, Progress, Workforce, batch_size, run_rows
+from planner.studies.store import Store
+from tests.studies.conftest import SMALL
+
+Write = Callable[..., Path]
+ROWS = 44
+
+
+def store_of(prepared: Prepared, folder: Path, **options: bool) -> Store:
+    setup = prepared.setup(prepared.montecarlo())
+    store = Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+    store.open(**{"resume": False, "restart": False, **options})
+    return store
+
+
+def finish(prepared: Prepared, folder: Path, rows: int = ROWS, force: Workforce | None = None, **more: Any) -> Finished:
+    store = store_of(prepared, folder, **{k: v for k, v in more.items() if k in ("resume", "restart")})
+    goal = Goal(rows=rows, headline=prepared.headline.name, scramblings=4, until=more.get("until"))
+    count = run_rows(store, goal, force or Workforce(), more.get("watch"))
+    finished = Finished(prepared=prepared, store=store, rows=count)
+    write_study(finished, charts=False)
+    return finished
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def prepared(study_file: Write) -> Prepared:
+    return prepare(study_file())
+
+
+def test_one_worker_two_workers_and_dask_give_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    finish(prepared, tmp_path / "one" / "s")
+    finish(prepared, tmp_path / "two" / "s", force=Workforce(workers=2))
+    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK))
+    one = bytes_of(tmp_path / "one" / "s")
+    assert set(one) >= {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
+    assert bytes_of(tmp_path / "two" / "s") == one
+    assert bytes_of(tmp_path / "dask" / "s") == one
+
+
+def test_an_interrupted_study_is_resumed_to_the_same_bytes(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(prepared, tmp_path / "whole" / "s")
+    seen = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finish(prepared, tmp_path / "cut" / "s", watch=stop)
+    assert [progress.done for progress in seen] == [8, 16, 24]
+    with pytest.raises(ScenarioError, match=r"unfinished study of 24 replications.*--resume"):
+        store_of(prepared, tmp_path / "cut" / "s")
+    shard = sorted((tmp_path / "cut" / "s" / "shards").iterdir())[1]
+    shard.write_bytes(shard.read_bytes()[:100])  # as a lost machine may leave it
+    ran = []
+    real = Replicator.run
+    monkeypatch.setattr(Replicator, "run", lambda self, a, b: ran.append((a, b)) or real(self, a, b))
+    finish(prepared, tmp_path / "cut" / "s", resume=True)
+    assert ran == [(8, 16), (24, 32), (32, 40), (40, 48)]  # what was whole is not run again
+    assert bytes_of(tmp_path / "cut" / "s") == bytes_of(tmp_path / "whole" / "s")
+
+
+def test_a_finished_study_is_extended_to_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
+    finish(prepared, tmp_path / "whole" / "s", rows=40)
+    finish(prepared, tmp_path / "grown" / "s", rows=20)
+    finish(prepared, tmp_path / "grown" / "s", rows=40, resume=True)
+    assert bytes_of(tmp_path / "grown" / "s") == bytes_of(tmp_path / "whole" / "s")
+    finish(prepared, tmp_path / "grown" / "s", rows=8)  # without --resume a finished study is replaced
+    assert json.loads((tmp_path / "grown" / "s" / "manifest.json").read_text())["replications"] == 8
+
+
+def test_another_version_of_the_study_is_refused(prepared: Prepared, study_file: Write, tmp_path: Path) -> None:
+    finish(prepared, tmp_path / "s", rows=8)
+    other = prepare(study_file(SMALL.replace("h200: {nodes: 6}", "h200: {nodes: 7}")))
+    with pytest.raises(ScenarioError, match=r"another version of this study: scenario nvidia changed"):
+        store_of(other, tmp_path / "s", resume=True)
+    reseeded = prepare(study_file(), seed=5)
+    with pytest.raises(ScenarioError, match="the design, the seed"):
+        store_of(reseeded, tmp_path / "s", resume=True)
+
+
+def test_a_strangers_folder_is_left_alone(prepared: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "thesis.txt").write_text("irreplaceable")
+    with pytest.raises(ScenarioError, match="not a study's folder"):
+        store_of(prepared, tmp_path / "s")
+    assert (tmp_path / "s" / "thesis.txt").read_text() == "irreplaceable"
+
+
+def test_one_failing_run_is_recorded_and_takes_nothing_down(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Replicator.simulate
+
+    def simulate_or_fail(self: Replicator, which: int, values: Any, chance: int) -> Any:
+        if (which, chance) == (1, 17):
+            raise RuntimeError("a bearing\nran hot")
+        return real(self, which, values, chance)
+
+    monkeypatch.setattr(Replicator, "simulate", simulate_or_fail)
+    finished = finish(prepared, tmp_path / "s", rows=24)
+    (failure,) = finished.failures()
+    assert (failure.replication, failure.scenario, failure.message) == (17, "nvidia", "RuntimeError: a bearing")
+    lines = (tmp_path / "s" / "samples.csv").read_text().splitlines()
+    assert [line for line in lines if line.startswith("17,nvidia")][0].endswith("RuntimeError: a bearing")
+    assert np.isnan(finished.output("cost_usd")[17]).tolist() == [False, True]
+    assert all(np.isfinite(c.probability_better.value) for c in finished.decisions())
+
+
+def test_a_study_stops_when_its_interval_is_narrow_enough(prepared: Prepared, tmp_path: Path) -> None:
+    wide = finish(prepared, tmp_path / "a" / "s", rows=400, until=0.2)
+    assert wide.rows == 128  # the fewest: 32 rows of each of 4 randomisations
+    again = finish(prepared, tmp_path / "b" / "s", rows=400, until=0.2, force=Workforce(workers=2))
+    assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
+    reached = mean_estimate(again.output(prepared.headline.name)[:, 0], 4).relative
+    assert reached <= 0.2
+
+
+def test_replication_17_is_the_same_run_alone(prepared: Prepared, tmp_path: Path) -> None:
+    finished = finish(prepared, tmp_path / "s", rows=24)
+    replicator = Replicator(prepared.setup(prepared.montecarlo()))
+    values, chance = replicator.values(17, 18)
+    alone = headlines(replicator.simulate(1, values[0], int(chance[0])))
+    stored = [finished.output(name)[17, 1] for name in headline_names()]
+    assert alone.tolist() == stored
+
+
+def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
+    result = simulate(prepared.scenarios[0].scenario, seed=1)
+    fleet = summary(result)["clusters"]["fleet"]
+    found = dict(zip(headline_names(), headlines(result).tolist(), strict=True))
+    for name in found:
+        if name in fleet:
+            assert found[name] == pytest.approx(fleet[name], rel=1e-6, abs=2e-6), name
+    assert set(found) - set(fleet) == {"spend_usd"}
+
+
+def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
+    text = SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", "set: {}")
+    finished = finish(prepare(study_file(text)), tmp_path / "s", rows=16)
+    table = finished.output("cost_usd")
+    assert np.array_equal(table[:, 0], table[:, 1])
+
+
+def test_spread_out_points_have_less_error_than_plain_ones(study_file: Write) -> None:
+    """Spread of the mean cost over 16 rows, for 12 independent randomisations of each kind."""
+    spread = {}
+    for kind in ("plain", "lhs", "sobol"):
+        text = SMALL.replace("scramblings: 4", f"scramblings: 12\nsampling: {kind}")
+        text = "\n".join(line for line in text.splitlines() if "nvidia:" not in line)
+        prepared = prepare(study_file(text), ["horizon_months=2"])
+        rows = Replicator(prepared.setup(prepared.montecarlo())).run(0, 12 * 16)
+        cost = rows.headlines[:, 0, headline_names().index("cost_per_million_tokens_usd")]
+        spread[kind] = np.array([cost[which::12].mean() for which in range(12)]).std()
+    assert spread["lhs"] < 0.6 * spread["plain"]
+    assert spread["sobol"] < 0.6 * spread["plain"]
+
+
+def test_a_scheduler_that_does_not_answer_is_one_message(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "_CONNECT_S", 1)
+    with pytest.raises(ScenarioError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
+        finish(prepared, tmp_path / "s", force=Workforce(scheduler="tcp://127.0.0.1:9"))
+
+
+def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
+    text = SMALL + (
+        "correlations:\n  - {between: [clusters.h200.unit_price_usd, site.electricity_usd_per_kwh], rank: 0.9}\n"
+    )
+    prepared = prepare(study_file(text))
+    with pytest.raises(ScenarioError, match="independent inputs"):
+        prepared.saltelli()
+    with pytest.raises(ScenarioError, match="independent inputs"):
+        prepared.morris()
+    values, _ = Replicator(prepared.setup(prepared.one_at_a_time())).values(0, 11)
+    assert len(np.unique(values[:, 2])) == 3  # its own P10 and P90, and the median: no other input moves it
+
+
+def test_a_study_without_inputs_varies_chance_alone(study_file: Write, tmp_path: Path) -> None:
+    text = "name: s\nscenarios: {a: {extends: tiny.yaml}}\nthroughput_error: false\nscramblings: 4\n"
+    prepared = prepare(study_file(text))
+    finished = finish(prepared, tmp_path / "s", rows=16)
+    assert finished.output("cost_usd").std() > 0
+    with pytest.raises(ScenarioError, match="nothing is uncertain"):
+        prepared.one_at_a_time()
+
+
+def test_a_batch_is_half_a_second_of_runs() -> None:
+    assert [batch_size(n) for n in (1, 2, 4, 16, 32)] == [16, 8, 4, 1, 1]
+    assert runner.EVALUATIONS_PER_BATCH == 16
+
+
+def test_inputs_may_be_resolved_without_a_study() -> None:
+    alone = Inputs(each=(), mixing=None)
+    assert alone.drawn(np.zeros((3, 0))).shape == (3, 0)
+    assert Normal(kind="normal", mean=0, sd=1).times_stated is False

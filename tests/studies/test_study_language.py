@@ -1,0 +1,189 @@
+"""Study files: what is refused, where, and with which advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.errors import ScenarioError
+from planner.studies.inputs import changed
+from planner.studies.prepare import prepare
+from tests.studies.conftest import SMALL
+
+Write = Callable[..., Path]
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        prepare(path)
+    return str(caught.value)
+
+
+def with_input(line: str) -> str:
+    return SMALL.replace("uncertain:\n", f"uncertain:\n  {line}\n")
+
+
+def test_a_sound_study_is_taken(study_file: Write) -> None:
+    prepared = prepare(study_file())
+    assert prepared.names == ("both", "nvidia")
+    assert prepared.inputs.names[:3] == (
+        "workloads.*.requests_per_s",
+        "clusters.h200.unit_price_usd",
+        "site.electricity_usd_per_kwh",
+    )
+    assert prepared.inputs.names[3:] == ("throughput_error.H200.dense", "throughput_error.MI325X.dense")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (
+            "clusters.h200.discount_fraction: {kind: normal, mean: 0.2, sd: 0.2}",
+            ("study.yaml:6", "uncertain.clusters.h200.discount_fraction", "reaches -", "greater than or equal to 0"),
+        ),
+        (
+            "clusters.h200.discount_fraction: {kind: uniform, low: 0.5, high: 1.5}",
+            ("clusters.h200.discount_fraction does not allow", "less than 1"),
+        ),
+        ("clusters.h200.unit_price: {kind: uniform, low: 1, high: 2}", ("no scenario", "did you mean unit_price_usd?")),
+        ("cluster.h200.nodes: {kind: uniform, low: 1, high: 2}", ("no scenario", "did you mean clusters?")),
+        ("site: {kind: uniform, low: 1, high: 2}", ("is a section",)),
+        ("start: {kind: discrete, values: [2026-01-01, 2026-02-01]}", ("a study cannot vary start",)),
+        ("site.pue_ratio: {prior: pue_new_kolo}", ("unknown prior 'pue_new_kolo'", "did you mean pue_new_colo?")),
+        ("site.pue_ratio: {prior: gpu_tdp_h200}", ("has no spread",)),
+        ("site.pue_ratio: {prior: goodput_loss}", ("has no spread",)),
+        ("site.pue_ratio: {kind: percentiles, p10: 1.2, p50: 1.2001, p90: 2.5}", ("no smooth distribution",)),
+        ("site.pue_ratio: {kind: triangular, low: 2, mode: 1, high: 3}", ("low, mode, high must rise",)),
+        ("site.pue_ratio: {kind: gaussian, mean: 1, sd: 2}", ("needs kind", "triangular")),
+        ("site.pue_ratio: {kind: uniform, low: 1.1, hihg: 1.2}", ("unknown key", "did you mean high?")),
+        ("site.tariff: {kind: discrete, values: [us-ohio, us-oihio]}", ("reaches us-oihio", "unknown tariff")),
+        ("clusters.h200.online: {kind: discrete, values: [2026-01-01, 2029-01-01]}", ("reaches 2029-01-01", "after")),
+        ("site.power_cap_kw: {kind: uniform, low: 1, high: 2, times_stated: true}", ("states no number",)),
+        ("site.pue_ratio: {kind: empirical, file: nowhere.csv, column: pue}", ("no such file",)),
+        ("site.pue_ratio: {kind: discrete, values: [1.1, 1.2], weights: [1]}", ("needs 2 weights",)),
+        ("workloads.chat.tokens.input.mean: {kind: uniform, low: 1.0e+6, high: 2.0e+6}", ()),
+    ],
+)
+def test_a_bad_input_is_named_with_its_place(study_file: Write, line: str, parts: tuple[str, ...]) -> None:
+    if parts:
+        message = refusal(study_file(with_input(line)))
+        for part in ("study.yaml", *parts) if "nowhere" not in line else parts:
+            assert part in message, message
+    else:
+        prepare(study_file(with_input(line)))
+
+
+def test_all_problems_come_at_once(study_file: Write) -> None:
+    text = with_input("site.pue_ratio: {prior: nothing}").replace(
+        "scramblings: 4", "correlations:\n  - {between: [a, b], rank: 0.5}\nscramblings: 4"
+    )
+    message = refusal(study_file(text))
+    assert "unknown prior" in message
+    assert "'a' is not an input" in message
+
+
+def correlated(*entries: str) -> str:
+    lines = "".join(f"  - {entry}\n" for entry in entries)
+    return SMALL.replace("scramblings: 4", f"correlations:\n{lines}scramblings: 4")
+
+
+DEMAND, PRICE, POWER = (
+    "workloads.*.requests_per_s",
+    "clusters.h200.unit_price_usd",
+    "site.electricity_usd_per_kwh",
+)
+
+
+def test_an_impossible_correlation_matrix_is_mended_in_the_message(study_file: Write) -> None:
+    message = refusal(
+        study_file(
+            correlated(
+                f"{{between: ['{DEMAND}', {PRICE}], rank: 0.9}}",
+                f"{{between: [{PRICE}, {POWER}], rank: 0.9}}",
+                f"{{between: ['{DEMAND}', {POWER}], rank: -0.9}}",
+            )
+        )
+    )
+    assert message.count("cannot have rank correlation") == 3
+    offered = [float(part.split(")")[0]) for part in message.split("the nearest valid matrix has ")[1:]]
+    mended = correlated(
+        f"{{between: ['{DEMAND}', {PRICE}], rank: {offered[0]}}}",
+        f"{{between: [{PRICE}, {POWER}], rank: {offered[1]}}}",
+        f"{{between: ['{DEMAND}', {POWER}], rank: {offered[2]}}}",
+    )
+    assert prepare(study_file(mended)).inputs.mixing is not None  # what is offered is taken
+
+
+@pytest.mark.parametrize(
+    ("entries", "part"),
+    [
+        ((f"{{between: [{PRICE}, {PRICE}], rank: 0.5}}",), "correlated with itself"),
+        ((f"{{between: [{PRICE}, {POWER}], rank: 0.5}}", f"{{between: [{POWER}, {PRICE}], rank: 0.1}}"), "already at"),
+        ((f"{{between: [{PRICE}, site.electricity], rank: 0.5}}",), "did you mean site.electricity_usd_per_kwh?"),
+        ((f"{{between: [{PRICE}, {POWER}], rank: 1.5}}",), "less than or equal to 1"),
+        ((f"{{between: [{PRICE}], rank: 0.5}}",), "correlations[0].between"),
+    ],
+)
+def test_bad_correlations(study_file: Write, entries: tuple[str, ...], part: str) -> None:
+    assert part in refusal(study_file(correlated(*entries)))
+
+
+def test_other_mistakes_of_a_study(study_file: Write) -> None:
+    assert "unknown output 'cost'" in refusal(study_file(SMALL + "headline: cost\n"))
+    assert "no such file" in refusal(study_file(SMALL.replace("both: {extends: tiny", "both: {extends: tni")))
+    message = refusal(
+        study_file(SMALL.replace("{clusters: {mi325x: null", "{horizon_months: 2, clusters: {mi325x: null"))
+    )
+    assert "share their months" in message
+    assert "unknown key" in refusal(study_file(SMALL.replace("mi325x: null,", "mi325x: null, b200: {nodse: 1},")))
+    assert "scenarios" in refusal(study_file("name: x\n"))
+
+
+def test_an_empirical_distribution_is_read_and_checked(study_file: Write, tmp_path: Path) -> None:
+    line = "site.pue_ratio: {kind: empirical, file: seen.csv, column: pue}"
+    (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,1.3\n3,1.25\n")
+    found = prepare(study_file(with_input(line))).inputs.each[0].distribution
+    assert found.values == (1.2, 1.25, 1.3)  # type: ignore[union-attr]
+    (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,high\n")
+    assert "seen.csv:3" in refusal(study_file(with_input(line)))
+    (tmp_path / "seen.csv").write_text("day,pew\n1,1.2\n")
+    assert "did you mean pew?" in refusal(study_file(with_input(line)))
+    (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,0.2\n")
+    assert "greater than or equal to 1" in refusal(study_file(with_input(line)))
+
+
+def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
+    prepared = prepare(study_file())
+    values = np.array([2.0, 30000.0, 0.1, 1.1, 0.9])
+    for which, base in enumerate(prepared.scenarios):
+        scenario, factors = changed(base, which, prepared.inputs, values)
+        assert scenario.workloads["chat"].requests_per_s == 10.0
+        assert scenario.clusters["h200"].unit_price_usd == 30000.0
+        assert scenario.site.electricity_usd_per_kwh == 0.1
+        assert factors == {("H200", "dense"): 1.1, ("MI325X", "dense"): 0.9}
+    assert prepared.scenarios[0].scenario.workloads["chat"].requests_per_s == 5.0  # what was stated stays
+
+
+def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: Write) -> None:
+    text = with_input("clusters.*.nodes: {kind: uniform, low: 0.5, high: 1.5, times_stated: true}")
+    prepared = prepare(study_file(text))
+    scenario, _ = changed(prepared.scenarios[0], 0, prepared.inputs, np.array([1.2, 1, 30000, 0.1, 1, 1]))
+    assert (scenario.clusters["h200"].nodes, scenario.clusters["mi325x"].nodes) == (5, 4)
+
+
+def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: Write) -> None:
+    prepared = prepare(study_file(with_input("site.pue_ratio: {prior: pue_new_colo}")))
+    drawn = prepared.inputs.drawn(np.stack([[u] * len(prepared.inputs) for u in (1e-6, 0.1, 0.5, 0.9, 1 - 1e-6)]))
+    assert drawn[1:4, 0] == pytest.approx([1.2, 1.3, 1.4])
+    assert drawn[0, 0] >= 1.0
+    assert drawn[4, 0] <= 3.0
+
+
+def test_a_prior_can_be_a_factor_on_what_is_stated(study_file: Write) -> None:
+    line = "site.colocation_usd_per_kw_month: {prior: electricity_price, times_stated: true}"
+    prepared = prepare(study_file(with_input(line)))
+    drawn = prepared.inputs.drawn(np.full((1, len(prepared.inputs)), 0.9))
+    assert drawn[0, 0] == pytest.approx(0.13 / 0.075)

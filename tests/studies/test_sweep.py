@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.scenario.loading import load_scenario
+from planner.simulation.measures import measures
+from planner.simulation.run import simulate
+from planner.studies.sweep import (
+    Axis,
+    check_size,
+    check_values,
+    count_points,
+    number_of,
+    parse_axes,
+    parse_axis,
+    sweep,
+)
+
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("clusters.h200.nodes=0:128:64", ("0", "64", "128")),
+        ("a=0:10:4", ("0", "4", "8")),
+        ("a=3:1:-1", ("3", "2", "1")),
+        ("a=0.1:0.3:0.1", ("0.1", "0.2", "0.3")),
+        ("a=5:5:1", ("5",)),
+        ("a=1e-1:2e-1:5e-2", ("0.10", "0.15", "0.20")),
+        ("a=x,y", ("x", "y")),
+        ("a= 1 , 2 ", ("1", "2")),
+        ("a=[1, 2],[3]", ("[1, 2]", "[3]")),
+        ("a={x: 1, y: 2},null", ("{x: 1, y: 2}", "null")),
+        ("a=2026-01-01,2026-07-01", ("2026-01-01", "2026-07-01")),
+    ],
+)
+def test_an_axis_is_a_range_with_its_end_or_a_list(text: str, values: tuple[str, ...]) -> None:
+    axis = parse_axis(text)
+    assert axis.path == text.partition("=")[0]
+    assert axis.values == values
+
+
+@given(start=st.integers(-1000, 1000), count=st.integers(1, 200), step=st.decimals("0.001", "50", places=3))
+def test_a_range_is_exact_and_inclusive(start: int, count: int, step: Decimal) -> None:
+    stop = start + step * (count - 1)
+    values = parse_axis(f"a={start}:{stop}:{step}").values
+    assert len(values) == count
+    assert [Decimal(value) for value in values] == [start + step * k for k in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes", "is not of the form path=start:stop:step or path=a,b,c"),
+        ("=1,2", "is not of the form"),
+        ("a=", "is not of the form"),
+        ("a=1:2:0", "whose step never reaches its stop"),
+        ("a=1:2:-1", "whose step never reaches its stop"),
+        ("a=x:2:1", "not all numbers"),
+        ("a=1:inf:1", "not finite"),
+        ("a=nan:2:1", "not finite"),
+        ("a=1,,2", "has an empty value"),
+        ("a=1,2,1", "names a value twice"),
+        ("a=0:1e12:1", "1,000,000,000,001 values"),
+    ],
+)
+def test_an_axis_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message.replace("(", r"\(")) as caught:
+        parse_axis(text)
+    assert "clusters.h200.nodes=0:128:16" in str(caught.value)
+
+
+def test_a_key_is_varied_once() -> None:
+    with pytest.raises(ScenarioError, match="seed is varied twice"):
+        parse_axes(["seed=1,2", "clusters.h200.nodes=1,2", "seed=3,4"])
+
+
+def test_a_large_sweep_is_asked_about_with_its_size() -> None:
+    axes = parse_axes(["a=1:1000:1", "b=1:100:1", "c=1:100:1"])
+    assert count_points(axes) == 10**7
+    with pytest.raises(ScenarioError, match=r"1,000 × 100 × 100 = 10,000,000 points: about 1,389 h.*--yes"):
+        check_size(axes, confirmed=False)
+    check_size(axes, confirmed=True)
+    check_size(parse_axes(["a=1:100:1", "b=1:100:1"]), confirmed=False)
+
+
+def test_wrong_keys_and_values_are_all_found_before_any_run(write: Write) -> None:
+    axes = parse_axes(["clusters.h200.nods=1,2", "finance.residual_fraction=0.5,1.5", "horizon_months=0:3:1"])
+    with pytest.raises(ScenarioError) as caught:
+        check_values(write(), axes)
+    text = str(caught.value)
+    assert "did you mean nodes?" in text
+    assert "finance.residual_fraction" in text
+    assert "horizon_months" in text
+
+
+def test_every_combination_is_its_own_run(write: Write) -> None:
+    path = write()
+    axes = parse_axes(["clusters.h200.nodes=2,4", "site.pue_ratio=1.1,1.4"])
+    points = sweep(path, axes, ["horizon_months=2"], seed=5)
+    assert [point.values for point in points] == [("2", "1.1"), ("2", "1.4"), ("4", "1.1"), ("4", "1.4")]
+    alone = simulate(load_scenario(path, ["horizon_months=2", "clusters.h200.nodes=4", "site.pue_ratio=1.1"]), seed=5)
+    figures = points[2].figures
+    assert figures is not None
+    assert {name: figures[name] for name in measures(alone)} == measures(alone)
+
+
+def test_a_combination_that_contradicts_itself_is_reported_and_the_rest_runs(write: Write) -> None:
+    axes = parse_axes(["horizon_months=1,2", "clusters.mi325x.online=2026-01-15,2026-02-10"])
+    points = sweep(write(), axes)
+    assert [bool(point.problem) for point in points] == [False, True, False, False]
+    assert "2026-02-10 is after the end" in points[1].problem
+    assert points[1].figures is None
+
+
+def test_values_are_numbers_where_they_look_like_it() -> None:
+    assert number_of("16") == 16
+    assert number_of("0.5") == 0.5
+    assert [number_of(text) for text in ("true", "x", "2026-01-01", "[1]")] == [None] * 4
+    assert Axis(path="a", values=("1",)).values == ("1",)
