@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.unit_costs import ratio, usd_per_million_tokens
-from planner.simulation.measures import SERVICE, measures, series_of, service
+from planner.simulation.measure_names import SERVICE
+from planner.simulation.measures import measures, series_of, service
 from planner.simulation.result import RunResult
 
 Floats = NDArray[np.float64]

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from planner.reporting.comparison import (
-    COMPARISON_TABLES,
     comparison_rows,
     comparison_summary,
     comparison_table,
     write_comparison,
 )
+from planner.reporting.comparison_columns import COMPARISON_TABLES
 from planner.reporting.csv_table import CsvFormat
 from planner.scenario.loading import load_scenario
-from planner.studies.bridge import CAUSES
+from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison, compare
 
 Write = Callable[..., Path]
