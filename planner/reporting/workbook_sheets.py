@@ -61,8 +61,8 @@ class Sheets:
 def _plain_formulas() -> type[Any]:
     """Return a worksheet that takes formulas as they are.
 
-    XlsxWriter looks in each for the thirty functions that Excel gained of late, which takes half a workbook's time; ours
-    use none. Should it do so by another method one day, this one is not called, and all is as before.
+    XlsxWriter looks in each for the thirty functions that Excel gained of late, which takes half a workbook's time;
+    ours use none. Should it do so by another method one day, this one is not called, and all is as before.
     """
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # noqa: PLC0415 - when a book is open
 
