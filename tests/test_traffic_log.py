@@ -185,3 +185,18 @@ def test_bad_series_are_refused(tmp_path: Path) -> None:
 
 def test_public_week_starts_on_a_sunday() -> None:
     assert read_hourly_rates(trace("azure2024_hourly_digitised_req_per_min.csv"), "conv").first_hour_of_week == 144
+
+
+@pytest.mark.parametrize("cell", ["1e16", "1e308", "-1", "many"])
+def test_a_count_that_no_log_can_hold_is_refused(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"timestamp,input_tokens,output_tokens\n1,10,10\n2,{cell},10\n")
+    with pytest.raises(ScenarioError, match="must be a number from 0 to"):
+        read_request_log(path)
+
+
+def test_a_slip_of_the_pen_in_a_year_is_no_overflow(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("timestamp,input_tokens,output_tokens\n2026-01-01T00:00:00,10,10\n1200-01-01T00:00:00,10,10\n")
+    with pytest.raises(ScenarioError, match="times span 826 years; a log may have 30"):
+        read_request_log(path)

@@ -73,6 +73,8 @@ def _read_text(path: Path) -> pd.DataFrame:
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
         raise ScenarioError(Problem(file=str(path), message="the rows have more cells than the header has columns"))
     frame.columns = [str(column).strip() for column in frame.columns]
+    if twice := [name for name in dict.fromkeys(frame.columns) if list(frame.columns).count(name) > 1]:
+        raise ScenarioError(Problem(file=str(path), line=1, message=f"the column {twice[0]!r} is there twice"))
     for column in frame.columns:
         frame[column] = frame[column].fillna("").str.strip()
     return frame

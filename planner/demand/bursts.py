@@ -35,6 +35,9 @@ DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
 BURST_S = 60.0
 """The minute over which the index of dispersion is defined and a burst's rate is taken to last."""
+_MAX_RATE_CV = 3.0
+"""Most variation that Wilson and Hilferty's cube root can carry: beyond it every quadrature point is clipped to zero.
+A stream that varies more has less than a request a minute, and no burst of it fills a machine."""
 _TABLE_CELLS = 512
 _SIEGMUND = 0.5825971579390106  # −ζ(1/2) / √(2π), the mean overshoot of a Gaussian walk (Siegmund 1979)
 
@@ -147,6 +150,7 @@ def _bursty_share(
 
     expand = (..., np.newaxis, np.newaxis, np.newaxis)
     start, start_weights, gauss, gauss_weights, moment, moment_weights = _quadrature()
+    rate_cv = min(rate_cv, _MAX_RATE_CV)
     rate = np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 0.0) ** 3  # Wilson and Hilferty's gamma
     rate_weights = gauss_weights * rate / (gauss_weights @ rate)
     rate /= gauss_weights @ rate

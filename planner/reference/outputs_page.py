@@ -14,8 +14,8 @@ _INTRODUCTION = """\
 `planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
 folder that the planner did not write is never overwritten. The same scenario, seed and version give the same bytes.
 
-CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other spreadsheets.
-All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
+CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other
+spreadsheets. All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
 
 _JSON = """\
 ## `summary.json`

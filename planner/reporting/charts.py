@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.errors import Problem, ScenarioError
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
 from planner.reporting.folder import write_folder
-from planner.reporting.report.contents import REPORT, Contents, Table, read_contents
+from planner.reporting.report.contents import Contents, Table, read_contents, read_whole
 from planner.reporting.report.timechart import OFF_THE_CHART
 from planner.units import MILLION
 
@@ -88,10 +88,8 @@ def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
         raise ScenarioError(Problem(file=str(folder), message=message, hint="run again")) from None
     if not drawn:
         raise ScenarioError(Problem(file=str(folder), message="holds no timeline, ledger or losses to draw"))
-    files: dict[str, str | bytes] = {**contents.files, **drawn}
-    if (folder / REPORT).is_file():
-        files[REPORT] = (folder / REPORT).read_bytes()
-    write_folder(folder, files, contents.manifest)
+    whole = read_whole(folder)
+    write_folder(folder, {**whole.files, **drawn}, whole.manifest)
     return [folder / name for name in drawn]
 
 

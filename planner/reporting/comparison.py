@@ -14,7 +14,8 @@ from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
-from planner.reporting.run_folder import scenario_sha256
+from planner.reporting.report.build import with_report
+from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.text_table import text_table
 from planner.simulation.measures import series_of
 from planner.studies.bridge import CAUSES
@@ -157,7 +158,7 @@ def comparison_table(comparison: Comparison) -> str:
         saving = 1.0 - own / reference if own is not None and reference else None
         rows.append(
             (
-                name[:14],
+                name[:15],
                 cell(figures["cost_usd"], ",.2f", MILLION),
                 cell(own, ",.4f"),
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
@@ -175,7 +176,7 @@ def comparison_table(comparison: Comparison) -> str:
         if parts is not None and position != comparison.baseline
     ]
     if bridges:
-        steps = [(name[:14], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
+        steps = [(name[:15], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
         heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
         short = ("scenario", "price", "through", "power", "software", "failing")
         lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
@@ -200,7 +201,7 @@ def write_comparison(
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package("comparison", written, form)
     files["summary.json"] = json_text(comparison_summary(comparison))
-    manifest = {
+    manifest: dict[str, Any] = {
         "kind": "comparison",
         "version": planner.__version__,
         "scenarios": {result.scenario.name: scenario_sha256(result.scenario) for result in comparison.results},
@@ -208,4 +209,12 @@ def write_comparison(
         "overrides": list(overrides),
         "seed": comparison.results[0].seed,
     }
-    write_folder(folder, files, manifest)
+    manifest["command"] = _command(comparison, overrides)
+    write_folder(folder, with_report(files, manifest), manifest)
+
+
+def _command(comparison: Comparison, overrides: Sequence[str]) -> list[str]:
+    """Return the command that makes the same comparison again."""
+    words = ["planner", "compare", *(scenario_file(result.scenario) for result in comparison.results)]
+    words += ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
+    return words + [word for override in overrides for word in ("--set", override)]

@@ -104,3 +104,24 @@ def _swap(fresh: Path, folder: Path, old: Path) -> None:
             with contextlib.suppress(OSError):
                 os.replace(old, folder)  # noqa: PTH105 - as above
         raise
+
+
+def replace_file(folder: Path, name: str, content: bytes) -> None:
+    """Put one file of a finished folder in the place of its earlier version, and its hash into the manifest.
+
+    Each of the two is replaced whole. Stopped between them, the folder has the new file and the old hash of it.
+    """
+    scratch: Path | None = None
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".partial", dir=folder.parent))
+        manifest["files"] = dict(sorted({**manifest["files"], name: hashlib.sha256(content).hexdigest()}.items()))
+        (scratch / "file").write_bytes(content)
+        (scratch / MANIFEST).write_bytes(json_text(manifest).encode())
+        os.replace(scratch / "file", folder / name)  # noqa: PTH105 - as below
+        os.replace(scratch / MANIFEST, folder / MANIFEST)  # noqa: PTH105 - as below
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)

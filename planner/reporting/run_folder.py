@@ -20,8 +20,7 @@ from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.model_error import model_error
 from planner.reporting.parquet import parquet_bytes
-from planner.reporting.report.build import build_report
-from planner.reporting.report.contents import REPORT, Contents
+from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
@@ -120,9 +119,7 @@ def write_run(
     files["workbook.xlsx"] = write_workbook(content)
     identity = manifest(result, overrides)
     identity["command"] = _command(identity, form, {"--hourly": hourly, "--parquet": parquet})
-    encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    files[REPORT] = build_report(Contents(manifest=identity, files=encoded))
-    write_folder(folder, files, identity)
+    write_folder(folder, with_report(files, identity), identity)
 
 
 def _command(identity: dict[str, Any], form: CsvFormat, asked: dict[str, bool]) -> list[str]:

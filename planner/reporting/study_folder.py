@@ -12,6 +12,8 @@ from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
 from planner.reporting.folder import MANIFEST, PRODUCT, json_text
+from planner.reporting.report.build import build_report
+from planner.reporting.report.contents import REPORT, Contents
 from planner.studies.analysis import Band, Driver, Finished, Statistic
 from planner.studies.decision import Comparison
 from planner.studies.distributions import is_numeric, value_of
@@ -58,17 +60,13 @@ def write_tables(
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
     content = {f"{table.description.name}.csv": table.content for table in written} | dict(files or {})
     content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
+    manifest: dict[str, Any] = {"kind": "study", "replications": rows, "identity": store.identity}
+    content[REPORT] = build_report(Contents(manifest=manifest, files=content))
     for name, text in content.items():
         store.replace(name, text)
     names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
-    manifest = {
-        "product": PRODUCT,
-        "kind": "study",
-        "replications": rows,
-        "identity": store.identity,
-        "files": {name: _sha256_of(store.folder / name) for name in sorted(names)},
-    }
-    store.replace(MANIFEST, json_text(manifest).encode())
+    hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
+    store.replace(MANIFEST, json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
 
 
 def _sha256_of(path: Path) -> str:

@@ -11,6 +11,7 @@ from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import write_folder
+from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import text_table
 from planner.scenario.scenario import Scenario
@@ -115,4 +116,5 @@ def write_sweep(
         "scenario_sha256": scenario_sha256(scenario),
         "vary": {axis.path: list(axis.values) for axis in axes},
     }
-    write_folder(folder, {"sweep.csv": content, "datapackage.json": package}, identity | manifest)
+    whole = identity | manifest
+    write_folder(folder, with_report({"sweep.csv": content, "datapackage.json": package}, whole), whole)

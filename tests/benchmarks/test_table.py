@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +92,20 @@ def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", {"model": " llama-3.1-70b "})
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert list(read_benchmarks(path)["model"]) == ["llama-3.1-70b"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda lines: [lines[0], *(line + ",surplus" for line in lines[1:])], "more cells than the header"),
+        (
+            lambda lines: [lines[0] + ", model", *(line + ",x" for line in lines[1:])],
+            "the column 'model' is there twice",
+        ),
+    ],
+)
+def test_a_table_out_of_shape_is_refused(tmp_path: Path, spoil: Callable[[list[str]], list[str]], message: str) -> None:
+    path = write_table(tmp_path / "t.csv", {})
+    path.write_text("\n".join(spoil(path.read_text().splitlines())) + "\n")
+    with pytest.raises(ScenarioError, match=message):
+        read_benchmarks(path)

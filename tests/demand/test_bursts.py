@@ -164,3 +164,10 @@ def test_size_of_bursts_follows_from_the_index() -> None:
 def test_bad_conditions_are_refused_all_at_once() -> None:
     with pytest.raises(ScenarioError, match=r"(?s)requests_per_s.*slack_s.*burst_index_of_dispersion.*servers"):
         BurstConditions(requests_per_s=0.0, slack_s=-1.0, index_of_dispersion=0.5, pool=ServerPool(servers=0))
+
+
+@pytest.mark.parametrize("dispersion", [50.0, 1e3, 1e5])
+def test_a_trickle_with_any_variation_has_a_share(dispersion: float) -> None:
+    conditions = BurstConditions(requests_per_s=1e-3, slack_s=2.0, index_of_dispersion=dispersion)
+    share = miss_share(conditions, np.linspace(0.0, 1.0, 11))
+    assert np.all((share >= 0.0) & (share <= 1.0))

@@ -39,6 +39,7 @@ def fuzz(
                 raise
             ending = "fault"
             faults.append(_describe(number, target, fault))
+            print(faults[-1], file=sys.stderr, flush=True)
         slowest = max(slowest, time.monotonic() - start)
         endings[f"{target.__name__} {ending}"] += 1
         if slices and (number + 1) % slices == 0:

@@ -162,7 +162,7 @@ def test_what_outlives_the_horizon_counts_as_chosen(run: Run, choice: str, share
 
 def test_the_residual_of_each_vendor_is_its_prior(run: Run) -> None:
     result = run("finance.residual_basis=vendor-prior", "horizon_months=48", *QUIET)
-    capital = sum(by_cluster(result, account) for account in CAPEX_ACCOUNTS)
+    capital = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0)
     written = by_cluster(result, Account.DEPRECIATION)
     assert written[0] == pytest.approx(0.7 * capital[0], abs=0.01)  # NVIDIA keeps 0.3
     assert written[1] == pytest.approx(0.8 * capital[1], abs=0.01)  # AMD keeps 0.2

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from planner import load_scenario, simulate
+from planner.documents import read_document
 from planner.simulation.result import RunResult
 
 ROOT = Path(__file__).parents[2]
-SCENARIOS = sorted((ROOT / "scenarios").rglob("*.yaml"))
+SCENARIOS = [
+    path
+    for path in sorted((ROOT / "scenarios").rglob("*.yaml"))
+    if {"workloads", "extends"} & set(read_document(path).content)  # a study is no scenario
+]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

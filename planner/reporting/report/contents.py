@@ -16,6 +16,8 @@ from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS
 from planner.reporting.folder import MANIFEST, PRODUCT
 
 REPORT = "report.html"
+NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
+"""Tables of a size that no report shows row by row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Contents:
     manifest: Mapping[str, Any]
     """What identifies the run, without the list of files."""
     files: Mapping[str, bytes]
-    """Every file by name, but the manifest and the report itself."""
+    """Tables and JSON by file name, without the manifest."""
 
     @property
     def kind(self) -> str:
@@ -116,11 +118,23 @@ class Contents:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Read an output folder; refuse one that planner did not write or whose files have changed since."""
+    """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
     manifest = _read_manifest(folder)
+    wanted = [name for name in manifest["files"] if name.endswith((".csv", ".json")) and name not in NOT_READ]
+    return _read(folder, manifest, wanted)
+
+
+def read_whole(folder: Path) -> Contents:
+    """Read every file of a folder, the report and the pictures included."""
+    manifest = _read_manifest(folder)
+    return _read(folder, manifest, list(manifest["files"]))
+
+
+def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
     files, problems = {}, []
-    for name, digest in manifest.pop("files").items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+    known = manifest["files"]
+    for name in names:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
             problems.append(Problem(file=str(folder / MANIFEST), message=f"names {name!r}, outside the folder"))
             continue
         try:
@@ -128,16 +142,14 @@ def read_contents(folder: Path) -> Contents:
         except OSError as error:
             problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
             continue
-        if name == REPORT:
-            continue  # it is about to be written anew
-        if hashlib.sha256(content).hexdigest() != digest:
+        if hashlib.sha256(content).hexdigest() != known[name]:
             message, hint = "has changed since planner wrote it", "run again"
             problems.append(Problem(file=str(folder / name), message=message, hint=hint))
         files[name] = content
     if problems:
         raise ScenarioError(problems)
-    del manifest["product"]
-    return Contents(manifest=manifest, files=files)
+    identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
+    return Contents(manifest=identity, files=files)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

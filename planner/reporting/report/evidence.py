@@ -100,15 +100,19 @@ def error_section(contents: Contents) -> Section | None:
 def reproduce_section(contents: Contents) -> Section:
     """Return how to get the same bytes again."""
     manifest = contents.manifest
-    catalog = manifest.get("catalog", {})
+    catalog, identity = manifest.get("catalog", {}), manifest.get("identity", {})
+    hashes = manifest.get("scenarios") or identity.get("scenarios", {})
     facts = [
-        ("version", manifest.get("version")),
-        ("seed", manifest.get("seed")),
+        ("version", manifest.get("version", identity.get("version"))),
+        ("seed", manifest.get("seed", identity.get("seed"))),
+        ("replications", manifest.get("replications")),
         ("replication", manifest.get("replication")),
         ("scenario", manifest.get("scenario")),
         ("scenario SHA-256", manifest.get("scenario_sha256")),
         ("catalogue", f"{catalog.get('assumptions')} {catalog.get('version')}" if catalog else None),
-        ("catalogue SHA-256", catalog.get("sha256")),
+        ("catalogue SHA-256", catalog.get("sha256", identity.get("catalogue"))),
+        ("study SHA-256", identity.get("study")),
+        *((f"scenario {name}, SHA-256", digest) for name, digest in hashes.items()),
     ]
     rows = [(name, element("code", fact)) for name, fact in facts if fact is not None]
     given = [str(word) for word in manifest.get("command", ())]

@@ -21,7 +21,10 @@
   };
   const label = (number, unit) => {
     if (unit === "percent") return Number((number * 100).toPrecision(4)) + "%";
-    if (unit === "usd") return "$" + (Math.abs(number) < 1e3 ? Number(number.toPrecision(4)) : short(number).replace(" ", ""));
+    if (unit === "usd") {
+      const size = Math.abs(number);
+      return (number < 0 ? "−$" : "$") + (size < 1e3 ? Number(size.toPrecision(4)) : short(size).replace(" ", ""));
+    }
     return short(number);
   };
   const niceTicks = (low, high, wanted) => {

@@ -63,6 +63,7 @@ def axis_label(number: float, unit: str) -> str:
         case "percent":
             return f"{number * 100:.4g}%"
         case "usd":
-            return f"${number:.4g}" if abs(number) < 1e3 else "$" + short(number).replace(" ", "")
+            sign, size = "−" if number < 0 else "", abs(number)
+            return f"{sign}${size:.4g}" if size < 1e3 else f"{sign}${short(size).replace(' ', '')}"
         case _:
             return short(number)
