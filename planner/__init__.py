@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from planner.scenario.loading import load_scenario
     from planner.simulation.result import RunResult
     from planner.simulation.run import simulate
+    from planner.studies.study import run_study
 
 __version__ = "0.1.0"
-__all__ = ["RunResult", "__version__", "load_scenario", "simulate"]
+__all__ = ["RunResult", "__version__", "load_scenario", "run_study", "simulate"]
 
 _HOMES = {
     "load_scenario": "planner.scenario.loading",
     "simulate": "planner.simulation.run",
     "RunResult": "planner.simulation.result",
+    "run_study": "planner.studies.study",
 }
 
 

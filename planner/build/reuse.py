@@ -4,7 +4,7 @@ A study compiles the same scenario thousands of times with a few figures changed
 them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each part is
 kept under the figures that decide it, so a plan compiled with memory equals one compiled without. One part alone is
 approximated: the share of late requests at a traffic level that moves, read between tables on a grid about the stated
-level (0.2 in the logarithm; tests hold the difference below one in a thousand of all requests).
+level (0.2 in the logarithm; tests hold the difference below three in a thousand of all requests).
 """
 
 from __future__ import annotations

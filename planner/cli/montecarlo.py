@@ -49,22 +49,19 @@ def montecarlo(
     from planner.reporting.study_folder import write_study
     from planner.reporting.study_summary import study_summary, study_table
     from planner.studies.analysis import Finished
-    from planner.studies.identity import identity
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Goal, batch_size
-    from planner.studies.store import Store
+    from planner.studies.runner import Goal
+    from planner.studies.study import open_store
 
     share = _share(until)
     force = workforce(workers, scheduler)
     prepared = prepare(study, overrides or (), seed)
-    setup = prepared.setup(prepared.montecarlo())
     folder = out or Path("outputs") / prepared.study.name
-    store = Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
-    store.open(resume=resume, restart=restart)
+    store = open_store(prepared, folder, resume=resume, restart=restart)
     if not quiet:
         print(
-            f"{prepared.study.name}: {replications:,} replications of {len(setup.scenarios)} scenarios, "
-            f"{len(setup.inputs)} uncertain inputs",
+            f"{prepared.study.name}: {replications:,} replications of {len(prepared.scenarios)} scenarios, "
+            f"{len(prepared.inputs)} uncertain inputs",
             file=sys.stderr,
         )
     goal = Goal(

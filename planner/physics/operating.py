@@ -91,6 +91,10 @@ class _Terms:
     largest_batch: Floats
     fits: Bools
 
+    def only(self, cases: Ints) -> _Terms:
+        """Return the terms of some of the cases."""
+        return _Terms(*(getattr(self, field.name).take(cases) for field in fields(self)))
+
     def tpot_s(self, batch: Floats) -> Floats:
         """Return the time per output token with ``batch`` sequences decoding."""
         touched = -np.expm1(batch * self.log_missed)
@@ -176,33 +180,45 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
 
 def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return batch, TPOT, TTFT and concurrency of the largest feasible load; batch 0 where one sequence is too slow."""
-
-    def excess(batch: Floats) -> Floats:
-        reached_tpot_s, reached_ttft_s, _ = terms.at_batch(batch)
-        over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
-        return over
-
-    low = np.ones_like(terms.largest_batch)
+    one = np.ones_like(terms.largest_batch)
     # The experts' term is never negative, so no batch beyond this meets TPOT: a bracket that a dense model ends at.
     high = np.clip((tpot_s - terms.fixed_s) / terms.sequence_s, 1.0, terms.largest_batch)
-    excess_low, excess_high = excess(low), excess(high)
-    feasible, unbound = excess_low <= 0.0, excess_high <= 0.0
-    low = np.where(unbound, high, low)
-    for step in range(BRACKET_STEPS):  # false position, halving the retained end (Illinois)
+    excess_low, excess_high = _excess(terms, one, ttft_s, tpot_s), _excess(terms, high, ttft_s, tpot_s)
+    feasible = excess_low <= 0.0
+    batch = np.where(feasible, high, 0.0)
+    open_cases = np.flatnonzero(feasible & (excess_high > 0.0))
+    if open_cases.size:
+        bracket = (high[open_cases], excess_low[open_cases], excess_high[open_cases])
+        objectives = (ttft_s[open_cases], tpot_s[open_cases])
+        batch[open_cases] = _largest_within(terms.only(open_cases), bracket, objectives)
+    reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(np.maximum(batch, 1.0))
+    return batch, reached_tpot_s, reached_ttft_s, np.where(feasible, concurrency, 0.0)
+
+
+def _excess(terms: _Terms, batch: Floats, ttft_s: Floats, tpot_s: Floats) -> Floats:
+    """Return by what share the worse of the two objectives is missed; negative where both are met."""
+    reached_tpot_s, reached_ttft_s, _ = terms.at_batch(batch)
+    over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
+    return over
+
+
+def _largest_within(terms: _Terms, bracket: tuple[Floats, Floats, Floats], objectives: tuple[Floats, Floats]) -> Floats:
+    """Return the largest batch within the objectives, by false position that halves the retained end (Illinois)."""
+    high, excess_low, excess_high = bracket
+    low = np.ones_like(high)
+    for step in range(BRACKET_STEPS):
         if step % 4 == 1:  # the experts' term bends the curve: now and then halve the bracket's ratio instead
             middle = np.sqrt(low * high)
         else:
             middle = np.clip(low + (high - low) * excess_low / np.minimum(excess_low - excess_high, -1e-12), low, high)
-        excess_middle = excess(middle)
+        excess_middle = _excess(terms, middle, *objectives)
         below = excess_middle <= 0.0
         low, high = np.where(below, middle, low), np.where(below, high, middle)
         excess_low, excess_high = (
             np.where(below, excess_middle, 0.5 * excess_low),
             np.where(below, 0.5 * excess_high, excess_middle),
         )
-    batch = np.where(feasible, low, 0.0)
-    reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(np.maximum(batch, 1.0))
-    return batch, reached_tpot_s, reached_ttft_s, np.where(feasible, concurrency, 0.0)
+    return low
 
 
 def _solve_saturation(terms: _Terms) -> tuple[Floats, Floats, Floats, Floats]:

@@ -7,14 +7,15 @@ from planner.reference.markdown import code, page, table, text
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison import COMPARISON_TABLES
 from planner.reporting.run_columns import RUN_TABLES
+from planner.reporting.study_columns import STUDY_TABLES
 from planner.reporting.sweep_table import sweep_description
 
 _INTRODUCTION = """\
 `planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
 folder that the planner did not write is never overwritten. The same scenario, seed and version give the same bytes.
 
-CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other spreadsheets.
-All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
+CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other
+spreadsheets. All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
 
 _JSON = """\
 ## `summary.json`
@@ -42,6 +43,13 @@ _SWEEP = """\
 
 A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied."""
 
+_STUDY = """\
+## Of `planner montecarlo` and `planner sensitivity`
+
+A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (`sensitivity.csv` alone for
+a method of `planner sensitivity`), charts, `datapackage.json`, `replications.parquet` with all of it in full precision
+and the monthly figures of every replication, `study.json` and a `manifest.json`."""
+
 _ACCOUNTS = """\
 ## Accounts
 
@@ -68,5 +76,7 @@ def outputs_page() -> str:
         reference_page(COMPARISON_TABLES),
         _SWEEP,
         reference_page([sweep_description(())]),
+        _STUDY,
+        reference_page(STUDY_TABLES),
         _ACCOUNTS + table(("account", "what it holds", *views), rows),
     )

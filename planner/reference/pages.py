@@ -10,12 +10,14 @@ from planner.reference.errors_page import errors_page
 from planner.reference.nomenclature_page import nomenclature_page
 from planner.reference.outputs_page import outputs_page
 from planner.reference.scenario_page import scenario_page
+from planner.reference.study_page import study_page
 
 
 def reference_pages() -> dict[str, str]:
     """Return the text of every generated page by file name."""
     return {
         "scenario.md": scenario_page(),
+        "study.md": study_page(),
         "cli.md": cli_page(),
         "catalog.md": catalog_page(),
         "outputs.md": outputs_page(),

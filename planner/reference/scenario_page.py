@@ -17,10 +17,11 @@ takes a key away again."""
 
 def scenario_page() -> str:
     """Return the page of scenario fields."""
-    return page("Scenario fields", _INTRODUCTION, *(_section(section) for section in scenario_sections()))
+    return page("Scenario fields", _INTRODUCTION, *(section_text(section) for section in scenario_sections()))
 
 
-def _section(section: Section) -> str:
+def section_text(section: Section) -> str:
+    """Return one mapping with a table of its keys."""
     level = "#" * min(2 + section.path.count(".") - section.path.count(".<name>"), 4)
     title = f"`{section.path}`" if section.path else "Top level"
     if section.tag is not None:

@@ -158,7 +158,7 @@ def comparison_table(comparison: Comparison) -> str:
         saving = 1.0 - own / reference if own is not None and reference else None
         rows.append(
             (
-                name[:14],
+                name[:15],
                 cell(figures["cost_usd"], ",.2f", MILLION),
                 cell(own, ",.4f"),
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
@@ -176,7 +176,7 @@ def comparison_table(comparison: Comparison) -> str:
         if parts is not None and position != comparison.baseline
     ]
     if bridges:
-        steps = [(name[:14], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
+        steps = [(name[:15], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
         heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
         short = ("scenario", "price", "through", "power", "software", "failing")
         lines += ["", heading, text_table((*short, "utilised", "people"), steps)]

@@ -127,9 +127,13 @@ class SoftwareDesk:
         draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
         weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
         factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
-        yield self.env.timeout(max(0.0, workload.launch_h or 0.0))
+        launch_h = workload.launch_h or 0.0
+        left_h = weeks * _HOURS_PER_WEEK + min(launch_h, 0.0)  # a launch before the start has part of it behind
+        if left_h <= 0.0:
+            return
+        yield self.env.timeout(max(0.0, launch_h))
         self.incidents += 1
         number = self.incidents
         self._change(pairs, [factor] * len(pairs), "bring-up", number)
-        yield from self._mend(math.inf, weeks * _HOURS_PER_WEEK)
+        yield from self._mend(math.inf, left_h)
         self._change(pairs, [-factor] * len(pairs), "bring-up done", number)

@@ -1,4 +1,4 @@
-"""What a study keeps of each run: headline figures and monthly series, read off the run's own result."""
+"""What a study keeps of each run: headline figures and monthly series, as the run's own measures define them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import View
-from planner.finance.ledger import Dimension
+from planner.finance.unit_costs import ratio, usd_per_million_tokens
+from planner.simulation.measures import SERVICE, measures, series_of, service
 from planner.simulation.result import RunResult
-from planner.units import MILLION
 
 Floats = NDArray[np.float64]
 
@@ -26,21 +25,35 @@ class Output:
     decimals: int = 6
 
 
+def _cost(name: str, description: str, unit: str = "USD", decimals: int = 2) -> Output:
+    return Output(name=name, unit=unit, description=description, lower_is_better=True, decimals=decimals)
+
+
+def _service(name: str, unit: str, *, lower_is_better: bool) -> Output:
+    return Output(name=name, unit=unit, description=SERVICE[name], lower_is_better=lower_is_better)
+
+
+_PER_MILLION = "USD/million tokens"
 HEADLINES = (
-    Output(
-        name="cost_per_million_tokens_usd",
-        unit="USD/million tokens",
-        description="Accrued cost over the horizon per million tokens served, prompt and output.",
-        lower_is_better=True,
+    _cost("cost_per_million_tokens_usd", "Accrued cost per million tokens served, prompt and output.", _PER_MILLION, 6),
+    _cost("cost_per_million_output_tokens_usd", "Accrued cost per million output tokens served.", _PER_MILLION, 6),
+    _cost(
+        "levelised_cost_per_million_tokens_usd",
+        "Discounted cost per discounted million tokens, what is still owned at the end taken off.",
+        _PER_MILLION,
+        6,
     ),
+    _cost("cost_usd", "Accrued cost over the horizon."),
+    _cost("tco_usd", "Cash paid over the horizon less the value of what is still owned at the end."),
+    _cost("capex_usd", "Purchases over the horizon."),
+    _cost("cash_usd", "Cash paid over the horizon."),
     Output(
-        name="cost_per_million_output_tokens_usd",
-        unit="USD/million tokens",
-        description="Accrued cost over the horizon per million output tokens served.",
-        lower_is_better=True,
+        name="npv_usd",
+        unit="USD",
+        description="Present value of income less cost; minus the discounted cost where nothing is sold.",
+        lower_is_better=False,
+        decimals=2,
     ),
-    Output(name="cost_usd", unit="USD", description="Accrued cost over the horizon.", lower_is_better=True, decimals=2),
-    Output(name="spend_usd", unit="USD", description="Cash paid over the horizon.", lower_is_better=True, decimals=2),
     Output(
         name="served_tokens",
         unit="tokens",
@@ -48,53 +61,17 @@ HEADLINES = (
         lower_is_better=False,
         decimals=0,
     ),
-    Output(
-        name="shed_fraction",
-        unit="fraction",
-        description="Share of the tokens demanded that were refused or expired.",
-        lower_is_better=True,
-    ),
-    Output(
-        name="slo_attainment_fraction",
-        unit="fraction",
-        description="Share of requests served within their objective.",
-        lower_is_better=False,
-    ),
-    Output(
-        name="utilisation_fraction",
-        unit="fraction",
-        description="Accelerator-hours at work over accelerator-hours in service.",
-        lower_is_better=False,
-    ),
-    Output(
-        name="availability_fraction",
-        unit="fraction",
-        description="Accelerator-hours in service over accelerator-hours on site.",
-        lower_is_better=False,
-    ),
-    Output(
-        name="energy_kwh",
-        unit="kWh",
-        description="Energy the facility drew over the horizon.",
-        lower_is_better=True,
-        decimals=3,
-    ),
+    _service("shed_fraction", "fraction", lower_is_better=True),
+    _service("slo_attainment_fraction", "fraction", lower_is_better=False),
+    _service("utilisation_fraction", "fraction", lower_is_better=False),
+    _service("availability_fraction", "fraction", lower_is_better=False),
+    _service("energy_kwh", "kWh", lower_is_better=True),
 )
 """Figures over the whole horizon, in column order."""
 MONTHLY = (
-    Output(
-        name="utilisation_fraction",
-        unit="fraction",
-        description="Accelerator-hours at work over accelerator-hours in service.",
-        lower_is_better=False,
-    ),
-    Output(
-        name="cost_per_million_tokens_usd",
-        unit="USD/million tokens",
-        description="Accrued cost of the month per million tokens served.",
-        lower_is_better=True,
-    ),
-    Output(name="spend_usd", unit="USD", description="Cash paid in the month.", lower_is_better=True, decimals=2),
+    _service("utilisation_fraction", "fraction", lower_is_better=False),
+    _cost("cost_per_million_tokens_usd", "Accrued cost of the month per million tokens served.", _PER_MILLION, 6),
+    _cost("spend_usd", "Cash paid in the month."),
 )
 """Figures by month, in column order."""
 
@@ -105,55 +82,21 @@ def headline_names() -> tuple[str, ...]:
 
 
 def headlines(result: RunResult) -> Floats:
-    """Return a run's headline figures in column order, shape (outputs,); NaN where nothing was served."""
-    monthly, per_node = result.monthly, _per_node(result)
-    served = result.tokens(monthly.served_requests).sum()
-    output = result.tokens(monthly.served_requests, output_only=True).sum()
-    demand, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(monthly.shed_requests).sum()
-    missed = monthly.shed_requests.sum() + monthly.late_requests.sum()
-    cost = result.cost_usd().sum()
-    in_service = (monthly.in_service_node_h * per_node).sum()
-    return np.array(
-        [
-            _share(cost * MILLION, served),
-            _share(cost * MILLION, output),
-            cost,
-            _spend(result).sum(),
-            served,
-            _share(shed, demand),
-            1.0 - _share(missed, monthly.demand_requests.sum()),
-            _share((monthly.busy_node_h * per_node).sum(), in_service),
-            _share(in_service, (monthly.present_node_h * per_node).sum()),
-            monthly.facility_kwh.sum(),
-        ]
-    )
+    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning."""
+    figures = {**measures(result), **service(result), "served_tokens": float(series_of(result).tokens.sum())}
+    found = [figures[name] for name in headline_names()]
+    return np.array([np.nan if value is None else value for value in found])
 
 
 def monthly_series(result: RunResult) -> Floats:
     """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
-    monthly, per_node = result.monthly, _per_node(result)
-    served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
-    in_service = (monthly.in_service_node_h * per_node).sum(axis=1)
+    series, monthly = series_of(result), result.monthly
+    per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters], dtype=np.float64)
     busy = (monthly.busy_node_h * per_node).sum(axis=1)
-    cost = result.cost_usd().sum(axis=1)
-    nothing = np.full(len(served), np.nan)
     return np.stack(
         [
-            np.divide(busy, in_service, out=nothing.copy(), where=in_service > 0),
-            np.divide(cost * MILLION, served, out=nothing.copy(), where=served > 0),
-            _spend(result),
+            ratio(busy, series.accelerator_h),
+            usd_per_million_tokens(series.accrued_usd, series.tokens),
+            -series.cash_flow_usd,
         ]
     )
-
-
-def _per_node(result: RunResult) -> Floats:
-    return np.array([cluster.accelerators_per_node for cluster in result.plan.clusters], dtype=np.float64)
-
-
-def _spend(result: RunResult) -> Floats:
-    """Return cash paid by month; a sum of ledger rows."""
-    return np.asarray(result.ledger.totals_cents(Dimension.MONTH, view=View.CASH) / 100.0, dtype=np.float64)
-
-
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else float("nan")

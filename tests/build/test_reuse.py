@@ -80,7 +80,7 @@ def test_late_requests_are_read_between_tables(scenario: Scenario, factor: float
     moved = BurstConditions(requests_per_s=5.0 * factor, slack_s=1.8 * factor, index_of_dispersion=12.0)
     reuse = Reuse(scenario)
     assert np.array_equal(reuse.late_shares(("h200", "chat"), stated), late_shares(stated))
-    assert reuse.late_shares(("h200", "chat"), moved) == pytest.approx(late_shares(moved), abs=2e-3)
+    assert reuse.late_shares(("h200", "chat"), moved) == pytest.approx(late_shares(moved), abs=3e-3)
 
 
 def test_throughput_factors_multiply_what_a_node_sustains(scenario: Scenario) -> None:
@@ -95,6 +95,6 @@ def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("planner.build.reuse._MOST_KEPT", 3)
     reuse = Reuse(scenario)
     for key in "abcd":
-        reuse.once(key, lambda: key)
-    assert reuse.once("d", lambda: "new") == "d"
+        reuse.once(key, key.upper)
+    assert reuse.once("d", lambda: "new") == "D"
     assert reuse.once("a", lambda: "new") == "new"  # the longest unused went

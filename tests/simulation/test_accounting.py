@@ -162,7 +162,7 @@ def test_what_outlives_the_horizon_counts_as_chosen(run: Run, choice: str, share
 
 def test_the_residual_of_each_vendor_is_its_prior(run: Run) -> None:
     result = run("finance.residual_basis=vendor-prior", "horizon_months=48", *QUIET)
-    capital = sum(by_cluster(result, account) for account in CAPEX_ACCOUNTS)
+    capital = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0)
     written = by_cluster(result, Account.DEPRECIATION)
     assert written[0] == pytest.approx(0.7 * capital[0], abs=0.01)  # NVIDIA keeps 0.3
     assert written[1] == pytest.approx(0.8 * capital[1], abs=0.01)  # AMD keeps 0.2
@@ -230,8 +230,9 @@ def test_demand_is_charged_on_the_highest_hour_and_remembered_by_the_ratchet(run
     _, facility = hourly_kw(plain)
     edges = plain.plan.month_edges_h
     peaks = np.array([facility[first:last].max() for first, last in itertools.pairwise(edges)])
-    assert by_month(plain, Account.DEMAND_CHARGE) == pytest.approx(10 * peaks, abs=0.011)
-    assert by_month(held, Account.DEMAND_CHARGE) == pytest.approx(10 * np.maximum.accumulate(peaks), abs=0.011)
+    cents = 0.01 * len(plain.plan.clusters)  # running sums are rounded, so a month is off by up to a cent a cluster
+    assert by_month(plain, Account.DEMAND_CHARGE) == pytest.approx(10 * peaks, abs=cents)
+    assert by_month(held, Account.DEMAND_CHARGE) == pytest.approx(10 * np.maximum.accumulate(peaks), abs=cents)
 
 
 def test_people_contracts_and_insurance(run: Run) -> None:

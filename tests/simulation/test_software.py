@@ -169,6 +169,13 @@ def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
     assert speed[0, 1][[99, 100, 100 + 503, 100 + 504]] == pytest.approx([1.0, 0.5, 0.5, 1.0])
 
 
+@pytest.mark.parametrize(("launch_h", "left_h"), [(-168.0, 336.0), (-504.0, None), (-9000.0, None)])
+def test_a_bring_up_that_began_before_the_start_has_part_of_it_behind(launch_h: float, left_h: float | None) -> None:
+    plan = plan_with(1, workloads=[workload_plan("new", launch_h=launch_h)], engineers=5.0)
+    times = [(change.kind, change.time_h) for change in speeds_of(plan)]
+    assert times == ([("bring-up", 0.0), ("bring-up done", left_h)] if left_h else [])
+
+
 def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
     loads = [workload_plan("new", launch_h=0.0), workload_plan("old")]
     plan = plan_with(1, workloads=loads, stack={"regressions_per_year": 100.0}, engineers=100.0)

@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
-psutil = pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
+from tests.conftest import TINY
+from tests.studies.conftest import SMALL
+
+pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
+import psutil
 
 Write = Callable[..., Path]
-ROWS = "160"
+ROWS = "96"
 LIMIT_S = 180.0
 
 
@@ -38,6 +42,16 @@ def finish(study: Path, out: Path, *options: str) -> subprocess.CompletedProcess
 @pytest.fixture
 def study(study_file: Write) -> Path:
     return study_file()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What an uninterrupted study in one process writes."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "study.yaml").write_text(SMALL)
+    finish(folder / "study.yaml", folder / "out", "--workers", "1")
+    return files(folder / "out")
 
 
 @pytest.fixture
@@ -99,21 +113,25 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")])
 def test_a_killed_worker_costs_nothing(
-    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]], options: tuple[str, ...]
+    study: Path,
+    tmp_path: Path,
+    running: Callable[..., subprocess.Popen[str]],
+    options: tuple[str, ...],
+    whole: dict[str, bytes],
 ) -> None:
     if "local-dask" in options:
         pytest.importorskip("distributed")
-    finish(study, tmp_path / "whole", "--workers", "1")
     process = running(tmp_path / "killed", *options)
     wait_for(lambda: bool(workers(process)))
     workers(process)[0].send_signal(signal.SIGKILL)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, (out, err)
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert files(tmp_path / "killed") == whole
 
 
-def test_a_killed_study_is_resumed(study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]]) -> None:
-    finish(study, tmp_path / "whole", "--workers", "1")
+def test_a_killed_study_is_resumed(
+    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]], whole: dict[str, bytes]
+) -> None:
     process = running(tmp_path / "killed", "--workers", "1")
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -123,28 +141,29 @@ def test_a_killed_study_is_resumed(study: Path, tmp_path: Path, running: Callabl
     assert refused.returncode == 2
     assert "--resume" in refused.stderr
     finish(study, tmp_path / "killed", "--workers", "2", "--resume")
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert files(tmp_path / "killed") == whole
 
 
 def test_an_interrupt_says_how_to_go_on(
-    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]]
+    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]], whole: dict[str, bytes]
 ) -> None:
     process = running(tmp_path / "cut", "--workers", "2")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    kept = re.search(r"stopped with (\d+) of 160 replications kept; continue with:\n  planner (.*--resume)", err)
+    kept = re.search(r"stopped with (\d+) of 96 replications kept; continue with:\n  planner (.*--resume)", err)
     assert kept is not None, err
-    assert 0 < int(kept[1]) <= 160
+    assert 0 < int(kept[1]) <= 96
     assert not psutil.pid_exists(process.pid) or not children(process)
     finish(study, tmp_path / "cut", "--workers", "2", "--resume")
-    finish(study, tmp_path / "whole", "--workers", "1")
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert files(tmp_path / "cut") == whole
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file size are POSIX")
-def test_a_full_disk_is_one_message_and_what_was_finished_stays(study: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_message_and_what_was_finished_stays(
+    study: Path, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
     program = (
         "import resource, sys; import planner.studies.store, planner.reporting.study_folder\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
@@ -165,5 +184,4 @@ def test_a_full_disk_is_one_message_and_what_was_finished_stays(study: Path, tmp
     assert "--resume" in done.stderr
     assert not list((tmp_path / "full").glob("*.part"))
     finish(study, tmp_path / "full", "--workers", "1", "--resume")
-    finish(study, tmp_path / "whole", "--workers", "1")
-    assert files(tmp_path / "full") == files(tmp_path / "whole")
+    assert files(tmp_path / "full") == whole

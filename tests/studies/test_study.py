@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import planner
+from planner.build import build_plan
+from planner.scenario.study import load_study
+from planner.studies.prepare import prepare
+
+Write = Callable[..., Path]
+
+
+def test_a_notebook_runs_and_extends_a_study(study_file: Write, tmp_path: Path) -> None:
+    short = planner.run_study(study_file(), 8, tmp_path / "out")
+    longer = planner.run_study(study_file(), 24, tmp_path / "out")
+    assert (short.rows, longer.rows) == (8, 24)
+    assert longer.output("cost_usd").shape == (24, 2)
+    assert np.unique(longer.input("site.electricity_usd_per_kwh")).size == 24
+    assert {row.statistic for row in longer.statistics()} >= {"mean", "p5", "p95", "cvar95"}
+    months = [band.month for band in longer.bands() if (band.scenario, band.output) == ("both", "spend_usd")]
+    assert months == ["2026-01", "2026-02", "2026-03"]
+
+
+def test_a_study_that_starts_within_a_month_has_a_month_more(study_file: Write, tmp_path: Path) -> None:
+    finished = planner.run_study(study_file(), 8, tmp_path / "out", ["start=2026-01-15"])
+    assert len({band.month for band in finished.bands()}) == 4
+
+
+def test_bands_do_not_depend_on_how_many_months_are_read_at_once(
+    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = planner.run_study(study_file(), 16, tmp_path / "out")
+    together = list(finished.bands())
+    monkeypatch.setattr("planner.studies.analysis._BAND_BYTES", 1)
+    assert list(finished.bands()) == together
+    for band in together:
+        assert list(band.percentiles) == sorted(band.percentiles)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return Path(__file__).parents[2] / "scenarios" / "mixed-fleet-study.yaml"
+
+
+def test_the_fleets_of_the_shipped_study_cost_the_same_on_the_same_days(shipped: Path) -> None:
+    _, scenarios = load_study(shipped)
+    spent: dict[str, dict[float, float]] = {}
+    dearest = 0.0
+    for name, scenario in scenarios.items():
+        for cluster in build_plan(scenario).clusters:
+            assert cluster.online_h is not None
+            on_day = spent.setdefault(name, {})
+            on_day[cluster.online_h] = on_day.get(cluster.online_h, 0.0) + cluster.nodes * cluster.node_usd
+            dearest = max(dearest, cluster.node_usd)
+    mixed = spent["mixed"]
+    for name, by_day in spent.items():
+        assert by_day.keys() == mixed.keys(), name
+        for day, usd in by_day.items():
+            assert abs(usd - mixed[day]) <= dearest, (name, day)
+        assert abs(sum(by_day.values()) - sum(mixed.values())) <= dearest / 2
+
+
+def test_the_shipped_study_is_sound(shipped: Path) -> None:
+    prepared = prepare(shipped)
+    assert prepared.names == ("mixed", "all-h200", "all-mi325x", "all-b200")
+    assert len(prepared.inputs) == 17
+    reached = {found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.each if found.targets}
+    assert reached["clusters.h200*.unit_price_usd"] == [1, 3, 0, 0]
+    assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4]
