@@ -35,6 +35,8 @@ DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
 BURST_S = 60.0
 """The minute over which the index of dispersion is defined and a burst's rate is taken to last."""
+_LEAST_RATE_PER_S = 1e-9
+"""A request in thirty years: less is as good as none, and its inverse would overflow."""
 _MAX_RATE_CV = 3.0
 """Most variation that Wilson and Hilferty's cube root can carry: beyond it every quadrature point is clipped to zero.
 A stream that varies more has less than a request a minute, and no burst of it fills a machine."""
@@ -114,7 +116,7 @@ def miss_share(conditions: BurstConditions, utilisation: ArrayLike) -> NDArray[n
     rho = np.asarray(utilisation, dtype=np.float64)
     stable = np.clip(rho, 1e-9, 1.0 - 1e-9)
     pool = conditions.pool or ServerPool(servers=1, service_cv=0.0)
-    local_variance_s = (1.0 + pool.service_cv**2) * stable / conditions.requests_per_s
+    local_variance_s = (1.0 + pool.service_cv**2) * stable / max(conditions.requests_per_s, _LEAST_RATE_PER_S)
     decay_per_s = 2.0 * (1.0 - stable) / local_variance_s
     log_waiting = np.zeros_like(stable)
     if conditions.pool is not None:

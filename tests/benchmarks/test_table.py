@@ -99,7 +99,7 @@ def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
     [
         (lambda lines: [lines[0], *(line + ",surplus" for line in lines[1:])], "more cells than the header"),
         (
-            lambda lines: [lines[0] + ", model", *(line + ",x" for line in lines[1:])],
+            lambda lines: [lines[0] + ",model ", *(line + ",x" for line in lines[1:])],
             "the column 'model' is there twice",
         ),
     ],

@@ -168,6 +168,7 @@ def test_bad_conditions_are_refused_all_at_once() -> None:
 
 @pytest.mark.parametrize("dispersion", [50.0, 1e3, 1e5])
 def test_a_trickle_with_any_variation_has_a_share(dispersion: float) -> None:
-    conditions = BurstConditions(requests_per_s=1e-3, slack_s=2.0, index_of_dispersion=dispersion)
-    share = miss_share(conditions, np.linspace(0.0, 1.0, 11))
-    assert np.all((share >= 0.0) & (share <= 1.0))
+    for rate in (1e-3, 1e-12, 5e-324):
+        conditions = BurstConditions(requests_per_s=rate, slack_s=2.0, index_of_dispersion=dispersion)
+        share = miss_share(conditions, np.linspace(0.0, 1.0, 11))
+        assert np.all((share >= 0.0) & (share <= 1.0))

@@ -17,9 +17,9 @@ from tests.fuzz.targets import TARGETS, Corpus, Target
 
 
 def fuzz(
-    count: int, seed: int, watch: Watch, folder: Path, *, slices: int = 0
+    count: int, seed: int, watch: Watch, folder: Path, *, first: int = 0, slices: int = 0
 ) -> tuple[Counter[str], list[str], float]:
-    """Run inputs ``0 … count−1``; return how they ended, the faults, and the slowest input's seconds."""
+    """Run inputs from the number ``first`` on; return how they ended, the faults, and the slowest one's seconds."""
     corpus = Corpus.make(folder)
     warnings.simplefilter("error")  # a warning on a user's terminal is half a traceback
     endings: Counter[str] = Counter()
@@ -27,7 +27,7 @@ def fuzz(
     slowest = 0.0
     targets, weights = list(TARGETS), list(TARGETS.values())
     begun = time.monotonic()
-    for number in range(count):
+    for number in range(first, first + count):
         chance = random.Random(f"{seed}/{number}")  # any input can be had again by its number
         (target,) = chance.choices(targets, weights)
         start = time.monotonic()
@@ -42,9 +42,10 @@ def fuzz(
             print(faults[-1], file=sys.stderr, flush=True)
         slowest = max(slowest, time.monotonic() - start)
         endings[f"{target.__name__} {ending}"] += 1
-        if slices and (number + 1) % slices == 0:
-            rate = (number + 1) / (time.monotonic() - begun)
-            print(f"{number + 1:,} inputs, {len(faults)} faults, {rate:.0f}/s", file=sys.stderr, flush=True)
+        tried = number + 1 - first
+        if slices and tried % slices == 0:
+            rate = tried / (time.monotonic() - begun)
+            print(f"{tried:,} inputs, {len(faults)} faults, {rate:.0f}/s", file=sys.stderr, flush=True)
     return endings, faults, slowest
 
 
@@ -58,10 +59,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
     chosen = parser.parse_args()
     folder = scratch()
     try:
-        endings, faults, slowest = fuzz(chosen.count, chosen.seed, Watch(), folder, slices=5000)
+        endings, faults, slowest = fuzz(chosen.count, chosen.seed, Watch(), folder, first=chosen.first, slices=5000)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for name, number in sorted(endings.items()):

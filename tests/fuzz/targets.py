@@ -166,13 +166,13 @@ def folder(corpus: Corpus, chance: random.Random) -> None:
 
 Target = Callable[[Corpus, random.Random], None]
 TARGETS: dict[Target, int] = {
-    scenario: 60,
-    what_if: 15,
-    overlay: 5,
-    benchmarks: 6,
+    scenario: 66,
+    what_if: 16,
+    overlay: 3,
+    benchmarks: 3,
     traffic: 6,
     report: 3,
-    command_line: 4,
+    command_line: 2,
     folder: 1,
 }
 """Each target with its weight."""

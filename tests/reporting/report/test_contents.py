@@ -3,13 +3,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from planner.errors import ScenarioError
 from planner.reporting.csv_table import CsvFormat
-from planner.reporting.report.contents import Contents, read_contents
+from planner.reporting.report.contents import Contents, read_contents, read_whole
 from planner.reporting.run_folder import write_run
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate
@@ -94,13 +95,14 @@ def test_a_changed_file_is_refused(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["../secret.txt", "/etc/passwd", "a/../../b"])
-def test_a_manifest_cannot_name_files_outside(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd.csv", "a/../../b.json"])
+@pytest.mark.parametrize("read", [read_contents, read_whole])
+def test_a_manifest_cannot_name_files_outside(folder: Path, name: str, read: Callable[[Path], Contents]) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = "0" * 64
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ScenarioError, match="outside the folder"):
-        read_contents(folder)
+        read(folder)
 
 
 @pytest.mark.parametrize(
