@@ -115,14 +115,19 @@ def _node_power(
 ) -> NodePower:
     """Tabulate node power for the cluster's mean mix, or, where nothing throttles, its load curve alone."""
     rating, mix = _rating(entry), _mix(scenario, services)
-    if (first := reuse.node_powers.get(name)) is None:
-        first = reuse.node_powers[name] = build_node_power(rating, mix)
-        return first
-    if scenario.site.power_cap_kw is not None or scenario.site.curtailments:
-        return build_node_power(rating, mix)
-    load_fraction = np.linspace(0.0, 1.0, first.load_kw.size)
-    load_kw = rating.wall_w(board_power_at_load_w(rating.board, mix, load_fraction)) / KILO
-    return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
+    throttles = scenario.site.power_cap_kw is not None or bool(scenario.site.curtailments)
+
+    def tabulate() -> NodePower:
+        if throttles or name not in reuse.node_powers:
+            whole = build_node_power(rating, mix)
+            reuse.node_powers.setdefault(name, whole)
+            return whole
+        first = reuse.node_powers[name]
+        load_fraction = np.linspace(0.0, 1.0, first.load_kw.size)
+        load_kw = rating.wall_w(board_power_at_load_w(rating.board, mix, load_fraction)) / KILO
+        return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
+
+    return reuse.once(("power", name, rating, mix, throttles), tabulate)
 
 
 def _rating(entry: Accelerator) -> NodeRating:
@@ -148,7 +153,8 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
     weights /= weights.sum()
 
     def mean(field: str) -> float:
-        return float(weights @ np.array([getattr(service, field) for service in services.values()]))
+        # Rounded, so that a mix whose workloads all grow alike is the same mix to the last digit.
+        return float(f"{weights @ np.array([getattr(service, field) for service in services.values()]):.10g}")
 
     batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
     single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)

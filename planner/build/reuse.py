@@ -31,7 +31,10 @@ _GRID_STEP = 0.2
 
 
 class Reuse:
-    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes."""
+    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes.
+
+    The first plan compiled with it must be that of the stated scenario: tables are spaced about what it needs.
+    """
 
     def __init__(self, stated: Scenario) -> None:
         """Remember the catalogue, which a study cannot vary, and the stated traffic, from which tables are spaced."""
@@ -39,6 +42,7 @@ class Reuse:
         self.node_powers: dict[str, NodePower] = {}
         """The first node power compiled for each cluster: its throttling table serves where nothing throttles."""
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._stated_slacks: dict[tuple[str, str], float] = {}
         self._stated_rates = {name: workload.requests_per_s for name, workload in stated.workloads.items()}
 
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
@@ -55,7 +59,7 @@ class Reuse:
     def late_shares(self, pair: tuple[str, str], conditions: BurstConditions) -> Floats:
         """Return a cluster's and workload's late requests, interpolated in the logarithms of rate and slack."""
         stated_rate = self._stated_rates.get(pair[1], 0.0) or conditions.requests_per_s
-        slack = self.once(("slack", pair), lambda: conditions.slack_s)
+        slack = self._stated_slacks.setdefault(pair, conditions.slack_s)
         moves = slack > 0.0 and conditions.slack_s > 0.0
         anchors = (stated_rate, slack if moves else conditions.slack_s)
         actual = (conditions.requests_per_s, conditions.slack_s)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.unit_costs import ratio, usd_per_million_tokens
-from planner.simulation.measures import SERVICE, measures, series_of, service
+from planner.simulation.measures import SERVICE, Series, measures, series_of, service
 from planner.simulation.result import RunResult
 
 Floats = NDArray[np.float64]
@@ -81,16 +81,20 @@ def headline_names() -> tuple[str, ...]:
     return tuple(output.name for output in HEADLINES)
 
 
-def headlines(result: RunResult) -> Floats:
-    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning."""
-    figures = {**measures(result), **service(result), "served_tokens": float(series_of(result).tokens.sum())}
+def headlines(result: RunResult, series: Series | None = None) -> Floats:
+    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning.
+
+    ``series`` are the run's monthly series, where the caller has them already.
+    """
+    series = series_of(result) if series is None else series
+    figures = {**measures(result), **service(result), "served_tokens": float(series.tokens.sum())}
     found = [figures[name] for name in headline_names()]
     return np.array([np.nan if value is None else value for value in found])
 
 
-def monthly_series(result: RunResult) -> Floats:
+def monthly_series(result: RunResult, series: Series) -> Floats:
     """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
-    series, monthly = series_of(result), result.monthly
+    monthly = result.monthly
     per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters], dtype=np.float64)
     busy = (monthly.busy_node_h * per_node).sum(axis=1)
     return np.stack(

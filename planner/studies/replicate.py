@@ -12,6 +12,8 @@ from planner.build import Reuse, build_plan
 from planner.errors import printable
 from planner.finance.months import MonthGrid
 from planner.scenario.scenario import Scenario
+from planner.simulation.measures import series_of
+from planner.simulation.memory import keep_memory
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
 from planner.studies.designs import Design
@@ -64,8 +66,9 @@ class Replicator:
 
     def __init__(self, setup: Setup) -> None:
         """Take a study's setup."""
+        keep_memory()
         self.setup = setup
-        self._reuse = [Reuse(base.scenario) for base in setup.scenarios]
+        self._reuse: list[Reuse | None] = [None] * len(setup.scenarios)
 
     def run(self, first: int, last: int) -> Rows:
         """Run a range of rows; a run that fails is recorded, and the others go on."""
@@ -79,8 +82,9 @@ class Replicator:
             for which in range(len(setup.scenarios)):
                 try:
                     result = self.simulate(which, values[row], int(chance[row]))
-                    figures[row, which] = headlines(result)
-                    monthly[row, which] = monthly_series(result)
+                    series = series_of(result)
+                    figures[row, which] = headlines(result, series)
+                    monthly[row, which] = monthly_series(result, series)
                 except Exception as error:
                     errors.append((first + row, which, _message(error)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
@@ -96,6 +100,9 @@ class Replicator:
     def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
         """Run one scenario with one set of inputs and one chance."""
         scenario, factors = self.scenario(which, values)
+        if self._reuse[which] is None:
+            self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
+            build_plan(self.setup.scenarios[which].scenario, self._reuse[which])  # spaces the tables, always alike
         plan = build_plan(scenario, self._reuse[which], factors)
         return simulate_plan(scenario, plan, self.setup.seed, chance)
 

@@ -23,6 +23,7 @@ from planner.scenario.loading import load_scenario
 from planner.simulation.memory import keep_memory
 from planner.simulation.run import run_engine
 from tests.benchmarks.naive_simpy import NaiveFleet
+from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +124,7 @@ def main() -> None:
         ("peak memory of planner run, MB", memory_mb, "at most 300"),
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
+        *study_lines(),
     ]
     print(f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours")
     print(f"one replication {once * 1e3:.1f} ms, its noise {noise * 1e3:.2f} ms, walked {walked:.2f} s")

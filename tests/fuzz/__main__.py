@@ -19,7 +19,7 @@ from tests.fuzz.targets import TARGETS, Corpus, Target
 def fuzz(
     count: int, seed: int, watch: Watch, folder: Path, *, first: int = 0, slices: int = 0
 ) -> tuple[Counter[str], list[str], float]:
-    """Run ``count`` inputs from number ``first`` on; return how they ended, the faults, the slowest one's seconds."""
+    """Run inputs from the number ``first`` on; return how they ended, the faults, and the slowest one's seconds."""
     corpus = Corpus.make(folder)
     warnings.simplefilter("error")  # a warning on a user's terminal is half a traceback
     endings: Counter[str] = Counter()

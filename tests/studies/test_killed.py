@@ -20,7 +20,7 @@ pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datac
 import psutil
 
 Write = Callable[..., Path]
-ROWS = "96"
+ROWS = "64"
 LIMIT_S = 180.0
 
 
@@ -152,9 +152,9 @@ def test_an_interrupt_says_how_to_go_on(
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    kept = re.search(r"stopped with (\d+) of 96 replications kept; continue with:\n  planner (.*--resume)", err)
+    kept = re.search(r"stopped with (\d+) of 64 replications kept; continue with:\n  planner (.*--resume)", err)
     assert kept is not None, err
-    assert 0 < int(kept[1]) <= 96
+    assert 0 < int(kept[1]) <= 64
     assert not psutil.pid_exists(process.pid) or not children(process)
     finish(study, tmp_path / "cut", "--workers", "2", "--resume")
     assert files(tmp_path / "cut") == whole

@@ -164,6 +164,16 @@ def test_replication_17_is_the_same_run_alone(prepared: Prepared, tmp_path: Path
     assert alone.tolist() == stored
 
 
+def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) -> None:
+    line = "uncertain:\n  workloads.chat.slo.ttft_s: {kind: uniform, low: 0.5, high: 4}\n"
+    line += "  workloads.chat.tokens.input.mean: {kind: uniform, low: 300, high: 450}\n"
+    prepared = prepare(study_file(SMALL.replace("uncertain:\n", line)))
+    setup = prepared.setup(prepared.montecarlo())
+    busy, fresh = Replicator(setup), Replicator(setup)
+    busy.run(0, 6)
+    assert np.array_equal(busy.run(20, 22).headlines, fresh.run(20, 22).headlines)
+
+
 def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
     result = simulate(prepared.scenarios[0].scenario, seed=1)
     told = summary(result)

@@ -192,7 +192,7 @@ def hangs_section(contents: Contents) -> Section | None:
     names = ("scenario", "against", "method", "input", "measure")
     keys = list(zip(*(sensitivity.texts(name) for name in names), strict=True))
     value, low, high = (sensitivity.numbers(name) for name in ("value", "low", "high"))
-    parts: list[Html] = []
+    parts: list[str] = []
     for method, said in TORNADOES.items():
         for scenario, against in dict.fromkeys((key[0], key[1]) for key in keys if key[2] == method):
             bars = [
