@@ -14,7 +14,7 @@ from planner.errors import ScenarioError
 from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.scenario.study import Normal
-from planner.simulation.measures import SERVICE
+from planner.simulation.measure_names import SERVICE
 from planner.simulation.run import simulate
 from planner.studies import engines, runner
 from planner.studies.analysis import Finished
