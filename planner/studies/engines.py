@@ -116,7 +116,7 @@ def _client(scheduler: str, workers: int) -> Iterator[Any]:
     if scheduler == LOCAL_DASK:
         with (
             distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50
             ) as cluster,
             distributed.Client(cluster) as client,
         ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.simulation.measure_names import SERVICE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
@@ -20,11 +22,10 @@ def _cost(name: str, description: str, unit: str = "USD", decimals: int = 2) -> 
     return Output(name=name, unit=unit, description=description, lower_is_better=True, decimals=decimals)
 
 
-def _service(name: str, unit: str, description: str, *, lower_is_better: bool) -> Output:
-    return Output(name=name, unit=unit, description=description, lower_is_better=lower_is_better)
+def _service(name: str, unit: str, *, lower_is_better: bool) -> Output:
+    return Output(name=name, unit=unit, description=SERVICE[name], lower_is_better=lower_is_better)
 
 
-_UTILISATION = "Accelerator-hours at work over accelerator-hours in service."
 _PER_MILLION = "USD/million tokens"
 HEADLINES = (
     _cost("cost_per_million_tokens_usd", "Accrued cost per million tokens served, prompt and output.", _PER_MILLION, 6),
@@ -53,35 +54,15 @@ HEADLINES = (
         lower_is_better=False,
         decimals=0,
     ),
-    _service("shed_fraction", "fraction", "Tokens shed over tokens asked for.", lower_is_better=True),
-    _service(
-        "slo_attainment_fraction",
-        "fraction",
-        "Requests served within their objective over requests.",
-        lower_is_better=False,
-    ),
-    _service(
-        "utilisation_fraction",
-        "fraction",
-        "Accelerator-hours at work over accelerator-hours in service.",
-        lower_is_better=False,
-    ),
-    _service(
-        "availability_fraction",
-        "fraction",
-        "Accelerator-hours in service over accelerator-hours on site.",
-        lower_is_better=False,
-    ),
-    _service("energy_kwh", "kWh", "Energy at the meter.", lower_is_better=True),
+    _service("shed_fraction", "fraction", lower_is_better=True),
+    _service("slo_attainment_fraction", "fraction", lower_is_better=False),
+    _service("utilisation_fraction", "fraction", lower_is_better=False),
+    _service("availability_fraction", "fraction", lower_is_better=False),
+    _service("energy_kwh", "kWh", lower_is_better=True),
 )
 """Figures over the whole horizon, in column order."""
 MONTHLY = (
-    _service(
-        "utilisation_fraction",
-        "fraction",
-        "Accelerator-hours at work over accelerator-hours in service.",
-        lower_is_better=False,
-    ),
+    _service("utilisation_fraction", "fraction", lower_is_better=False),
     _cost("cost_per_million_tokens_usd", "Accrued cost of the month per million tokens served.", _PER_MILLION, 6),
     _cost("spend_usd", "Cash paid in the month."),
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import ScenarioError
-from planner.scenario.study import Study, load_study
+from planner.scenario.study import Study
+from planner.scenario.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names
 from planner.studies.inputs import Inputs, Stated, resolve_inputs, stated

@@ -14,11 +14,10 @@ from planner.errors import ScenarioError
 from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.scenario.study import Normal
-from planner.simulation.measure_names import SERVICE
 from planner.simulation.run import simulate
 from planner.studies import engines, runner
 from planner.studies.analysis import Finished
-from planner.studies.headlines import HEADLINES, headline_names
+from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
 from planner.studies.inputs import Inputs
 from planner.studies.intervals import mean_estimate
@@ -185,8 +184,6 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         if name in fleet:
             assert value == pytest.approx(fleet[name], rel=1e-6, abs=2e-6), name
     assert set(found) <= set(fleet)
-    described = {output.name: output.description for output in HEADLINES}
-    assert all(described[name] == text for name, text in SERVICE.items())  # said in the same words
 
 
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
