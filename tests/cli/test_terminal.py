@@ -124,7 +124,9 @@ def test_validate_as_json_tells_good_from_bad(planner: Planner, write: Write) ->
     assert any("clustres" in problem for problem in told[1]["problems"])
 
 
-@pytest.mark.parametrize(("typed", "wanted"), [("r", ["report", "run"]), ("cat", ["catalog"]), ("val", ["validate"])])
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("repo", ["report"]), ("ru", ["run"]), ("cat", ["catalog"]), ("val", ["validate"])]
+)
 def test_the_shell_completes_commands(tmp_path: Path, typed: str, wanted: list[str]) -> None:
     environment = {
         **os.environ,

@@ -38,6 +38,7 @@ def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Pat
     write_comparison(comparison, tmp_path / "out", ["x=1"])
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"comparison.csv", "bridge.csv", "comparison_monthly.csv", "datapackage.json", "summary.json",
+                     "report.html",
                      "manifest.json"}  # fmt: skip
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["x=1"])
