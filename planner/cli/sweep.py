@@ -39,7 +39,8 @@ def sweep(
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.sweep_table import sweep_rows, sweep_text, write_sweep
     from planner.scenario.loading import load_scenario
-    from planner.studies.sweep import check_size, check_values, count_points, parse_axes, sweep
+    from planner.studies.axes import check_size, count_points, parse_axes
+    from planner.studies.sweep import check_values, sweep
 
     axes = parse_axes(vary)
     check_size(axes, confirmed=yes)

@@ -202,26 +202,32 @@ class LedgerBuilder:
         self._labels = labels
         self._chunks: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._posted = [0] * len(ACCOUNT_ORDER)
+        self._cluster_places: NDArray[np.int64] | None = None
+        """Keys of a table of months and clusters: most accounts are one, so they are worked out once."""
 
     def post(
         self, account: Account, amount_cents: ArrayLike, *,
         month: ArrayLike, cluster: ArrayLike = SHARED, cohort: ArrayLike = NO_COHORT,
     ) -> None:  # fmt: skip
         """Post amounts in cents; the index arrays broadcast against the amounts."""
-        cents = np.asarray(amount_cents)
+        self._require_places(account, (month, cluster, cohort))
+        self._append(account, _row_keys(self._labels, (month, cluster, cohort, 0)), np.asarray(amount_cents))
+
+    def _append(self, account: Account, places: NDArray[np.int64], cents: NDArray[np.int64]) -> None:
+        """Keep amounts under the keys of their places; what is in no accrual view gets its counter-entry."""
         if not np.issubdtype(cents.dtype, np.integer):
             msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
             raise ConservationError(msg)
         if not cents.any():
             return
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
-            self.post(Account.BALANCE_SHEET, -cents, month=month, cluster=cluster, cohort=cohort)
+            self._append(Account.BALANCE_SHEET, places, -cents)
         code = ACCOUNT_CODES[account]
-        self._require_places(account, (month, cluster, cohort))
-        keys, amounts = np.broadcast_arrays(_row_keys(self._labels, (month, cluster, cohort, code)), cents)
+        keys, amounts = np.broadcast_arrays(places + code, cents)
         kept = amounts != 0
-        self._posted[code] += sum(amounts.ravel().tolist())
-        self._chunks.append((keys[kept], amounts[kept].astype(np.int64)))
+        amounts = amounts[kept].astype(np.int64)
+        self._posted[code] += sum(amounts.tolist())
+        self._chunks.append((keys[kept], amounts))
 
     def _require_places(self, account: Account, columns: tuple[ArrayLike, ArrayLike, ArrayLike]) -> None:
         """Refuse an index that points at no name."""
@@ -234,8 +240,11 @@ class LedgerBuilder:
 
     def post_clusters(self, account: Account, amount_cents: NDArray[np.int64]) -> None:
         """Post a table of shape (months, clusters)."""
-        months, clusters = amount_cents.shape
-        self.post(account, amount_cents, month=np.arange(months)[:, None], cluster=np.arange(clusters))
+        if self._cluster_places is None or self._cluster_places.shape != amount_cents.shape:
+            months, clusters = (np.arange(size) for size in amount_cents.shape)
+            self._require_places(account, (months, clusters, NO_COHORT))
+            self._cluster_places = _row_keys(self._labels, (months[:, None], clusters, NO_COHORT, 0))
+        self._append(account, self._cluster_places, np.asarray(amount_cents))
 
     def post_cohorts(
         self, account: Account, amount_cents: NDArray[np.int64], cluster_of_cohort: NDArray[np.int64]

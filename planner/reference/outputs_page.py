@@ -5,10 +5,9 @@ from __future__ import annotations
 from planner.finance.accounts import ACCOUNTS, View
 from planner.reference.markdown import code, page, table, text
 from planner.reporting.columns import reference_page
-from planner.reporting.comparison import COMPARISON_TABLES
+from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.run_columns import RUN_TABLES
 from planner.reporting.study_columns import STUDY_TABLES
-from planner.reporting.sweep_table import sweep_description
 
 _INTRODUCTION = """\
 `planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a

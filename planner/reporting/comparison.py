@@ -10,7 +10,7 @@ import numpy as np
 
 import planner
 from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_per_million_tokens
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
@@ -18,61 +18,9 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.text_table import text_table
 from planner.simulation.measures import series_of
-from planner.studies.bridge import CAUSES
+from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
-
-_SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
-
-
-def _number(name: str, description: str, decimals: int = 6) -> Column:
-    unit = unit_of(name) or ""
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
-
-
-COMPARISON = TableDescription(
-    name="comparison",
-    description="How every scenario served and every measure of it, beside the baseline's; definitions in "
-    "docs/explanation/finance.md. An empty value means that the measure has no meaning there.",
-    key=("scenario", "measure"),
-    columns=(
-        _SCENARIO,
-        Column(name="measure", kind=ColumnKind.TEXT, description="Measure; its name ends in its unit."),
-        _number("value", "Its value."),
-        Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
-        _number("baseline_value", "The baseline's."),
-        _number("difference", "`value` less `baseline_value`."),
-        _number("difference_fraction", "`difference` over the size of `baseline_value`."),
-    ),
-)
-BRIDGE = TableDescription(
-    name="bridge",
-    description="Why a scenario's tokens cost more or less than the baseline's, by cause: Shapley values. The causes "
-    "of a scenario sum to the whole difference.",
-    key=("scenario", "cause"),
-    columns=(
-        _SCENARIO,
-        Column(name="cause", kind=ColumnKind.TEXT, description="Cause: " + ", ".join(CAUSES) + "."),
-        _number("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
-        _number("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
-    ),
-)
-COMPARISON_MONTHLY = TableDescription(
-    name="comparison_monthly",
-    description="Cost, tokens and cash of every scenario by month, and the cash saved against the baseline.",
-    key=("month", "scenario"),
-    columns=(
-        Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
-        _SCENARIO,
-        _number("cost_usd", "Accrued cost, without revenue and tax.", 2),
-        _number("cash_flow_usd", "Income less cost and tax, in cash.", 2),
-        _number("cash_saving_usd", "`cash_flow_usd` less the baseline's.", 2),
-        _number("served_tokens", "Prompt and generated tokens served.", 0),
-        _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
-        _number("cumulative_cost_per_million_tokens_usd", "The same from the start."),
-    ),
-)
-COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
 
 
 def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:

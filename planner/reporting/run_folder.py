@@ -26,7 +26,8 @@ from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
-from planner.simulation.measures import MEASURES, measures
+from planner.simulation.measure_names import MEASURES
+from planner.simulation.measures import measures
 from planner.simulation.result import RunResult
 from planner.units import unit_of
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 
 from planner.studies.analysis import Driver, Finished
-from planner.studies.outputs import MONTHLY, Output
+from planner.studies.headlines import MONTHLY, Output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.reporting.columns import Column, ColumnKind, TableDescription
-from planner.studies.distributions import is_numeric
-from planner.studies.inputs import Inputs
-from planner.studies.outputs import HEADLINES
+from planner.studies.headlines import HEADLINES
 from planner.units import unit_of
+
+if TYPE_CHECKING:
+    from planner.studies.inputs import Inputs
 
 
 def _text(name: str, description: str) -> Column:
@@ -107,6 +110,8 @@ STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY)
 
 def samples_table(inputs: Inputs) -> TableDescription:
     """Return the description of samples.csv with a study's own input columns."""
+    from planner.studies.distributions import is_numeric  # noqa: PLC0415 - the reference describes without arrays
+
     own = tuple(
         _number(found.name, _meaning(found.times_stated), unit_of(found.name.rpartition(".")[2]) or "")
         if is_numeric(found.distribution)

@@ -17,7 +17,7 @@ from planner.reporting.report.contents import REPORT, Contents
 from planner.studies.analysis import Band, Driver, Finished, Statistic
 from planner.studies.decision import Comparison
 from planner.studies.distributions import is_numeric, value_of
-from planner.studies.outputs import headline_names
+from planner.studies.headlines import headline_names
 from planner.studies.store import STUDY, WHOLE, Store
 
 _SAMPLE_ROWS = 20_000

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.columns import ColumnKind
+from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import write_folder
@@ -15,44 +16,12 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import text_table
 from planner.scenario.scenario import Scenario
-from planner.simulation.measures import MEASURES, SERVICE
-from planner.studies.sweep import Axis, Point, number_of
-from planner.units import MILLION, unit_of
+from planner.studies.axes import Axis, number_of
+from planner.studies.sweep import Point
+from planner.units import MILLION
 
 SHOWN_ROWS = 40
 """Points printed to a terminal; the file has them all."""
-
-
-def sweep_description(axes: Sequence[Axis]) -> TableDescription:
-    """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
-    meanings = {**SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
-    return TableDescription(
-        name="sweep",
-        description="One row per combination, under the same random numbers. Measures are defined in "
-        "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
-        key=tuple(axis.path for axis in axes),
-        columns=(
-            *(_axis_column(axis) for axis in axes),
-            *(
-                Column(name=name, kind=ColumnKind.DECIMAL, description=meaning, unit=unit_of(name) or "")
-                for name, meaning in meanings.items()
-            ),
-            Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
-        ),
-    )
-
-
-def _axis_column(axis: Axis) -> Column:
-    """Return a column of numbers where all values are, of text otherwise."""
-    numbers = [number_of(value) for value in axis.values]
-    about = f"Value of {axis.path}."
-    unit = unit_of(axis.path.rpartition(".")[2]) or ""
-    if all(isinstance(number, int) for number in numbers):
-        return Column(name=axis.path, kind=ColumnKind.INTEGER, description=about, unit=unit)
-    if all(number is not None for number in numbers):
-        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in axis.values)
-        return Column(name=axis.path, kind=ColumnKind.DECIMAL, description=about, unit=unit, decimals=decimals)
-    return Column(name=axis.path, kind=ColumnKind.TEXT, description=about)
 
 
 def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The measures of a run: what finance asks for, each a formula over the ledger's sums.
 
-Every measure is defined once, in docs/explanation/finance.md; :data:`MEASURES` repeats its formula for the files. One
-that has no meaning for a run (a margin without a price, a cost per token without tokens) is None, never zero.
+Every measure is defined once, in docs/explanation/finance.md; :mod:`planner.simulation.measure_names` repeats its
+formula for the files. One that has no meaning for a run (a margin without a price, a cost per token without tokens) is
+None, never zero.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from planner.finance.unit_costs import (
     usd_per_million_tokens,
 )
 from planner.simulation.cohorts import assets_of, owned_value_cents
+from planner.simulation.measure_names import MEASURES
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -40,51 +42,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureDescription:
-    """What a measure is, for the files and the docs."""
-
-    name: str
-    """With its unit as suffix."""
-    view: str
-    """The view of the ledger it reads; empty where it reads none."""
-    formula: str
-    """As in docs/explanation/finance.md."""
-
-
-def _measure(name: str, view: str, formula: str) -> MeasureDescription:
-    return MeasureDescription(name=name, view=view, formula=formula)
-
-
-MEASURES = (
-    _measure("cost_usd", "accrual", "Σ cost"),
-    _measure("cost_per_million_tokens_usd", "accrual", "10⁶ · Σ cost / Σ tokens"),
-    _measure("cost_per_million_output_tokens_usd", "accrual", "10⁶ · Σ cost / Σ output tokens"),
-    _measure("levelised_cost_per_million_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ tokens·v"),
-    _measure("levelised_cost_per_million_output_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ output tokens·v"),
-    _measure("tco_usd", "economic", "Σ cost"),
-    _measure("npv_usd", "economic", "Σ (income − cost − tax)·v"),
-    _measure("capex_usd", "cash", "Σ purchases"),
-    _measure("cash_usd", "cash", "Σ (cost + tax − income)"),
-    _measure("end_value_usd", "economic", "value of what is still owned on the last day"),
-    _measure("levelised_cost_per_accelerator_h_usd", "economic", "Σ cost·v / Σ accelerator-hours in service·v"),
-    _measure("break_even_rental_utilisation_fraction", "economic", "levelised owned hour / levelised rent of an hour"),
-    _measure("break_even_api_price_ratio", "economic", "Σ cost·v / Σ API bill·v"),
-    _measure("api_saving_npv_usd", "economic", "Σ (API bill − cost)·v"),
-    _measure("revenue_usd", "accrual", "Σ tokens·price"),
-    _measure("gross_margin_fraction", "accrual", "(revenue − cost) / revenue"),
-    _measure("break_even_utilisation_fraction", "accrual", "F / (Q·(p − v))"),
-    _measure("irr_per_year", "economic", "r at which Σ flow·(1 + r)^(−m/12) = 0, if there is exactly one"),
-    _measure("payback_months", "cash", "months until the running total of flows last turns to gain"),
-    _measure("discounted_payback_months", "cash", "the same for flow·v"),
-    _measure("tax_usd", "accrual", "Σ tax"),
-    _measure("energy_kwh_per_million_tokens", "", "10⁶ · Σ kWh at the meter / Σ tokens"),
-    _measure("operational_kg_per_million_tokens", "", "10⁶ · Σ kWh·g/kWh / 1000 / Σ tokens"),
-    _measure("embodied_kg_per_million_tokens", "", "10⁶ · Σ embodied kg of the months / Σ tokens"),
-)
-"""Every measure of a run, in the order of the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +102,6 @@ def measures(result: RunResult) -> Figures:
         found[f"levelised_cost_per_million_{name}tokens_usd"] = None if levelled is None else levelled * MILLION
     found |= _against_market(result, series) | _sold(result, series) | _per_token(result, series)
     return {measure.name: found[measure.name] for measure in MEASURES}
-
-
-SERVICE = {
-    "availability_fraction": "Accelerator-hours in service over accelerator-hours on site.",
-    "utilisation_fraction": "Accelerator-hours at work over accelerator-hours in service.",
-    "shed_fraction": "Tokens shed over tokens asked for.",
-    "slo_attainment_fraction": "Requests served within their objective over requests.",
-    "energy_kwh": "Energy at the meter.",
-}
-"""How a plan served: what a cost per token must be read with."""
 
 
 def service(result: RunResult) -> Figures:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.finance.months import MonthGrid
 from planner.studies.decision import Comparison, decisions
 from planner.studies.distributions import is_numeric
+from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.studies.importance import flip, importance
 from planner.studies.intervals import (
     PERCENTILES,
@@ -20,7 +21,6 @@ from planner.studies.intervals import (
     sd_estimate,
     tail_mean_estimate,
 )
-from planner.studies.outputs import HEADLINES, MONTHLY, Output
 from planner.studies.prepare import Prepared
 from planner.studies.store import Store
 

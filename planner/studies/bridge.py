@@ -23,6 +23,7 @@ from planner.finance.ledger import Dimension
 from planner.finance.money import usd
 from planner.simulation.measures import series_of
 from planner.simulation.result import RunResult
+from planner.studies.causes import CAUSES
 from planner.units import MILLION
 
 _GROUPS = {
@@ -38,25 +39,6 @@ _GROUPS = {
     "people_usd": (Account.OPERATIONS_STAFF, Account.SOFTWARE_ENGINEERS, Account.SUPPORT_CONTRACTS),
     "parts_usd": (Account.SPARES, Account.RMA),
     "missed_usd": (Account.SLA_CREDITS, Account.BURST_RENTAL),
-}
-CAUSES = {
-    "price": ("price_usd",),
-    "throughput": ("throughput_tokens", "throughput_output_tokens"),
-    "power": ("power_usd",),
-    "software": ("undragged_fraction",),
-    "failures": ("available_fraction", "parts_usd"),
-    "utilisation": ("utilised_fraction", "missed_usd"),
-    "people": ("people_usd",),
-}
-"""The factors each cause switches."""
-CAUSE_MEANINGS = {
-    "price": "Depreciation, cost of capital, maintenance, insurance and licences of an accelerator-hour on site.",
-    "throughput": "Tokens an accelerator yields in an hour at full speed and full load, in the plan's mix of work.",
-    "power": "Energy, cooling, demand charge, space and carbon of an accelerator-hour on site.",
-    "software": "Share of working hours not lost to open software incidents.",
-    "failures": "Share of hours on site in which an accelerator is in service, and the cost of spares and parts.",
-    "utilisation": "Share of hours in service that are worked, and the cost of work missed (credits, burst rental).",
-    "people": "Engineers, operations staff and support contracts of an accelerator-hour on site.",
 }
 
 

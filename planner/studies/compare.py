@@ -16,25 +16,14 @@ from planner.finance.measures import (
     payback_months,
 )
 from planner.scenario.scenario import Scenario
-from planner.simulation.measures import MeasureDescription, measures, series_of, service
+from planner.simulation.measure_names import AGAINST_BASELINE
+from planner.simulation.measures import measures, series_of, service
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
 from planner.studies.bridge import bridge, factors_of
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
-
-AGAINST_BASELINE = (
-    MeasureDescription(name="saving_npv_usd", view="economic", formula="Σ (flow − baseline's flow)·v"),
-    MeasureDescription(
-        name="saving_irr_per_year", view="economic", formula="r at which that sum is zero, if there is exactly one"
-    ),
-    MeasureDescription(
-        name="saving_payback_months", view="cash", formula="months until the running saving last turns to gain"
-    ),
-    MeasureDescription(name="saving_discounted_payback_months", view="cash", formula="the same for saving·v"),
-)
-"""Measures of one scenario against the baseline, at the baseline's discount rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from planner.errors import ScenarioError
 from planner.scenario.study import Study, load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
+from planner.studies.headlines import HEADLINES, Output, headline_names
 from planner.studies.inputs import Inputs, Stated, resolve_inputs, stated
-from planner.studies.outputs import HEADLINES, Output, headline_names
 from planner.studies.points import MAX_DIMENSIONS, PointSet
 from planner.studies.replicate import Setup
 from planner.validation import choices, nearest

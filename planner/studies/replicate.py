@@ -17,8 +17,9 @@ from planner.simulation.memory import keep_memory
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
 from planner.studies.designs import Design
+from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.inputs import Inputs, Stated, changed
-from planner.studies.outputs import HEADLINES, MONTHLY, headlines, monthly_series
+from planner.studies.outputs import headlines, monthly_series
 
 Floats = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.studies.engines import run_batches
+from planner.studies.headlines import headline_names
 from planner.studies.intervals import Estimate, mean_estimate
-from planner.studies.outputs import headline_names
 from planner.studies.store import Store
 
 Floats = NDArray[np.float64]

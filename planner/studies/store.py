@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import Problem, ScenarioError
+from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.identity import Identity, differences
-from planner.studies.outputs import HEADLINES, MONTHLY
 from planner.studies.replicate import Rows, Setup
 
 if TYPE_CHECKING:

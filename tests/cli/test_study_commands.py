@@ -34,7 +34,10 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
     tables = {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
-    assert names == charts | tables | {"datapackage.json", "manifest.json", "study.json", "replications.parquet"}
+    assert names == charts | tables | {"datapackage.json", "manifest.json", "study.json"} | {
+        "replications.parquet",
+        "report.html",
+    }
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
     assert len(rows(folder / "samples.csv")) == 80
     assert len(rows(folder / "monthly_bands.csv")) == 2 * 3 * 3

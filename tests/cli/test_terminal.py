@@ -125,7 +125,7 @@ def test_validate_as_json_tells_good_from_bad(planner: Planner, write: Write) ->
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"), [("repo", ["report"]), ("ru", ["run"]), ("cat", ["catalog"]), ("val", ["validate"])]
+    ("typed", "wanted"), [("r", ["replay", "report", "run"]), ("cat", ["catalog"]), ("val", ["validate"])]
 )
 def test_the_shell_completes_commands(tmp_path: Path, typed: str, wanted: list[str]) -> None:
     environment = {

@@ -9,7 +9,8 @@ import pyxirr
 
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.scenario.loading import load_scenario
-from planner.simulation.measures import MEASURES, levelised_to_date, measures, series_of, service
+from planner.simulation.measure_names import MEASURES
+from planner.simulation.measures import levelised_to_date, measures, series_of, service
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
 from planner.units import unit_of

@@ -12,7 +12,8 @@ from planner.scenario.loading import load_scenario
 from planner.simulation.measures import measures
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
-from planner.studies.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge, factors_of
+from planner.studies.bridge import Factors, bridge, factors_of
+from planner.studies.causes import CAUSE_MEANINGS, CAUSES
 
 Write = Callable[..., Path]
 amounts = st.floats(0.01, 100.0)

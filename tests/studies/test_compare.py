@@ -10,8 +10,9 @@ import pyxirr
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
+from planner.simulation.measure_names import AGAINST_BASELINE
 from planner.simulation.measures import series_of
-from planner.studies.compare import AGAINST_BASELINE, check_comparable, compare, find_baseline
+from planner.studies.compare import check_comparable, compare, find_baseline
 
 Write = Callable[..., Path]
 

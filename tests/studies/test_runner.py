@@ -14,13 +14,15 @@ from planner.errors import ScenarioError
 from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.scenario.study import Normal
+from planner.simulation.measures import SERVICE
 from planner.simulation.run import simulate
 from planner.studies import engines, runner
 from planner.studies.analysis import Finished
+from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.identity import identity
 from planner.studies.inputs import Inputs
 from planner.studies.intervals import mean_estimate
-from planner.studies.outputs import headline_names, headlines
+from planner.studies.outputs import headlines
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator
 from planner.studies.runner import Goal, Progress, Workforce, batch_size, run_rows
@@ -183,6 +185,8 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         if name in fleet:
             assert value == pytest.approx(fleet[name], rel=1e-6, abs=2e-6), name
     assert set(found) <= set(fleet)
+    described = {output.name: output.description for output in HEADLINES}
+    assert all(described[name] == text for name, text in SERVICE.items())  # said in the same words
 
 
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:

@@ -13,16 +13,8 @@ from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
 from planner.simulation.measures import measures
 from planner.simulation.run import simulate
-from planner.studies.sweep import (
-    Axis,
-    check_size,
-    check_values,
-    count_points,
-    number_of,
-    parse_axes,
-    parse_axis,
-    sweep,
-)
+from planner.studies.axes import Axis, check_size, count_points, number_of, parse_axes, parse_axis
+from planner.studies.sweep import check_values, sweep
 
 Write = Callable[..., Path]
 

@@ -1,0 +1,95 @@
+"""The columns of a comparison's and a sweep's files, described for the reference and the data dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.simulation.measure_names import MEASURES, SERVICE
+from planner.studies.axes import Axis, number_of
+from planner.studies.causes import CAUSES
+from planner.units import unit_of
+
+_SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
+
+
+def _number(name: str, description: str, decimals: int = 6) -> Column:
+    unit = unit_of(name) or ""
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+COMPARISON = TableDescription(
+    name="comparison",
+    description="How every scenario served and every measure of it, beside the baseline's; definitions in "
+    "docs/explanation/finance.md. An empty value means that the measure has no meaning there.",
+    key=("scenario", "measure"),
+    columns=(
+        _SCENARIO,
+        Column(name="measure", kind=ColumnKind.TEXT, description="Measure; its name ends in its unit."),
+        _number("value", "Its value."),
+        Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
+        _number("baseline_value", "The baseline's."),
+        _number("difference", "`value` less `baseline_value`."),
+        _number("difference_fraction", "`difference` over the size of `baseline_value`."),
+    ),
+)
+BRIDGE = TableDescription(
+    name="bridge",
+    description="Why a scenario's tokens cost more or less than the baseline's, by cause: Shapley values. The causes "
+    "of a scenario sum to the whole difference.",
+    key=("scenario", "cause"),
+    columns=(
+        _SCENARIO,
+        Column(name="cause", kind=ColumnKind.TEXT, description="Cause: " + ", ".join(CAUSES) + "."),
+        _number("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
+        _number("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
+    ),
+)
+COMPARISON_MONTHLY = TableDescription(
+    name="comparison_monthly",
+    description="Cost, tokens and cash of every scenario by month, and the cash saved against the baseline.",
+    key=("month", "scenario"),
+    columns=(
+        Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
+        _SCENARIO,
+        _number("cost_usd", "Accrued cost, without revenue and tax.", 2),
+        _number("cash_flow_usd", "Income less cost and tax, in cash.", 2),
+        _number("cash_saving_usd", "`cash_flow_usd` less the baseline's.", 2),
+        _number("served_tokens", "Prompt and generated tokens served.", 0),
+        _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
+        _number("cumulative_cost_per_million_tokens_usd", "The same from the start."),
+    ),
+)
+COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
+
+
+def sweep_description(axes: Sequence[Axis]) -> TableDescription:
+    """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
+    meanings = {**SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
+    return TableDescription(
+        name="sweep",
+        description="One row per combination, under the same random numbers. Measures are defined in "
+        "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
+        key=tuple(axis.path for axis in axes),
+        columns=(
+            *(_axis_column(axis) for axis in axes),
+            *(
+                Column(name=name, kind=ColumnKind.DECIMAL, description=meaning, unit=unit_of(name) or "")
+                for name, meaning in meanings.items()
+            ),
+            Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
+        ),
+    )
+
+
+def _axis_column(axis: Axis) -> Column:
+    """Return a column of numbers where all values are, of text otherwise."""
+    numbers = [number_of(value) for value in axis.values]
+    about = f"Value of {axis.path}."
+    unit = unit_of(axis.path.rpartition(".")[2]) or ""
+    if all(isinstance(number, int) for number in numbers):
+        return Column(name=axis.path, kind=ColumnKind.INTEGER, description=about, unit=unit)
+    if all(number is not None for number in numbers):
+        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in axis.values)
+        return Column(name=axis.path, kind=ColumnKind.DECIMAL, description=about, unit=unit, decimals=decimals)
+    return Column(name=axis.path, kind=ColumnKind.TEXT, description=about)
