@@ -313,7 +313,7 @@ class RepairShop:
         for index, cluster in enumerate(self.clusters):
             own = owner == index
             size = groups[own] * cluster.group_accelerators
-            times = np.concatenate((start_h[own], np.minimum(end_h[own], cluster.retire_h)))
+            times = np.minimum(np.concatenate((start_h[own], end_h[own])), cluster.retire_h)
             jumps.append((times, np.concatenate((size, -size))))
         return jumps
 
@@ -326,6 +326,8 @@ class RepairShop:
         for row, number in enumerate(self.failure):
             index, groups = self.lost_cluster[row], self.lost_groups[row]
             cluster = self.clusters[index]
+            if self.start_h[row] >= cluster.retire_h:
+                continue  # it would have joined after the cluster was gone
             rows.append(
                 Outage(
                     start_h=self.start_h[row],
