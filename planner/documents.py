@@ -61,6 +61,12 @@ class Document:
                 return found
         return None
 
+    def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
+        """Return a problem with the value at ``path``, placed where it, or its nearest parent, was written."""
+        place = self.locate(path)
+        file, line = (place.file, place.line) if place else (None, None)
+        return Problem(file=file, line=line, path=dotted(path), message=message, hint=hint)
+
 
 def dotted(path: KeyPath) -> str:
     """Write a key path the way a user types it: ``clusters.h200.nodes``, ``orders[0].date``."""

@@ -7,6 +7,7 @@ kilowatt-hours in the fleet, US dollars, tokens.
 from __future__ import annotations
 
 HOURS_PER_DAY = 24.0
+HOURS_PER_WEEK = 168.0
 HOURS_PER_YEAR = 8766.0  # 365.25 days, so that 36 months and three years agree
 DAYS_PER_YEAR = 365.25
 MONTHS_PER_YEAR = 12

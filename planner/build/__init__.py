@@ -22,7 +22,7 @@ from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
 from planner.scenario.scenario import Scenario
-from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_YEAR
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 __all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
@@ -30,7 +30,6 @@ Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
 _FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
-_HOURS_PER_WEEK = 168.0
 
 
 def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
@@ -150,7 +149,7 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
                 months=rule.months,
                 cluster=names.index(rule.cluster),
                 nodes=rule.nodes,
-                lead_h=rule.lead_weeks * _HOURS_PER_WEEK,
+                lead_h=rule.lead_weeks * HOURS_PER_WEEK,
                 cooldown_months=rule.cooldown_months,
             )
             for rule in stated.rules

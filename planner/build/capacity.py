@@ -13,7 +13,6 @@ from planner.build.reuse import Reuse
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.demand.bursts import BurstConditions
-from planner.documents import KeyPath, dotted
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.fleet.window import MISS_CELLS
 from planner.physics.coefficients import Calibration
@@ -101,16 +100,8 @@ def build_services(
             )
         refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
         if len(reasons) == len(scenario.clusters):
-            path: KeyPath = ("workloads", workload_name)
-            place = scenario.document.locate(path)
-            problems.append(
-                Problem(
-                    file=place.file if place else None,
-                    line=place.line if place else None,
-                    path=dotted(path),
-                    message="no cluster can serve it: " + "; ".join(reasons),
-                )
-            )
+            message = "no cluster can serve it: " + "; ".join(reasons)
+            problems.append(scenario.document.problem(("workloads", workload_name), message))
     if problems:
         raise ScenarioError(problems)
     return services, refused

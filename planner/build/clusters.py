@@ -26,12 +26,11 @@ from planner.physics.power import BoardRating
 from planner.scenario.cluster import Cluster, Order
 from planner.scenario.prices import dated_quotes, standing_price
 from planner.scenario.scenario import Scenario
-from planner.units import GB, HOURS_PER_DAY, HOURS_PER_YEAR, KILO, MONTHS_PER_YEAR, TB, TERA
+from planner.units import GB, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, KILO, MONTHS_PER_YEAR, TB, TERA
 
-_HOURS_PER_WEEK = 7 * HOURS_PER_DAY
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
-    "staged": (8 * _HOURS_PER_WEEK, 0.5),
+    "staged": (8 * HOURS_PER_WEEK, 0.5),
     "pinned": (None, 0.25),
 }
 _FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
@@ -79,14 +78,14 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
 def _order(scenario: Scenario, order: Order) -> OrderPlan:
     return OrderPlan(
         placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
-        lead_h=order.lead_weeks * _HOURS_PER_WEEK,
+        lead_h=order.lead_weeks * HOURS_PER_WEEK,
         slip_h=Triangle(
-            low=order.slip_weeks.low * _HOURS_PER_WEEK,
-            mode=order.slip_weeks.base * _HOURS_PER_WEEK,
-            high=order.slip_weeks.high * _HOURS_PER_WEEK,
+            low=order.slip_weeks.low * HOURS_PER_WEEK,
+            mode=order.slip_weeks.base * HOURS_PER_WEEK,
+            high=order.slip_weeks.high * HOURS_PER_WEEK,
         ),
         deliveries=order.deliveries,
-        interval_h=order.delivery_interval_weeks * _HOURS_PER_WEEK,
+        interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
         acceptance_failure_fraction=order.acceptance_failure_fraction,
     )
 
@@ -200,7 +199,7 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
         repair_cv=stated.repair_cv_ratio,
         crews=stated.repair_crews,
         spare_fraction=stated.spare_fraction,
-        rma_h=stated.rma_weeks * _HOURS_PER_WEEK,
+        rma_h=stated.rma_weeks * HOURS_PER_WEEK,
     )
 
 

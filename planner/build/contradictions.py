@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.build.events import refuse_floods
-from planner.documents import KeyPath, dotted
+from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.fleet.power import allowed_it_kw
@@ -21,9 +21,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     warnings: list[str] = []
 
     def refuse(path: KeyPath, message: str) -> None:
-        place = scenario.document.locate(path)
-        file, line = (place.file, place.line) if place else (None, None)
-        problems.append(Problem(file=file, line=line, path=dotted(path), message=message))
+        problems.append(scenario.document.problem(path, message))
 
     for cluster in plan.clusters:
         late = _arrival(cluster, plan)

@@ -161,15 +161,7 @@ def _check_sources(catalog: Catalog, document: Document) -> None:
     facts += [("priors", name, "source", prior) for name, prior in catalog.priors.items()]
     for section, name, key, fact in facts:
         if " " not in fact.source and fact.source not in catalog.sources:
-            place = document.locate((section, name, key))
-            problems.append(
-                Problem(
-                    file=place.file if place else None,
-                    line=place.line if place else None,
-                    path=f"{section}.{name}.{key}",
-                    message=f"source {fact.source!r} is not in sources; add it there or say it in words",
-                    hint=nearest(fact.source, catalog.sources),
-                )
-            )
+            message = f"source {fact.source!r} is not in sources; add it there or say it in words"
+            problems.append(document.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))

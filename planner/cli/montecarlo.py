@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
 
@@ -34,10 +34,8 @@ def montecarlo(
     resume: Resume = False,
     restart: Restart = False,
     charts: Annotated[bool, typer.Option("--charts/--no-charts", help="Draw PNG charts.")] = True,
-    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")] = False,
-    byte_order_mark: Annotated[
-        bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
-    ] = False,
+    decimal_comma: DecimalComma = False,
+    byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

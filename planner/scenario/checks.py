@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import zoneinfo
 from collections.abc import Callable
 
 from planner.catalog.load import Catalog
-from planner.documents import KeyPath, dotted
+from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
 from planner.scenario.prices import dated_quotes, standing_price, tariff_of
 from planner.scenario.scenario import Scenario
-from planner.units import MONTHS_PER_YEAR
 from planner.validation import choices, nearest
-
-
-def add_months(date: datetime.date, months: int) -> datetime.date:
-    """Return the same day ``months`` later, or the last day of a shorter month."""
-    index = date.year * MONTHS_PER_YEAR + date.month - 1 + months
-    year, month = divmod(index, MONTHS_PER_YEAR)
-    next_first = datetime.date(year + (month == 11), (month + 1) % 12 + 1, 1)
-    last_day = (next_first - datetime.timedelta(days=1)).day
-    return datetime.date(year, month + 1, min(date.day, last_day))
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -31,9 +21,7 @@ def check_scenario(scenario: Scenario) -> None:
     problems: list[Problem] = []
 
     def report(path: KeyPath, message: str, hint: str | None = None) -> None:
-        place = scenario.document.locate(path)
-        file, line = (place.file, place.line) if place else (None, None)
-        problems.append(Problem(file=file, line=line, path=dotted(path), message=message, hint=hint))
+        problems.append(scenario.document.problem(path, message, hint))
 
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.documents import Document, KeyPath, dotted
+from planner.documents import Document, KeyPath
 from planner.errors import Problem
 from planner.scenario.fields import EntryName, Name
 from planner.validation import Strict
@@ -238,6 +238,4 @@ class Study(Strict):
 
     def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
         """Return a problem with the place of a value in the study file."""
-        place = self._document.locate(path)
-        file, line = (place.file, place.line) if place else (None, None)
-        return Problem(file=file, line=line, path=dotted(path), message=message, hint=hint)
+        return self._document.problem(path, message, hint)

@@ -82,10 +82,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
 def _by_cluster(plan: Plan, facility_kwh: Floats, it_kwh: Floats) -> Floats:
     """Split a month's facility energy by IT energy, or by rated power in a month in which nothing ran."""
     rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
-    weight = np.where(it_kwh.sum(axis=1, keepdims=True) > 0, it_kwh, rated)
-    whole = weight.sum(axis=1, keepdims=True)
-    share = np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0)
-    return np.asarray(share * facility_kwh[:, None])
+    return in_proportion(facility_kwh, np.where(it_kwh.sum(axis=1, keepdims=True) > 0, it_kwh, rated))
 
 
 def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:

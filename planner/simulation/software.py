@@ -11,10 +11,9 @@ import simpy
 from planner.fleet.plan import Plan, StackPlan, WorkloadPlan
 from planner.simulation.log import ChangeLog, SpeedChange
 from planner.simulation.streams import Streams
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
-_HOURS_PER_WEEK = 168.0
 _MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
 _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
 
@@ -128,7 +127,7 @@ class SoftwareDesk:
         weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
         factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
         launch_h = workload.launch_h or 0.0
-        left_h = weeks * _HOURS_PER_WEEK + min(launch_h, 0.0)  # a launch before the start has part of it behind
+        left_h = weeks * HOURS_PER_WEEK + min(launch_h, 0.0)  # a launch before the start has part of it behind
         if left_h <= 0.0:
             return
         yield self.env.timeout(max(0.0, launch_h))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.build import build_plan
 from planner.errors import ScenarioError
-from planner.scenario.checks import add_months
+from planner.finance.months import add_months
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
