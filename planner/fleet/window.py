@@ -16,8 +16,6 @@ from planner.fleet.scan import clamp_scan
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
-_FEW = 0.25  # below this share of hours, looking up the hours alone is cheaper than whole arrays
-_NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 _ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
 _BISECTIONS = 32
 _BACK_OFF = 1e-7  # power is read from a table, whose steps rounding must not climb
@@ -284,21 +282,17 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
 def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
     """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
 
-    Only hours above the utilisation from which any are missed matter; where they are few, they alone are looked up.
+    Only hours above the utilisation from which any are missed are looked up: most are below it.
     """
     late = np.zeros_like(routed.shed)
     for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
-        busy = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
-        if not busy.size:
+        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
+        if not hours.size:
             continue
-        hours = busy if busy.size < _FEW * capacity.shape[1] else slice(None)
-        load = routed.used[c][hours] / np.maximum(capacity[c][hours], _NONE)
-        load *= MISS_CELLS
-        load += 0.5
-        cell = np.minimum(load, MISS_CELLS).astype(np.intp)
+        room = capacity[c].take(hours)
+        load = np.divide(routed.used[c].take(hours), room, out=np.ones_like(room), where=room > 0)
+        cell = np.minimum((load * MISS_CELLS + 0.5).astype(np.intp), MISS_CELLS)
         for w, workload in enumerate(plan.workloads):
             if not workload.deadline_h and c in workload.cluster_order:
-                share = plan.miss_tables[c, w].take(cell)
-                share *= routed.served[c, w][hours]
-                late[w][hours] += share
+                late[w][hours] += plan.miss_tables[c, w].take(cell) * routed.served[c, w].take(hours)
     return late
