@@ -44,6 +44,13 @@ class Chance:
         """Probability that a further draw lies within an interval."""
         return (self.draws + 1 - 2 * _place(self.draws)) / (self.draws + 1)
 
+    @property
+    def words(self) -> str:
+        """The coverage in words, for a sentence."""
+        if self.draws == DRAWS:
+            return "nine of ten draws of chance"
+        return f"{self.coverage_fraction:.0%} of draws of chance"
+
     def interval(self, name: str) -> Interval | None:
         """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""
         return interval_of([figures[name] for figures in self.figures])
@@ -52,6 +59,11 @@ class Chance:
         """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
         pairs = [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
         return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
+
+    def saving(self, name: str, base: Chance) -> Interval | None:
+        """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
+        pairs = [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
+        return interval_of([1.0 - a / b if a is not None and b else None for a, b in pairs])
 
 
 def _place(draws: int) -> int:
