@@ -3,7 +3,7 @@
 A comment on the line above a picture says where it comes from, in the folder in which the page was carried out:
 
 * ``<!-- picture: outputs/plan/charts/money.png -->``: a file that a command wrote;
-* ``<!-- screenshot: outputs/plan/report.html#answer -->``: a section of a report as a browser shows it, in light colours.
+* ``<!-- screenshot: outputs/plan/report.html#answer -->``: a section of a report in a browser, in light colours.
 
 ``python -m tests.docs.refresh`` puts both beside the page, with fewer colours and points than the original.
 """
