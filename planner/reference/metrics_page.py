@@ -30,7 +30,8 @@ _SERVICE = (
 _BASELINE = "In `comparison.csv`, of each plan against the baseline, at the baseline's discount rate."
 _CAUSES = """\
 In `bridge.csv`. What an accelerator-hour on site costs over what it yields is the cost of a token; a cause's part is
-what switching its factors from the baseline's to the plan's adds, averaged over all orders of switching ([Bridges](../explanation/finance.md#bridges))."""
+what switching its factors from the baseline's to the plan's adds, averaged over all orders of switching
+([Bridges](../explanation/finance.md#bridges))."""
 _STUDY = """\
 What a study keeps of each run, in `samples.csv`; a study's `headline` is one of them. Statistics of each over the
 replications are in `percentiles.csv`; what drives it, and how that is measured, is in [How uncertainty is
