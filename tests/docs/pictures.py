@@ -25,8 +25,6 @@ from tests.browser.chromium import Browser, find_chromium
 _PICTURE = re.compile(r"^<!-- (picture|screenshot): (\S+) -->\n!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE)
 WIDTH_POINTS = 1000
 LARGEST_BYTES = 150_000
-_WINDOW_POINTS = 1200
-"""Width of the browser: the tables of a report need no scrolling in it."""
 _COLOURS = 64
 _LOOKS_THE_SAME = 2.0
 """Mean difference of two pictures, of 255: letters drawn elsewhere differ by less, a bar that moved by more."""
@@ -93,7 +91,7 @@ def _screenshot(report: Path, section: str) -> Image.Image:
         browser = Browser(Path(profile))
         try:
             browser.colour_scheme("light")
-            browser.resize(_WINDOW_POINTS, 900)
+            browser.resize(WIDTH_POINTS, 900)
             browser.open(report)
             found = f"document.getElementById('{section}').getBoundingClientRect()"
             top, height = browser.evaluate(f"[{found}.top + scrollY, {found}.height]")
