@@ -37,11 +37,18 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "course",
-    [course for course in courses() if any(steps(_text(page)) for page in course)],
-    ids=lambda course: _name(course[0] if len(course) == 1 else course[0].parent),
-)
+def _followed() -> list[object]:
+    """Return what can be carried out: single pages, and the tutorial as one, which takes a minute."""
+    found = [course for course in courses() if any(steps(_text(page)) for page in course)]
+    return [
+        pytest.param(course, id=_name(course[0]))
+        if len(course) == 1
+        else pytest.param(course, id=_name(course[0].parent), marks=pytest.mark.slow)
+        for course in found
+    ]
+
+
+@pytest.mark.parametrize("course", _followed())
 def test_what_a_page_shows_happens(course: list[Path], checkout: Path) -> None:
     for page in course:
         for outcome in carry_out(_text(page), checkout):
