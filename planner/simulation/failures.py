@@ -152,8 +152,9 @@ class RepairShop:
         self.node_up: list[float] = []
         """When a node that has been down as a whole is up again; a node's number is its index times the clusters,
         plus its cluster's."""
-        self.group_up: list[list[float]] = []
-        """When each group of a node's accelerators that has been down by itself is up again."""
+        self.stride = max(self.groups, default=1)
+        self.group_up: list[float] = []
+        """When each group of a node's accelerators that has been down by itself is up again, a stride a node."""
         self.failure: list[int] = []
         """Number of the failure behind each outage."""
         self.end_h: list[float] = []
@@ -177,9 +178,9 @@ class RepairShop:
         """Make room for new nodes of a cluster; return the index of the first."""
         first = self.nodes[cluster]
         self.nodes[cluster] += nodes
-        for _ in range(len(self.node_up), max(self.nodes) * len(self.clusters), len(self.clusters)):
-            self.node_up += [0.0] * len(self.clusters)
-            self.group_up += [[0.0] * groups for groups in self.groups]
+        more = max(self.nodes) * len(self.clusters) - len(self.node_up)
+        self.node_up += [0.0] * more
+        self.group_up += [0.0] * (more * self.stride)
         return first
 
     def expect(self, cluster: int, failures: Failures) -> None:
@@ -190,16 +191,16 @@ class RepairShop:
         """Let everything happen that fails before ``end_h``, in time order."""
         group_up, node_up = self.group_up, self.node_up
         crews, waiting, replace = self.crews, self._waiting_parts, heapq.heapreplace
-        failures, ends = self.failure, self.end_h
+        failures, ends, stride, groups = self.failure, self.end_h, self.stride, self.groups
         for number, time_h, cluster, node, group, severity, repair_h in self._due(end_h):
             if waiting and waiting[0][0] <= time_h:
                 self._parts_until(time_h)
             if node_up[node] > time_h:
                 continue  # it is down already, and cannot fail again
             if group >= 0:
-                if group_up[node][group] > time_h:
+                if group_up[node * stride + group] > time_h:
                     continue
-            elif self.groups[cluster] > 1 and max(group_up[node]) > time_h:
+            elif groups[cluster] > 1 and max(group_up[node * stride : node * stride + groups[cluster]]) > time_h:
                 self._fail_rest(number, time_h, cluster, severity, repair_h, node)
                 continue
             if severity == SOFT:
@@ -219,7 +220,7 @@ class RepairShop:
             if group < 0:
                 node_up[node] = back_h
             else:
-                group_up[node][group] = back_h
+                group_up[node * stride + group] = back_h
         self._parts_until(end_h)
 
     def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
@@ -259,11 +260,11 @@ class RepairShop:
             if group < 0:
                 self.node_up[node] = back_h
             else:
-                self.group_up[node][group] = back_h
+                self.group_up[node * self.stride + group] = back_h
 
     def _fail_rest(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, node: int) -> None:
         """Take a node down of which some groups are down already; those join when they would come back."""
-        until = self.group_up[node]
+        until = self.group_up[node * self.stride : node * self.stride + self.groups[cluster]]
         if min(until) > time_h:
             return
         since = sorted(max(time_h, up_h) for up_h in until if up_h < _NEVER)
