@@ -1,8 +1,8 @@
 """The measures of a run: what finance asks for, each a formula over the ledger's sums.
 
-Every measure is defined once, in docs/explanation/finance.md; :mod:`planner.simulation.measure_names` repeats its
-formula for the files. One that has no meaning for a run (a margin without a price, a cost per token without tokens) is
-None, never zero.
+Every measure is defined once, in :mod:`planner.simulation.measure_names`, from which docs/reference/metrics.md is
+written; docs/explanation/finance.md says what they rest on. One that has no meaning for a run (a margin without a
+price, a cost per token without tokens) is None, never zero.
 """
 
 from __future__ import annotations
