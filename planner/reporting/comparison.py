@@ -142,11 +142,11 @@ def comparison_table(comparison: Comparison) -> str:
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
                 cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
                 cell(figures["npv_usd"], ",.2f", MILLION),
-                cell(figures["shed_fraction"], ".2%"),
+                cell(figures["slo_attainment_fraction"], ".1%"),
                 cell(saving, ".1%"),
             )
         )
-    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "shed", "saves")
+    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "in time", "saves")
     lines = [text_table(header, rows)]
     if savings := _savings(comparison):
         parts = [f"{name} saves {saving.low:.1%} to {saving.high:.1%}" for name, saving in savings.items()]

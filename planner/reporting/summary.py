@@ -80,11 +80,14 @@ def _attainment(demand: Floats, missed: Floats) -> float | None:
 
 
 def _worst_month(result: RunResult, cost: Floats) -> dict[str, Any] | None:
-    """Return the month in which most of the demand was shed or late; the dearest one where nothing was."""
+    """Return the month in which most of what was settled was shed or late; the dearest one where nothing was.
+
+    Work that waits is settled when it is served or given up, which may be a month after it came.
+    """
     monthly = result.monthly
-    demand = monthly.demand_requests.sum(axis=1)
+    settled = monthly.served_requests.sum(axis=(1, 2)) + monthly.shed_requests.sum(axis=1)
     missed = (result.shed_requests() + monthly.late_requests).sum(axis=1)
-    share = np.divide(missed, demand, out=np.zeros_like(demand), where=demand > 0)
+    share = np.divide(missed, settled, out=np.zeros_like(settled), where=settled > 0)
     served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
     if not served.any():
         return None
