@@ -15,7 +15,7 @@ from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.scenario.study import Normal
 from planner.simulation.run import simulate
-from planner.studies import engines, runner
+from planner.studies import dask_engine, engines, runner
 from planner.studies.analysis import Finished
 from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
@@ -211,7 +211,7 @@ def test_a_scheduler_that_does_not_answer_is_one_message(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "_CONNECT_S", 1)
+    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
         finish(prepared, tmp_path / "s", force=Workforce(scheduler="tcp://127.0.0.1:9"))
 
