@@ -41,7 +41,7 @@ def montecarlo(
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
     from planner.cli.study_options import run_watched, workforce
-    from planner.errors import printable
+    from planner.errors import PlannerError, printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import json_text
     from planner.reporting.study_folder import write_study
@@ -77,6 +77,8 @@ def montecarlo(
     elif not quiet:
         typer.echo(study_table(study_summary(finished)))
         typer.echo(f"\nresults in {printable(str(folder))}")
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
 
 
 def _share(until: str | None) -> float | None:

@@ -6,6 +6,7 @@ the choice makes, not what luck makes.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,8 @@ def decisions(headline: Floats, names: tuple[str, ...], scramblings: int, *, low
             if other != one:
                 found.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
         if len(names) > 2:
-            rest = np.delete(worse, one, axis=1).min(axis=1)
+            others = [worse[:, other] for other in range(len(names)) if other != one]
+            rest = functools.reduce(np.minimum, others)
             found.append(_compare(name, "", worse[:, one] - rest, scramblings, lower_is_better))
     return found
 
