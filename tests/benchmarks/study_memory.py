@@ -55,7 +55,7 @@ def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
         )
 
 
-def collect(rows: int, folder: Path, batch: int | None = None) -> Finished:
+def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True) -> Finished:
     """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
     prepared = prepare(STUDY)
     setup = prepared.setup(prepared.montecarlo())
@@ -65,7 +65,7 @@ def collect(rows: int, folder: Path, batch: int | None = None) -> Finished:
     with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
         done = runner.run_rows(store, goal, runner.Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)
-    write_study(finished)
+    write_study(finished, charts=charts)
     return finished
 
 
