@@ -72,6 +72,12 @@ def montecarlo(
     finished = Finished(prepared=prepared, store=store, rows=rows)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     write_study(finished, form, charts=charts)
+    if share is not None and not quiet and not (reached := finished.interval().relative) <= share:
+        told = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
+        print(
+            f"the interval of the mean {told} after {rows:,} replications; extend with --resume and more",
+            file=sys.stderr,
+        )
     if as_json:
         typer.echo(json_text(study_summary(finished)), nl=False)
     elif not quiet:

@@ -98,6 +98,10 @@ class Finished:
             for row, which, message in self.store.errors(self.rows)
         ]
 
+    def interval(self) -> Estimate:
+        """Return the mean of the headline of the first scenario: what ``--until`` looks at."""
+        return mean_estimate(self.output(self.prepared.headline.name)[:, 0], self.prepared.study.scramblings)
+
     def is_void(self) -> bool:
         """Say whether no run of any scenario succeeded."""
         return not np.isfinite(self.output("cost_usd")).any()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
+from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate, share_estimate
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is
     return Comparison(
         scenario=name,
         against=against,
-        probability_better=mean_estimate(is_better, scramblings),
+        probability_better=share_estimate(is_better, scramblings),
         mean_difference=mean_estimate(excess if lower_is_better else -excess, scramblings),
         mean_regret=mean_estimate(regret, scramblings),
         p95_regret=percentile_estimate(regret, scramblings, 95),

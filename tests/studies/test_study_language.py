@@ -221,3 +221,11 @@ def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
     assert "every run failed, the first with: ScenarioError: " in told.err
     assert "no cluster can serve it" in told.err
     assert (tmp_path / "out" / "samples.csv").exists()
+
+
+def test_an_interval_that_stays_too_wide_is_told(study_file: Write, tmp_path: Path, planner: Planner) -> None:
+    options = ("-n", 16, "--workers", 1, "--no-charts", "--out", tmp_path / "out")
+    told = planner("montecarlo", study_file(), *options, "--until", "0.001%")
+    assert told.code == 0
+    assert "the interval of the mean is ±" in told.err
+    assert "% after 16 replications; extend with --resume and more" in told.err
