@@ -1,7 +1,7 @@
 # make run        set up and run the reference scenario
 # make test       set up and run every check
 # make reference  write the generated docs pages and the output shown in the docs anew
-# make fuzz       feed every reader 100,000 spoiled files (half an hour)
+# make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
 # make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
@@ -27,7 +27,8 @@ docs: $(VENV)/installed-dev
 	$(BIN)/mkdocs build --strict
 
 fuzz: $(VENV)/installed-dev
-	$(BIN)/python -m tests.fuzz --count 100000
+	@mkdir -p build
+	$(BIN)/python -m tests.fuzz --count 100000 --journal build/fuzz.json
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks

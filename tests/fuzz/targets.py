@@ -41,7 +41,8 @@ REQUESTS = "timestamp,input_tokens,output_tokens\n" + "".join(
 )
 SERIES = "hour,req_per_s\n" + "".join(f"{i},{5 + (i % 24) / 3:.3f}\n" for i in range(24 * 14))
 COMPILE_EVERY, SIMULATE_EVERY = 4, 40
-"""Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear."""
+"""Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear. Which
+ones is the input's own luck, so that an input does the same whatever went before it."""
 SMALL_ENOUGH = 30_000
 """Node-months; a larger fleet is honest work, and would take the whole time."""
 
@@ -53,7 +54,6 @@ class Corpus:
     folder: Path
     scenarios: list[bytes]
     results: Contents
-    survivors: int = 0
 
     @classmethod
     def make(cls, folder: Path) -> Corpus:
@@ -73,13 +73,13 @@ def scenario(corpus: Corpus, chance: random.Random) -> None:
     good = chance.choice(corpus.scenarios)
     spoiled = scale_numbers(good, chance) if chance.random() < 0.1 else mutate(good, chance, is_yaml=True)
     path.write_bytes(spoiled)
+    turn = chance.randrange(SIMULATE_EVERY)
     loaded = load_scenario(path)
-    node_months = sum(cluster.nodes for cluster in loaded.clusters.values()) * loaded.horizon_months
-    corpus.survivors += 1
-    if corpus.survivors % COMPILE_EVERY:
+    if turn % COMPILE_EVERY:
         return
+    node_months = sum(cluster.nodes for cluster in loaded.clusters.values()) * loaded.horizon_months
     plan = build_plan(loaded)
-    if corpus.survivors % SIMULATE_EVERY == 0 and node_months < SMALL_ENOUGH:
+    if turn == 0 and node_months < SMALL_ENOUGH:
         write_run(simulate_plan(loaded, plan, chance.randrange(1000)), corpus.folder / "out")
 
 

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from planner.errors import ScenarioError
-from planner.reporting.charts import CHARTS, DOTS_PER_INCH, SIZE_INCHES, draw_charts, write_charts
+from planner.reporting.chart_style import DOTS_PER_INCH, SIZE_INCHES
+from planner.reporting.charts import draw_charts, write_charts
 from planner.reporting.report.build import rebuild_report
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run

@@ -68,9 +68,9 @@ def table(
     return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
 
 
-def details(summary: str, *children: object) -> Html:
+def details(summary: str, *children: object, is_open: bool = False) -> Html:
     """Return a part that is folded until asked for; print shows it unfolded."""
-    return element("details", element("summary", summary), *children)
+    return element("details", element("summary", summary), *children, open=is_open)
 
 
 def paragraph(*children: object, class_: str | None = None) -> Html:

@@ -25,8 +25,14 @@ def test_the_legend_names_colours() -> None:
     assert "c1" in legend([("a", 1)])
 
 
+SWINGS = [
+    Swing(name="price", low=8.0, high=14.0, shown=("8", "14")),
+    Swing(name="<i>", low=9.0, high=11.0, shown=("9", "11")),
+]
+
+
 def test_a_tornado_swings_about_its_middle() -> None:
-    markup = tornado([("price", 8.0, 14.0, "8", "14"), ("<i>", 9.0, 11.0, "9", "11")], 10.0, "T")
+    markup = tornado(SWINGS, 10.0, "T", ("at P10", "at P90"))
     left, width = zip(*re.findall(r"left:([\d.]+)%;width:([\d.]+)%", markup), strict=True)
     assert [float(x) for x in left] == [0.0, 33.333, 16.667, 33.333]
     assert [float(x) for x in width] == [33.333, 66.667, 16.667, 16.667]
@@ -34,4 +40,4 @@ def test_a_tornado_swings_about_its_middle() -> None:
 
 
 def test_a_tornado_of_nothing_is_empty() -> None:
-    assert "<tbody></tbody>" in tornado([], 1.0, "T")
+    assert "<tbody></tbody>" in tornado([], 1.0, "T", ("lowest", "highest"))
