@@ -95,10 +95,10 @@ def cost_per_token(figure: Figure, contents: Contents) -> bool:
     return True
 
 
-def _bars(axes: Axes, names: Sequence[str], layers: Mapping[str, Sequence[float]]) -> None:
-    """Draw bars that lie down, layers behind one another."""
+def _bars(axes: Axes, names: Sequence[str], layers: Mapping[str, Sequence[float]], first: int = 0) -> None:
+    """Draw bars that lie down, layers behind one another, in colours from the palette's ``first`` on."""
     left = [0.0] * len(names)
-    for index, (label, widths) in enumerate(layers.items()):
+    for index, (label, widths) in enumerate(layers.items(), start=first):
         axes.barh(list(names), widths, left=left, color=COLOURS[index % len(COLOURS)], label=label, edgecolor="white")
         left = [a + b for a, b in zip(left, widths, strict=True)]
     across(axes)
@@ -182,8 +182,7 @@ def _losses_of_plans(figure: Figure, contents: Contents) -> bool:
         whole = sum(sum(row.values()) for row in found.values()) or 1.0
         shares[plan] = {name: 100 * sum(row.get(name, 0.0) for row in found.values()) / whole for name in LOST.values()}
     axes = figure.subplots()
-    axes.set_prop_cycle(color=COLOURS)
-    _bars(axes, list(shares), {name: [own[name] for own in shares.values()] for name in LOST.values()})
+    _bars(axes, list(shares), {name: [own[name] for own in shares.values()] for name in LOST.values()}, first=1)
     _title(axes, contents, "Where capacity was lost")
     axes.set_xlabel("node-hours on site, %")
     figure.legend(loc="outside lower center", ncols=4)

@@ -39,7 +39,7 @@ def workbook_content(
     )
 
 
-def _sheet(columns: dict[str, Any], most: int | None = None) -> SheetTable:
+def _sheet(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
     """Return columns as rows, at most so many; a row then says where the others are."""
     rows = list(zip(*(_cells(column, most) for column in columns.values()), strict=True))
     length = len(next(iter(columns.values()))) if columns else 0

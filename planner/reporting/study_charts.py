@@ -9,7 +9,8 @@ import numpy as np
 from planner.reporting.chart_style import COLOURS, Draw, across, line_style, render, words
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.drivers import TORNADOES, Panel, panels, rows_of
-from planner.reporting.report.study_sections import headline_of
+from planner.reporting.report.study_sections import BANDS, headline_of
+from planner.reporting.report.words import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,9 @@ def fan(figure: Figure, contents: Contents) -> bool:
             axes.fill_between(months, low, high, color=colour, alpha=0.10, linewidth=0)
             axes.fill_between(months, lower, upper, color=colour, alpha=0.20, linewidth=0)
             axes.plot(months, middle, label=scenario, **line_style(place))
-        axes.set_ylabel(words(output), fontsize=9)
+        title, unit = BANDS.get(output, (words(output), ""))
+        axes.set_ylabel(title, fontsize=9)
+        axes.yaxis.set_major_formatter(lambda value, _, unit=unit: axis_label(value, unit))
         axes.set_ylim(bottom=0)
     panels_[0].set_title(f"By month: median, P10 to P90, P5 to P95, {contents.name}")
     handles, labels = panels_[0].get_legend_handles_labels()
@@ -78,9 +81,10 @@ def histogram(figure: Figure, contents: Contents) -> bool:
             if (at := marks.get((scenario, percentile))) is not None:
                 axes.axvline(at, color="black", linewidth=1)
                 note = f" {percentile.upper()} {at:.4g}"
-                axes.annotate(note, (at, 0.86), xycoords=("data", "axes fraction"), fontsize=8)
-        axes.set_ylabel(scenario)
+                axes.annotate(note, (at, 0.87), xycoords=("data", "axes fraction"), fontsize=8)
+        axes.set_ylabel(scenario, fontsize=9)
         axes.set_yticks([])
+        axes.set_ylim(0, 1.35 * max(found.totals("replications")) or 1.0)  # room for the marks' names
         across(axes)
     strips[0].set_title(f"How the futures are spread, {contents.name}")
     strips[-1].set_xlabel(words(output))
@@ -141,6 +145,11 @@ def convergence(figure: Figure, contents: Contents) -> bool:
         axes.plot(ends, _floats(own, "mean"), label=scenario, **line_style(place))
         axes.fill_between(ends, _floats(own, "low"), _floats(own, "high"), color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
+    steps = [10**power * part for power in range(8) for part in (1, 2, 5)]
+    lowest, highest = min(found.totals("replications")), max(found.totals("replications"))
+    axes.set_xticks([step for step in steps if lowest <= step <= highest] or [lowest])
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("replications")
     axes.set_ylabel(f"mean {words(headline_of(contents))}")
     axes.set_title(f"How sure the mean is, with its 95% interval, {contents.name}")

@@ -138,7 +138,7 @@ UNCERTAIN = TableDescription(
         _text("p10", "One draw in ten lies below."),
         _text("p50", "The median."),
         _text("p90", "One draw in ten lies above."),
-        _text("unit", "Unit of the three, or that they multiply what is stated."),
+        _text("unit", "Unit of the three; factor where they multiply what is stated or modelled."),
         _text("source", "The catalogue's source of a prior, or file and line of the study."),
         _text("date", "Date at which a prior held."),
         _text("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),

@@ -29,7 +29,7 @@ def _row(prepared: Prepared, found: Input) -> tuple[str, ...]:
     shown = [value_of(found.distribution, draw) for draw in drawn]
     cells = [f"{cell:.6g}" if is_numeric(found.distribution) else str(cell) for cell in shown]
     is_factor = found.times_stated or found.throughput_of is not None
-    unit = "times what is stated" if is_factor else unit_of(found.name.rpartition(".")[2]) or ""
+    unit = "factor" if is_factor else unit_of(found.name.rpartition(".")[2]) or ""
     source = _MODEL_ERROR if found.throughput_of is not None else _source(prepared, found.name)
     return (found.name, found.distribution.kind, *cells, unit, *source)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.reporting.report.html import Html, element, join
+from planner.reporting.report.html import Html, breakable, element, join
 from planner.reporting.report.timechart import colour_class
 
 
@@ -39,14 +39,32 @@ def bar(parts: Sequence[Part]) -> Html:
     return element("span", *drawn, class_="bar", aria_hidden="true")
 
 
+def group(parts: Sequence[Part]) -> Html:
+    """Return bars below one another, one for each part: what is compared, not what adds up."""
+    return element("span", *(bar([part]) for part in parts), class_="group", aria_hidden="true")
+
+
+def spread(ends: tuple[float, float, float, float, float], highest: float, colour: int) -> Html:
+    """Return P5 to P95 as a thin bar, P10 to P90 as a thick one, and the median as a line, on a scale from zero."""
+    low, lower, middle, upper, high = (max(0.0, min(end / highest, 1.0)) * 100 for end in ends)
+    pieces = [
+        element("span", class_=f"{css} {colour_class(colour)}", style=f"left:{left:.3f}%;width:{right - left:.3f}%")
+        for css, left, right in (("span", low, high), ("swing", lower, upper))
+    ]
+    line = element("span", class_="middle", style=f"left:{middle:.3f}%")
+    return element("span", *pieces, line, class_="tornado", aria_hidden="true")
+
+
 def legend(names: Sequence[tuple[str, int]]) -> Html:
     """Return a legend of coloured squares."""
     entries = [element("li", _square(colour), name) for name, colour in names]
     return element("ul", *entries, class_="key")
 
 
-def bar_table(header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Sequence[Part]]], caption: str) -> Html:
-    """Return a table of (name, numbers, bar): the bar has the last column."""
+def bar_table(
+    header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Sequence[Part] | Html]], caption: str
+) -> Html:
+    """Return a table of (name, numbers, bar or its parts): the bar has the last column."""
     head = join(
         element("th", cell, scope="col", class_="number" if 0 < i < len(header) - 1 else None)
         for i, cell in enumerate(header)
@@ -56,9 +74,9 @@ def bar_table(header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Se
             "tr",
             element("th", name, scope="row"),
             *(element("td", number, class_="number") for number in numbers),
-            element("td", bar(parts), class_="barcell"),
+            element("td", drawn if isinstance(drawn, Html) else bar(drawn), class_="barcell"),
         )
-        for name, numbers, parts in rows
+        for name, numbers, drawn in rows
     )
     whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
     return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
@@ -98,7 +116,7 @@ def tornado(swings: Sequence[Swing], middle: float, caption: str, ends: tuple[st
         drawn.append(
             element(
                 "tr",
-                element("th", swing.name, scope="row"),
+                element("th", breakable(swing.name), scope="row"),
                 element("td", swing.shown[0], class_="number"),
                 element("td", element("span", *pieces, line, class_="tornado", aria_hidden="true"), class_="barcell"),
                 element("td", swing.shown[1], class_="number"),

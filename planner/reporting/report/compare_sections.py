@@ -14,10 +14,7 @@ from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, percent, unit_price
 
 HEADLINE = "cost_per_million_tokens_usd"
-SHOWN_MEASURES = (
-    "cost_usd", HEADLINE, "cost_per_million_output_tokens_usd", "levelised_cost_per_million_tokens_usd", "npv_usd",
-    "saving_npv_usd",
-)  # fmt: skip
+SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "shed_fraction", "slo_attainment_fraction")
 SWEPT = ("utilisation_fraction", "shed_fraction", "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
 
@@ -81,9 +78,11 @@ def _scenario_table(found: dict[str, dict[str, float | None]], priced: dict[str,
     return bar_table(header, rows, "The scenarios side by side")
 
 
+_SPOKEN = {HEADLINE: "per M tokens", "npv_usd": "NPV", "slo_attainment_fraction": "in objective"}
+
+
 def _words(name: str) -> str:
-    return name.removesuffix("_usd").replace("_", " ").replace("cost per million tokens", "per M tokens").replace(
-        "cost per million output tokens", "per M generated").replace("npv", "NPV")  # fmt: skip
+    return _SPOKEN.get(name, name.removesuffix("_usd").removesuffix("_fraction").replace("_", " "))
 
 
 def timeline_section(contents: Contents) -> Section | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from planner.reporting.report.bars import Part, Swing, bar_table, tornado
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, details, join, paragraph, table
+from planner.reporting.report.html import DUMP, Html, details, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.study_sections import headline_of
 from planner.reporting.report.words import measured, percent
 
 SHOWN_INPUTS = 15
 OPEN_TORNADOES = 2
-"""The first scenario's; the others are folded."""
+"""The first scenario's, and its difference from the next; the others are folded."""
+NAMED_SHARE = 0.02
+"""Least share of the variance that is named in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +117,32 @@ def hangs_section(contents: Contents) -> Section | None:
         return None
     output = headline_of(contents)
     parts: list[Html] = [_sentence(rows, output)]
-    drawn = [(panel.title, _tornado(panel, output)) for panel in panels(rows)]
+    drawn = [(panel.title, _tornado(panel, output)) for panel in sorted(panels(rows), key=_first_things_first(rows))]
     drawn += [(title, shown) for title, shown in _ranked(rows, output)]
     for place, (title, shown) in enumerate(drawn):
         parts.append(shown if place < OPEN_TORNADOES else details(title, shown))
     cells = [(*row[:5], *("" if n is None else f"{n:.4g}" for n in row[5:])) for row in rows]
     header = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
     whole = table(header, cells, "All measures", numeric=(5, 6, 7))
-    parts.append(details(f"All {len(rows):,} measures", whole))
+    parts.append(details(f"All {len(rows):,} measures", whole, class_=DUMP))
     return Section(key="hangs", title="What the answer hangs on", body=join(parts))
+
+
+def _first_things_first(rows: list[Row]) -> Callable[[Panel], int]:
+    """Return the order of tornadoes: the baseline's, what parts it from the others, then the others' own."""
+    baseline = rows[0][0]
+    return lambda panel: 1 if panel.against else 0 if panel.scenario == baseline else 2
+
+
+def _variance(rows: list[Row]) -> str:
+    """Say which inputs the baseline's variance comes from; what is not named is no more than noise."""
+    own = [row for row in rows if row[0] == rows[0][0] and not row[1] and row[2] == "variance-share"]
+    named = sorted(((row[5] or 0.0, row[3]) for row in own if (row[5] or 0.0) >= NAMED_SHARE), reverse=True)
+    if not named:
+        return ""
+    parts = ", ".join(f"{name} {percent(share, 0)}" for share, name in named)
+    rest = " Bars of the inputs not named here may be noise." if len(named) < len(own) else ""
+    return f"Share of the variance of {rows[0][0]}: {parts}.{rest}"
 
 
 def _sentence(rows: list[Row], output: str) -> Html:
@@ -147,6 +166,8 @@ def _sentence(rows: list[Row], output: str) -> Html:
         for row in rows
         if row[2] == "flip" and row[5] is not None
     ]
+    if shares := _variance(rows):
+        said.append(shares)
     return paragraph(" ".join(said)) if said else Html("")
 
 

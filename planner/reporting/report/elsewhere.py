@@ -19,7 +19,8 @@ TITLES = {
 NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; {} says why."
 POINTERS: dict[tuple[str, str], tuple[str, str]] = {
     ("run", "hangs"): (
-        "One run cannot say which input moves its answer. {} draws the tornado, and planner montecarlo the interval.",
+        "One run cannot say which input moves its answer. {} draws the tornado, of a study file that names this "
+        "scenario and what is uncertain about it; planner montecarlo gives the interval.",
         "planner sensitivity STUDY",
     ),
     ("comparison", "hangs"): (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, details, element, join, paragraph, table
+from planner.reporting.report.html import Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section, code, command
 from planner.reporting.report.words import percent
 
@@ -36,15 +36,17 @@ def assumptions_section(contents: Contents) -> Section | None:
         paragraph(said),
         paragraph("A is a datasheet or a log, B a credible report, C derived, D assumed.", class_="note"),
     ]
-    if weak:
-        body.append(table(names, weak, "Assumed values (grade D): replace these with your own first", numeric=(1,)))
     for title, part in (
+        ("Assumed values (grade D): replace these with your own first", weak),
         ("Your scenarios" if len(plans) > 1 else "Your scenario", [row for row in rows if row[5] == "user"]),
         ("Defaults", [row for row in rows if row[5] == "default"]),
         ("The catalogue", [row for row in rows if row[5] not in ("user", "default", "D")]),
     ):
+        shown = [(breakable(row[0]), *row[1:]) for row in part]
         if part:
-            body.append(details(f"{title}: {len(part)} values", table(names, part, title, numeric=(1,))))
+            body.append(
+                details(f"{title}: {len(part)} values", table(names, part, title, numeric=(1,), unbroken=(2, 4, 5)))
+            )
     return Section(key="assumptions", title="What it assumes", body=join(body))
 
 

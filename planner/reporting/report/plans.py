@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from planner.reporting.report import run_sections, timelines
-from planner.reporting.report.bars import Part, bar_table, legend
+from planner.reporting.report.bars import Part, bar_table, group, legend
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, details, join, paragraph
 from planner.reporting.report.page import Section
@@ -26,7 +26,7 @@ def _each(contents: Contents, make: Callable[[Contents], Section | None], title:
     for plan in contents.plans:
         section = make(contents.of_plan(plan))
         if section is not None:
-            folded.append(details(f"{title}: {plan}", section.body, is_open=not folded))
+            folded.append(details(f"{title}: {plan}", section.body, class_="plan", is_open=not folded))
     return join(folded, "\n")
 
 
@@ -54,8 +54,8 @@ def money_section(contents: Contents) -> Section | None:
     accounts = {account for own in totals.values() for account in own}
     order = sorted(accounts, key=lambda account: -max(own.get(account, 0.0) for own in totals.values()))
     palette = timelines.colours(plans)
-    longest = max((sum(max(0.0, own.get(a, 0.0)) for own in totals.values()) for a in order), default=0.0) or 1.0
-    rows = []
+    longest = max((own.get(a, 0.0) for a in order for own in totals.values()), default=0.0) or 1.0
+    rows: list[tuple[str, list[str], Html]] = []
     for account in order:
         parts = [
             Part(name=plan, share=own.get(account, 0.0) / longest, colour=palette[plan],
@@ -63,8 +63,8 @@ def money_section(contents: Contents) -> Section | None:
             for plan, own in totals.items()
         ]  # fmt: skip
         cells = [dollars(own[account]) if account in own else NOTHING for own in totals.values()]
-        rows.append((run_sections.words_of(account), cells, parts))
-    rows.append(("all of it", [dollars(sum(own.values())) for own in totals.values()], []))
+        rows.append((run_sections.words_of(account), cells, group(parts)))
+    rows.append(("all of it", [dollars(sum(own.values())) for own in totals.values()], Html("")))
     table = bar_table(("account", *plans, "side by side"), rows, "Accrued cost by account and scenario")
     body = [legend([(plan, palette[plan]) for plan in plans]), table, paragraph(_chance(contents))]
     body.append(_each(contents, run_sections.money_section, "Accounts and months"))

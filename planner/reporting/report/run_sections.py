@@ -248,7 +248,8 @@ def losses_section(contents: Contents) -> Section | None:
     chart = draw(
         TimeChart(
             key=f"{contents.anchor}losses-months", title="Node-hours lost by month", unit="node-hours", stacked=True,
-            series=series, summary="What failures, software, outages and the power cap took; without what merely had no demand.",
+            series=series,
+            summary="What failures, software, outages and the power cap took; without what merely had no demand.",
             start=calendar.start, days=calendar.days,
         )
     )  # fmt: skip

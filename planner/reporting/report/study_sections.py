@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from planner.reporting.report.bars import Part, bar_table
+from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, details, element, join, paragraph, table
+from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
 from planner.reporting.report.timelines import Calendar, colours
-from planner.reporting.report.words import NOTHING, measured, percent
+from planner.reporting.report.words import NOTHING, figure, measured, percent
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
@@ -103,12 +103,14 @@ def _headline(found: Statistics, output: str, contents: Contents) -> str:
     rival = baseline if best != baseline else rivals[0] if rivals else ""
     whose = f"the baseline {baseline}" if best != baseline else f"the next best, {rival}"
     lead = f"{said}. It is the baseline, {baseline}." if best == baseline else f"{said}."
-    return lead + _against(contents.table("decision"), (best, rival, whose), priced.get(rival), output)
+    who = (best, rival, whose)
+    return lead + _against(contents, who, priced.get(rival), output)
 
 
-def _against(decision: Table | None, who: tuple[str, str, str], reference: float | None, output: str) -> str:
+def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:
     """Say how the best scenario stands against another, called ``who[2]``."""
     best, rival, whose = who
+    decision, design = contents.table("decision"), design_of(contents)
     if decision is None or not rival:
         return ""
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
@@ -118,15 +120,16 @@ def _against(decision: Table | None, who: tuple[str, str, str], reference: float
     ):
         if (scenario, against) != (best, rival) or mean is None:
             continue
-        spread = ""
-        if low is not None and high is not None:
-            spread = f", {measured(low, output)} to {measured(high, output)} with 95% confidence"
-        share = f" ({percent(abs(mean / reference))} {'less' if mean < 0 else 'more'})" if reference else ""
-        unsure = " That interval holds zero: the two cannot be told apart." if (low or 0.0) < 0 < (high or 0.0) else ""
-        return (
-            f" Against {whose}, it is better in {percent(chance, 0)} of futures, and differs by "
-            f"{measured(mean, output)}{share} on average{spread}.{unsure}"
-        )
+        often = "draws of chance" if design == "tornado" else "futures"
+        said = f" Against {whose}, it is better in {percent(chance, 0)} of {often}"
+        if low is not None and high is not None and low < 0 < high:
+            ends = f"{measured(low, output)} to {measured(high, output)}"
+            return f"{said}; the mean difference, {ends} with 95% confidence, cannot be told from none."
+        share = f" ({percent(abs(mean / reference))})" if reference else ""
+        near, far = sorted((abs(low), abs(high))) if low is not None and high is not None else (None, None)
+        span = f", {measured(near, output)} to {measured(far, output)} with 95% confidence" if near is not None else ""
+        more = "less" if mean < 0 else "more"
+        return f"{said}, and comes to {measured(abs(mean), output)}{share} {more} on average{span}."
     return ""
 
 
@@ -160,7 +163,6 @@ def _histogram(contents: Contents, output: str) -> Html:
 def _percentile_table(found: Statistics, output: str) -> Html:
     palette = colours(found)
     shown = [name for name in PERCENTILES if any(name in row for row in found.values())]
-    place = "p50" if "p50" in shown else "mean"
     highest = max((row[top][0] or 0.0 for row in found.values() for top in ("p95", "mean") if top in row),
                   default=0.0) or 1.0  # fmt: skip
     rows = []
@@ -169,11 +171,19 @@ def _percentile_table(found: Statistics, output: str) -> Html:
         half = (high - low) / 2 if low is not None and high is not None else None
         numbers = [measured(value, output), "± " + measured(half, output) if half is not None else NOTHING]
         numbers += [measured(row.get(name, NO_FIGURE)[0], output) for name in shown]
-        middle = row.get(place, NO_FIGURE)[0] or 0.0
-        parts = [Part(name=scenario, share=middle / highest, colour=palette[scenario], shown=measured(middle, output))]
-        rows.append((scenario, numbers, parts))
-    header = ("scenario", "mean", "95%", *(name.upper() for name in shown), "median" if place == "p50" else "mean")
-    return bar_table(header, rows, output.replace("_", " "))
+        rows.append((scenario, numbers, _drawn(row, highest, palette[scenario])))
+    header = ("scenario", "mean", "95%", *(name.upper() for name in shown), "P5 to P95" if shown else "mean")
+    return bar_table(header, rows, output.removesuffix("_usd").replace("_", " "))
+
+
+def _drawn(row: dict[str, Figure], highest: float, colour: int) -> Html:
+    """Return the percentiles as a bar with its median, or the mean as a bar where there are none."""
+    ends = tuple(row.get(name, NO_FIGURE)[0] for name in PERCENTILES)
+    if any(end is None for end in ends):
+        mean = row.get("mean", NO_FIGURE)[0] or 0.0
+        return bar([Part(name="mean", share=mean / highest, colour=colour, shown="")])
+    low, lower, middle, upper, high = (end or 0.0 for end in ends)
+    return spread((low, lower, middle, upper, high), highest, colour)
 
 
 def _decision_table(contents: Contents, output: str) -> Html:
@@ -194,7 +204,15 @@ def _decision_table(contents: Contents, output: str) -> Html:
         rows.append((scenario, against or "all others", *cells))
     header = ("scenario", "against", "better in", "95% interval", "mean difference", "95% interval", "mean regret",
               "P95 regret")  # fmt: skip
-    return table(header, rows, "How often each is better, and what a wrong choice costs", numeric=range(2, 8))
+    baseline = next(iter(decision.texts("scenario")))
+    first = [row for row in rows if row[1] in ("all others", baseline)]
+    caption = "How often each is better, and what a wrong choice costs"
+    shown = table(header, first, caption, numeric=range(2, 8), unbroken=(1,))
+    if len(first) == len(rows):
+        return shown
+    return join(
+        [shown, details(f"All {len(rows)} pairs", table(header, rows, "Every pair", numeric=range(2, 8)), class_=DUMP)]
+    )
 
 
 def _all_statistics(percentiles: Table) -> Html:
@@ -208,7 +226,7 @@ def _all_statistics(percentiles: Table) -> Html:
         )
     ]
     caption = f"All {len(rows):,} statistics with their 95% intervals"
-    return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)))
+    return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)), class_=DUMP)
 
 
 def fan_section(contents: Contents) -> Section | None:
@@ -251,8 +269,20 @@ def uncertain_section(contents: Contents) -> Section | None:
     if found is None or not len(found):
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
-    rows = list(zip(*(found.texts(name) for name in names), strict=True))
+    rows = [
+        (breakable(name), *map(figure, percentiles), *rest)
+        for name, *percentiles, rest in zip(
+            *(found.texts(name) for name in names[:4]),
+            zip(*(found.texts(name) for name in names[4:]), strict=True),
+            strict=True,
+        )
+    ]
     header = ("uncertain input", "P10", "P50", "P90", *names[4:])
     said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
-    body = join([paragraph(said), table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3))])
+    body = join(
+        [
+            paragraph(said),
+            table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3), unbroken=(4, 5, 7, 8)),
+        ]
+    )
     return Section(key="assumptions", title="What it assumes", body=body)

@@ -138,6 +138,7 @@ def timeline_section(contents: Contents) -> Section | None:
         return None
     calendar = Calendar(monthly.texts("month"))
     happened = markers(contents, calendar)
+    days = "; months bold, days faint" if contents.table("timeline_daily") is not None else ""
     parts = [
         paragraph(
             "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a "
@@ -146,7 +147,7 @@ def timeline_section(contents: Contents) -> Section | None:
         _cluster_chart(
             contents, calendar, happened, "utilisation_fraction",
             ("utilisation", "Utilisation by cluster",
-             "Share of accelerator-hours in service that were at work; months bold, days faint.", "percent"),
+             f"Share of accelerator-hours in service that were at work{days}.", "percent"),
         ),
         _cluster_chart(
             contents, calendar, happened, "cost_per_million_tokens_usd",
@@ -198,4 +199,4 @@ def _worst_events(contents: Contents, shown: int = 12) -> Html:
     if not cells:
         return Html("")
     header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
-    return table(header, cells, f"The {len(cells)} events that cost most capacity", numeric=(5, 6))
+    return table(header, cells, f"The {len(cells)} events that cost most capacity", numeric=(5, 6), unbroken=range(5))

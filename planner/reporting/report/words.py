@@ -69,6 +69,15 @@ def axis_label(number: float, unit: str) -> str:
             return short(number)
 
 
+def figure(cell: str) -> str:
+    """Return a number that a file gives in full with four significant digits; anything else as it stands."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return cell
+    return f"{float(f'{number:.4g}'):,.10g}" if math.isfinite(number) else cell
+
+
 def measured(number: float | None, name: str) -> str:
     """Return a figure as its name says it should be read: money, a price of a million tokens, a share or a count."""
     if number is None or not math.isfinite(number):
