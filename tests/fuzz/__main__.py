@@ -18,6 +18,7 @@ from tests.fuzz.inputs import FAULT, Ending, Tally, target_of
 ROOT = Path(__file__).parents[2]
 SILENCE_S = 150
 """Longer than the guards allow an input, by the clock: what is silent for so long hangs outside Python."""
+GRACE_S = 5
 SAVE_EVERY, TELL_EVERY = 200, 5000
 
 
@@ -30,9 +31,9 @@ def run(tally: Tally, last: int, journal: Path | None) -> None:
             try:
                 assert worker.stdout is not None
                 announced = _follow(worker.stdout, tally, begun, journal)
+                code = _end(worker)
             finally:
                 worker.kill()
-        code = worker.wait()
         if announced == tally.next:  # it began an input and did not end it
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             target = target_of(tally.seed, announced)
@@ -41,6 +42,15 @@ def run(tally: Tally, last: int, journal: Path | None) -> None:
         elif tally.next == before:
             raise SystemExit(f"the process that is fed cannot start: exit code {code}")
         _save(tally, journal)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> int:
+    """Return how a process ended that says no more; one that hangs is killed."""
+    try:
+        return worker.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        return worker.wait()
 
 
 def _follow(stream: IO[bytes], tally: Tally, begun: float, journal: Path | None) -> int:

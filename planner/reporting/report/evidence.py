@@ -45,7 +45,7 @@ def assumptions_section(contents: Contents) -> Section | None:
         shown = [(breakable(row[0]), *row[1:]) for row in part]
         if part:
             body.append(
-                details(f"{title}: {len(part)} values", table(names, part, title, numeric=(1,), unbroken=(2, 4, 5)))
+                details(f"{title}: {len(part)} values", table(names, shown, title, numeric=(1,), unbroken=(2, 4, 5)))
             )
     return Section(key="assumptions", title="What it assumes", body=join(body))
 

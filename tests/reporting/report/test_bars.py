@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from planner.reporting.report.bars import Part, bar, bar_table, legend, tornado
+from planner.reporting.report.bars import Part, Swing, bar, bar_table, group, legend, spread, tornado
 
 
 def part(share: float, name: str = "a") -> Part:
@@ -41,3 +41,18 @@ def test_a_tornado_swings_about_its_middle() -> None:
 
 def test_a_tornado_of_nothing_is_empty() -> None:
     assert "<tbody></tbody>" in tornado([], 1.0, "T", ("lowest", "highest"))
+
+
+def test_what_is_compared_lies_below_one_another() -> None:
+    parts = [
+        Part(name=name, share=share, colour=i, shown="") for i, (name, share) in enumerate((("a", 1.0), ("b", 0.5)))
+    ]
+    markup = group(parts)
+    assert markup.count('class="bar"') == 2
+    assert "width:50.000%" in markup
+
+
+def test_a_spread_is_drawn_from_zero_and_stays_within_its_cell() -> None:
+    markup = spread((1.0, 2.0, 5.0, 8.0, 20.0), 10.0, 3)
+    assert re.findall(r"left:([\d.]+)%;width:([\d.]+)%", markup) == [("10.000", "90.000"), ("20.000", "60.000")]
+    assert 'class="middle" style="left:50.000%"' in markup

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.reporting.csv_table import CsvFormat
 from planner.reporting.charts import write_charts
+from planner.reporting.csv_table import CsvFormat
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
 from planner.scenario.loading import load_scenario
