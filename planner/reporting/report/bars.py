@@ -79,7 +79,7 @@ def bar_table(
         for name, numbers, drawn in rows
     )
     whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
-    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+    return element("div", whole, class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def tornado(swings: Sequence[Swing], middle: float, caption: str, ends: tuple[st
     whole = element(
         "table", element("caption", caption), element("thead", element("tr", head)), element("tbody", *drawn)
     )
-    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+    return element("div", whole, class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
 def _square(colour: int) -> Html:

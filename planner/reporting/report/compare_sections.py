@@ -136,7 +136,7 @@ def bridge_section(contents: Contents) -> Section | None:
         ]
         total = sum(part for _, part in own)
         caption = f"{scenario}: {unit_price(abs(total))} per million tokens {'dearer' if total > 0 else 'cheaper'}"
-        tables.append(bar_table(("cause", "per million tokens", "", "size"), cells, caption))
+        tables.append(bar_table(("cause", "per million tokens", "which is", "size"), cells, caption))
     said = paragraph(
         "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts sum "
         "to the whole (Shapley values)."

@@ -73,7 +73,7 @@ def table(
         for row in rows
     )
     whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
-    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+    return element("div", whole, class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
 def breakable(name: str) -> Html:
