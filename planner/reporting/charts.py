@@ -17,23 +17,31 @@ CHARTS: dict[str, Draw] = {**PLAN_CHARTS, **STUDY_CHARTS}
 """File name to what draws it."""
 
 
-def draw_charts(contents: Contents, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
+def draw_charts(
+    contents: Contents, formats: Sequence[str] = FORMATS, names: Sequence[str] = tuple(CHARTS)
+) -> dict[str, bytes]:
     """Return the charts that the folder's files allow, by file name; the same files give the same bytes."""
     return {
         f"{FOLDER}/{name}.{suffix}": picture
-        for name, draw in CHARTS.items()
-        for suffix, picture in render(draw, contents, tuple(formats)).items()
+        for name in names
+        for suffix, picture in render(CHARTS[name], contents, tuple(formats)).items()
     }
+
+
+def checked_charts(
+    contents: Contents, place: str, formats: Sequence[str] = FORMATS, names: Sequence[str] = tuple(CHARTS)
+) -> dict[str, bytes]:
+    """Return the charts of files that may have been changed, hashes and all; what does not fit is refused."""
+    try:
+        return draw_charts(contents, formats, names)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"its files do not fit together: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
 
 
 def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Draw an output folder's charts into its folder ``charts`` and enter them in its manifest."""
-    contents = read_contents(folder)
-    try:
-        drawn = draw_charts(contents, formats)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"its files do not fit together: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="run again")) from None
+    drawn = checked_charts(read_contents(folder), str(folder), formats)
     if not drawn:
         raise ScenarioError(Problem(file=str(folder), message="holds no timeline, ledger or losses to draw"))
     add_files(folder, drawn)
