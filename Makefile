@@ -1,13 +1,14 @@
 # make run        set up and run the reference scenario
 # make test       set up and run every check
 # make reference  write the generated docs pages and the output shown in the docs anew
-# make fuzz       feed every reader 100,000 spoiled files (half an hour)
+# make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
+# make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
 # make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test fuzz bench reference docs clean
+.PHONY: run test fuzz pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -27,7 +28,11 @@ docs: $(VENV)/installed-dev
 	$(BIN)/mkdocs build --strict
 
 fuzz: $(VENV)/installed-dev
-	$(BIN)/python -m tests.fuzz --count 100000
+	@mkdir -p build
+	$(BIN)/python -m tests.fuzz --count 100000 --journal build/fuzz.json
+
+pythons: $(VENV)/installed-dev
+	$(BIN)/python -m tests.hardening.pythons
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks

@@ -40,7 +40,7 @@ def montecarlo(
     quiet: Quiet = False,
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
-    from planner.cli.study_options import run_watched, workforce
+    from planner.cli.study_options import command_of, run_watched, workforce
     from planner.errors import PlannerError, printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import json_text
@@ -71,7 +71,8 @@ def montecarlo(
     rows = run_watched(store, goal, force, quiet=quiet, again=command_again())
     finished = Finished(prepared=prepared, store=store, rows=rows)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    write_study(finished, form, charts=charts)
+    command = command_of("montecarlo", prepared, ("--replications", str(rows)), overrides or ())
+    write_study(finished, form, charts=charts, command=command)
     if share is not None and not quiet and not (reached := finished.interval().relative) <= share:
         told = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
         print(

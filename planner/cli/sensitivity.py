@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -53,7 +54,7 @@ def sensitivity(
     """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
     from planner.errors import printable
     from planner.reporting.folder import json_text
-    from planner.reporting.study_folder import driver_columns
+    from planner.reporting.study_rows import driver_columns
     from planner.studies.prepare import prepare
 
     prepared = prepare(study, overrides or (), seed)
@@ -63,7 +64,14 @@ def sensitivity(
     else:
         folder = out or Path("outputs") / f"{prepared.study.name}-{method}"
         count = size or _DEFAULT_SIZE[method]
-        options = _Options(workers, scheduler, resume, restart, quiet)
+        options = _Options(
+            workers=workers,
+            scheduler=scheduler,
+            resume=resume,
+            restart=restart,
+            quiet=quiet,
+            overrides=overrides or [],
+        )
         drivers = _designed(prepared, _design(prepared, method), folder, count, options)
     if as_json:
         typer.echo(json_text(_plain(driver_columns(drivers))), nl=False)
@@ -80,23 +88,24 @@ def _design(prepared: Prepared, method: Method) -> OneAtATime | Morris | Saltell
     return prepared.morris() if method == "morris" else prepared.saltelli()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
     """How a designed study is run."""
 
-    def __init__(self, workers: int | None, scheduler: str | None, resume: bool, restart: bool, quiet: bool) -> None:
-        self.workers, self.scheduler, self.resume, self.restart, self.quiet = workers, scheduler, resume, restart, quiet
+    workers: int | None
+    scheduler: str | None
+    resume: bool
+    restart: bool
+    quiet: bool
+    overrides: list[str]
 
 
 def _designed(
     prepared: Prepared, design: OneAtATime | Morris | Saltelli, folder: Path, count: int, options: _Options
 ) -> list[Driver]:
     """Run a design, measure it, write its folder."""
-    from planner.cli.study_options import run_watched, workforce
-    from planner.reporting import study_columns
-    from planner.reporting.csv_table import DEFAULT_FORMAT
-    from planner.reporting.study_charts import designed_bars, tornado_chart
-    from planner.reporting.study_folder import driver_columns, write_tables
-    from planner.studies.designed import measures
+    from planner.cli.study_options import command_of, run_watched, workforce
+    from planner.reporting.study_folder import write_designed
     from planner.studies.identity import identity
     from planner.studies.runner import Goal, batch_size
     from planner.studies.store import Store
@@ -110,16 +119,9 @@ def _designed(
         print(f"{prepared.study.name}: {rows:,} rows of {len(setup.scenarios)} scenarios", file=sys.stderr)
     goal = Goal(rows=rows, headline=prepared.headline.name)
     run_watched(store, goal, force, quiet=options.quiet, again=command_again())
-    drivers = list(measures(prepared, design, store.column(f"out:{prepared.headline.name}", rows)))
-    files = {}
-    if design.name == "tornado":
-        files["tornado.png"] = tornado_chart(prepared.headline, designed_bars(drivers))
-    tables = [(study_columns.SENSITIVITY, driver_columns(drivers))]
-    try:
-        write_tables(store, tables, DEFAULT_FORMAT, files=files, rows=rows)
-    except OSError as error:
-        raise store.unwritable(error) from None
-    return drivers
+    asked = ("--method", design.name, "--size", str(count))
+    command = command_of("sensitivity", prepared, asked, options.overrides)
+    return write_designed(prepared, design, store, rows, command)
 
 
 def _importance(prepared: Prepared, folder: Path) -> list[Driver]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Progress, Workforce
     from planner.studies.store import Store
 
@@ -87,6 +88,14 @@ def _watching(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
             bar.update(task, total=progress.total, completed=progress.done, interval=text)
 
         yield watch
+
+
+def command_of(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
+    from planner.reporting.uncertain_inputs import study_file
+
+    words = ["planner", verb, study_file(prepared.study), *asked, "--seed", str(prepared.seed)]
+    return words + [word for override in overrides for word in ("--set", override)]
 
 
 def command_again(*, add: tuple[str, ...] = ("--resume",)) -> str:

@@ -35,19 +35,25 @@ catalogue version, and the SHA-256 of every file. Two runs with the same manifes
 _COMPARE = """\
 ## Of `planner compare`
 
-A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json` and a `manifest.json`."""
+A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json` and a `manifest.json`. Beside them lie
+`timeline_monthly.csv`, `timeline_workloads.csv`, `losses.csv`, `ledger.csv`, `events.csv` and `assumptions.csv` as of a
+run, those of all scenarios on top of one another with `scenario` as first column, and `model_error.csv`."""
 
 _SWEEP = """\
 ## Of `planner sweep`
 
-A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied."""
+A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied. Beside it lie
+`assumptions.csv` and `model_error.csv`, as of a comparison."""
 
 _STUDY = """\
 ## Of `planner montecarlo` and `planner sensitivity`
 
-A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (`sensitivity.csv` alone for
-a method of `planner sensitivity`), charts, `datapackage.json`, `replications.parquet` with all of it in full precision
-and the monthly figures of every replication, `study.json` and a `manifest.json`."""
+A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (for a method of
+`planner sensitivity` only `percentiles.csv` and `decision.csv` of the rows in which no input is moved,
+`sensitivity.csv` and `uncertain.csv`), charts, `datapackage.json`, `replications.parquet` with all of it in full
+precision and the monthly figures of every replication, `study.json` and a `manifest.json`. Every scenario is also run
+once as stated: beside the study's tables lie those of a comparison, with `scenario` as first column, from
+`timeline_monthly.csv` to `model_error.csv`."""
 
 _ACCOUNTS = """\
 ## Accounts

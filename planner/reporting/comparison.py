@@ -15,6 +15,7 @@ from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
+from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.summary import chance_summary
@@ -176,10 +177,13 @@ def write_comparison(
 ) -> None:
     """Write a comparison's folder, whole or not at all."""
     rows = (comparison_rows(comparison), bridge_rows(comparison), monthly_rows(comparison))
-    written = [
-        WrittenTable(description=table, content=write_csv(table, columns, form))
-        for table, columns in zip(COMPARISON_TABLES, rows, strict=True)
+    results = dict(zip(comparison.names, comparison.results, strict=True))
+    tables = [
+        *zip(COMPARISON_TABLES, rows, strict=True),
+        *plan_tables(results),
+        *evidence_tables({name: result.scenario for name, result in results.items()}),
     ]
+    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package("comparison", written, form)
     files["summary.json"] = json_text(comparison_summary(comparison))

@@ -17,6 +17,8 @@ from planner.errors import Problem, ScenarioError
 
 PRODUCT = "datacenter-planner"
 MANIFEST = "manifest.json"
+CHARTS = "charts"
+"""Folder, within an output folder, of the pictures that ``planner charts`` draws."""
 
 
 def json_text(content: Any) -> str:
@@ -91,6 +93,42 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], manifest: Mappi
     finally:
         if scratch is not None and (folder.exists() or not (scratch / "old").exists()):
             shutil.rmtree(scratch, ignore_errors=True)  # but never the only copy of the earlier results
+
+
+def add_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put further files into a finished folder, whole or not at all; those already there are not read or copied."""
+    check_target(folder)
+    scratch: Path | None = None
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".partial", dir=folder.parent))
+        fresh = scratch / "new"
+        for name in manifest["files"]:
+            if name not in files:
+                if not (folder / name).is_file():
+                    message = "is not there, and the manifest lists it"
+                    raise ScenarioError(Problem(file=str(folder / name), message=message, hint="run again"))
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                _link(folder / name, fresh / name)
+        sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        manifest["files"] = dict(sorted({**manifest["files"], **sums}.items()))
+        for name, content in {**files, MANIFEST: json_text(manifest).encode()}.items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).write_bytes(content)
+        _swap(fresh, folder, scratch / "old")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    finally:
+        if scratch is not None and (folder.exists() or not (scratch / "old").exists()):
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _link(there: Path, here: Path) -> None:
+    """Give a file a second name; copy it where the file system knows no such thing."""
+    try:
+        os.link(there, here)
+    except OSError:
+        shutil.copyfile(there, here)
 
 
 def _swap(fresh: Path, folder: Path, old: Path) -> None:

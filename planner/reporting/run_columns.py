@@ -70,6 +70,14 @@ TIMELINE_WORKLOADS = TableDescription(
         _number("shed_tokens", "Tokens refused, or still waiting at their deadline.", 0),
         _number("late_tokens", "Tokens of requests served past their objective, because of bursts inside the hour.", 0),
         _number("slo_attainment_fraction", "Requests served within their objective over requests."),
+        _number("accelerator_h", "Accelerator-hours at work for it, on own machines.", 3),
+        _number(
+            "cost_usd",
+            "Its share of the accrued cost: of each cluster by machine time, of what no machine time carries (an idle "
+            "cluster, the site as a whole, rented machines) by tokens served.",
+            2,
+        ),
+        _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.model_error import model_error
 from planner.reporting.parquet import parquet_bytes
+from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
@@ -69,19 +70,18 @@ def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _tables(result: RunResult, chance: Chance | None, *, hourly: bool) -> list[tuple[TableDescription, dict[str, Any]]]:
+def _tables(
+    result: RunResult, chance: Chance | None, *, hourly: bool
+) -> list[tuple[TableDescription, Mapping[str, Any]]]:
     """Return every table of a run with its columns."""
-    found = [
-        (run_columns.TIMELINE_MONTHLY, tables.timeline_monthly(result)),
-        (run_columns.TIMELINE_WORKLOADS, tables.timeline_workloads(result)),
-        (run_columns.TIMELINE_DAILY, tables.timeline_daily(result)),
-        (run_columns.LOSSES, tables.losses(result)),
-        (run_columns.MEASURES, measure_rows(result, chance)),
-        (run_columns.LEDGER, {**tables.ledger(result), "amount_usd": result.ledger.amount_cents}),
-        (run_columns.EVENTS, tables.events(result)),
-        (run_columns.ASSUMPTIONS, assumptions(result.scenario)),
-        (run_columns.MODEL_ERROR, model_error()),
-    ]
+    columns = {
+        **run_columns_of(result),
+        run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
+        run_columns.MEASURES.name: measure_rows(result, chance),
+        run_columns.ASSUMPTIONS.name: assumptions(result.scenario),
+        run_columns.MODEL_ERROR.name: model_error(),
+    }
+    found = [(table, columns[table.name]) for table in run_columns.RUN_TABLES]
     if hourly:
         found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
     return found

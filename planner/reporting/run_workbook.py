@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
 
 
-def workbook_content(result: RunResult, events: dict[str, Any], assumptions: dict[str, list[str]]) -> WorkbookContent:
+def workbook_content(
+    result: RunResult, events: Mapping[str, Any], assumptions: Mapping[str, list[str]]
+) -> WorkbookContent:
     """Return what the workbook of a run shows, given its tables of events and assumptions."""
     plan, series = result.plan, series_of(result)
     return WorkbookContent(
@@ -36,7 +39,7 @@ def workbook_content(result: RunResult, events: dict[str, Any], assumptions: dic
     )
 
 
-def _sheet(columns: dict[str, Any], most: int | None = None) -> SheetTable:
+def _sheet(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
     """Return columns as rows, at most so many; a row then says where the others are."""
     rows = list(zip(*(_cells(column, most) for column in columns.values()), strict=True))
     length = len(next(iter(columns.values()))) if columns else 0

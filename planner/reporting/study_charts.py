@@ -1,169 +1,166 @@
-"""Charts of a study as PNG files: fan, histogram, tornado, convergence."""
+"""Charts of a study: fan, histogram, tornado, convergence; from the tables that it writes."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
 
-from planner.studies.analysis import Driver, Finished
-from planner.studies.headlines import MONTHLY, Output
+from planner.reporting.chart_style import COLOURS, Draw, across, line_style, render, words
+from planner.reporting.report.contents import Contents, Table
+from planner.reporting.report.drivers import TORNADOES, Panel, panels, rows_of
+from planner.reporting.report.study_sections import BANDS, headline_of
+from planner.reporting.report.words import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000")
-"""Okabe and Ito's palette, told apart by readers with any colour vision."""
 _BARS = 12
+_PANELS = 4
+"""Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
+_WIDTH = 10.0
 
 
-def study_charts(finished: Finished, drivers: Sequence[Driver]) -> dict[str, bytes]:
-    """Return the charts of a Monte Carlo study by file name."""
+def study_pictures(contents: Contents) -> dict[str, bytes]:
+    """Return the PNG charts that a study writes beside its tables, as far as it has those tables."""
     return {
-        "fan.png": _fan(finished),
-        "histogram.png": _histogram(finished),
-        "tornado.png": tornado_chart(finished.prepared.headline, conditional_bars(finished, drivers)),
-        "convergence.png": _convergence(finished),
+        f"{name}.png": picture
+        for name, draw in STUDY_CHARTS.items()
+        for picture in render(draw, contents, ("png",)).values()
     }
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - without pyplot: no window, no state
-
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+def _floats(table: Table, column: str) -> list[float]:
+    return [float("nan") if number is None else number for number in table.numbers(column)]
 
 
-def _png(figure: Figure) -> bytes:
-    """Return the figure's file, without a date, so that the same figure gives the same bytes."""
-    stream = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "planner"}):
-        figure.savefig(stream, format="png", dpi=120, metadata={"Software": None})
-    return stream.getvalue()
-
-
-def _label(output: Output) -> str:
-    return output.name.replace("_", " ").replace("usd", "USD")
-
-
-def _colour(place: int) -> str:
-    return _COLOURS[place % len(_COLOURS)]
-
-
-def _fan(finished: Finished) -> bytes:
+def fan(figure: Figure, contents: Contents) -> bool:
     """Draw monthly medians with bands from P10 to P90 and, paler, P5 to P95."""
-    figure, axes = _figure(len(MONTHLY), 1, (9, 3 * len(MONTHLY)))
-    bands = list(finished.bands())
-    names = finished.prepared.names
-    for output, axis in zip(MONTHLY, axes[:, 0], strict=True):
-        for place, name in enumerate(names):
-            own = [band for band in bands if band.output == output.name and band.scenario == name]
-            table = np.array([band.percentiles for band in own])
-            months = np.arange(len(own))
-            axis.fill_between(months, table[:, 0], table[:, 4], color=_colour(place), alpha=0.10, linewidth=0)
-            axis.fill_between(months, table[:, 1], table[:, 3], color=_colour(place), alpha=0.20, linewidth=0)
-            axis.plot(months, table[:, 2], color=_colour(place), label=name)
-        ticks = np.arange(0, len(own), max(1, len(own) // 6))
-        axis.set_xticks(ticks, [own[tick].month for tick in ticks])
-        axis.set_ylabel(_label(output))
-        axis.set_ylim(bottom=0)
-    axes[0, 0].legend(title="median, P10–P90, P5–P95", ncols=min(len(names), 4))
-    return _png(figure)
+    bands = contents.table("monthly_bands")
+    if bands is None or not len(bands):
+        return False
+    outputs = list(dict.fromkeys(bands.texts("output")))
+    figure.set_size_inches(_WIDTH, 1.0 + 2.8 * len(outputs))
+    panels_ = figure.subplots(len(outputs), 1, squeeze=False, sharex=True)[:, 0]
+    for output, axes in zip(outputs, panels_, strict=True):
+        own = bands.where("output", output)
+        for place, scenario in enumerate(dict.fromkeys(own.texts("scenario"))):
+            table = own.where("scenario", scenario)
+            months = np.array([f"{month}-01" for month in table.texts("month")], dtype="datetime64[D]")
+            low, lower, middle, upper, high = (_floats(table, name) for name in ("p5", "p10", "p50", "p90", "p95"))
+            colour = COLOURS[place % len(COLOURS)]
+            axes.fill_between(months, low, high, color=colour, alpha=0.10, linewidth=0)
+            axes.fill_between(months, lower, upper, color=colour, alpha=0.20, linewidth=0)
+            axes.plot(months, middle, label=scenario, **line_style(place))
+        title, unit = BANDS.get(output, (words(output), ""))
+        axes.set_ylabel(title, fontsize=9)
+        axes.yaxis.set_major_formatter(lambda value, _, unit=unit: axis_label(value, unit))
+        axes.set_ylim(bottom=0)
+    panels_[0].set_title(f"By month: median, P10 to P90, P5 to P95, {contents.name}")
+    handles, labels = panels_[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return True
 
 
-def _histogram(finished: Finished) -> bytes:
+def histogram(figure: Figure, contents: Contents) -> bool:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
-    headline, names = finished.prepared.headline, finished.prepared.names
-    table = finished.output(headline.name)
-    known = table[np.isfinite(table)]
-    figure, axes = _figure(len(names), 1, (9, 1.2 + 1.8 * len(names)))
-    low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1.0, 61)
-    for place, (name, axis) in enumerate(zip(names, axes[:, 0], strict=True)):
-        rows = table[np.isfinite(table[:, place]), place]
-        axis.hist(rows, bins=edges, color=_colour(place), alpha=0.6)
-        for percentile in (10, 50, 90) if rows.size else ():
-            at = float(np.percentile(rows, percentile, method="median_unbiased"))
-            axis.axvline(at, color="black", linewidth=1)
-            axis.annotate(f" P{percentile} {at:.4g}", (at, 0.86), xycoords=("data", "axes fraction"), fontsize=8)
-        axis.set_ylabel(name)
-        axis.set_yticks([])
-        axis.sharex(axes[0, 0])
-    axes[-1, 0].set_xlabel(_label(headline))
-    return _png(figure)
+    found = contents.table("distribution")
+    if found is None or not len(found):
+        return False
+    scenarios = list(dict.fromkeys(found.texts("scenario")))
+    output = headline_of(contents)
+    marks = _percentiles(contents, output)
+    figure.set_size_inches(_WIDTH, 1.4 + 1.7 * len(scenarios))
+    strips = figure.subplots(len(scenarios), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for place, (scenario, axes) in enumerate(zip(scenarios, strips, strict=True)):
+        own = found.where("scenario", scenario)
+        low, high = np.array(own.totals("bin_low")), np.array(own.totals("bin_high"))
+        axes.bar(low, own.totals("replications"), width=high - low, align="edge", color=COLOURS[place % len(COLOURS)])
+        for percentile in ("p10", "p50", "p90"):
+            if (at := marks.get((scenario, percentile))) is not None:
+                axes.axvline(at, color="black", linewidth=1)
+                note = f" {percentile.upper()} {at:.4g}"
+                axes.annotate(note, (at, 0.87), xycoords=("data", "axes fraction"), fontsize=8)
+        axes.set_ylabel(scenario, fontsize=9)
+        axes.set_yticks([])
+        axes.set_ylim(0, 1.35 * max(found.totals("replications")) or 1.0)  # room for the marks' names
+        across(axes)
+    strips[0].set_title(f"How the futures are spread, {contents.name}")
+    strips[-1].set_xlabel(words(output))
+    return True
 
 
-Bars = tuple[str, str, list[tuple[str, float, float]]]
-"""A panel's title, its centre in words, and for each input the ends of its bar."""
+def _percentiles(contents: Contents, output: str) -> dict[tuple[str, str], float | None]:
+    table = contents.table("percentiles")
+    if table is None:
+        return {}
+    own = table.where("output", output)
+    return dict(zip(zip(own.texts("scenario"), own.texts("statistic"), strict=True), own.numbers("value"), strict=True))
 
 
-def conditional_bars(finished: Finished, drivers: Iterable[Driver]) -> list[Bars]:
-    """Return the tornado of conditional means: the first scenario's headline, then its difference from each other's."""
-    found: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
-    first = finished.prepared.names[0]
-    for driver in drivers:
-        if driver.method == "conditional-mean" and driver.scenario == first:
-            found.setdefault((driver.scenario, driver.against), []).append((driver.input, driver.low, driver.high))
-    return [
-        (f"{scenario} less {against}" if against else scenario, "mean in each tenth of the input", bars)
-        for (scenario, against), bars in found.items()
-    ]
+def tornado(figure: Figure, contents: Contents) -> bool:
+    """Draw what the first scenario's headline, and its difference from the others', hang on."""
+    found = list(panels(rows_of(contents)))
+    if not found:
+        return False
+    shown = [panel for panel in found if panel.scenario == found[0].scenario and panel.method == found[0].method]
+    shown = shown[:_PANELS]
+    output = headline_of(contents)
+    heights = [min(len(panel.bars), _BARS) for panel in shown]
+    figure.set_size_inches(_WIDTH, sum(0.9 + 0.26 * height for height in heights) + 1.0)
+    drawn = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, axes in zip(shown, drawn, strict=True):
+        _bars(axes, panel)
+        axes.set_title(f"{panel.title}: {words(output)}", fontsize=11)
+    handles, labels = drawn[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, title=TORNADOES[shown[0].method].said)
+    return True
 
 
-def designed_bars(drivers: Iterable[Driver]) -> list[Bars]:
-    """Return the tornado of one-at-a-time moves from P10 to P90."""
-    ends: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    for driver in drivers:
-        if driver.method == "tornado":
-            own = ends.setdefault((driver.scenario, driver.against), {}).setdefault(driver.input, {})
-            own[driver.measure] = driver.value
-    return [
-        (
-            f"{scenario} less {against}" if against else scenario,
-            "one input at a time, P10 to P90",
-            [(name, min(at["at_p10"], at["at_p90"]), max(at["at_p10"], at["at_p90"])) for name, at in inputs.items()],
-        )
-        for (scenario, against), inputs in ends.items()
-    ]
+def _bars(axes: Axes, panel: Panel) -> None:
+    """Draw each bar's two halves about the middle, in the colours of its ends."""
+    longest = panel.longest(_BARS)[::-1]
+    names = [name for name, _, _ in longest]
+    sides = ([low for _, low, _ in longest], [high for _, _, high in longest])
+    for side, label, colour in zip(sides, TORNADOES[panel.method].ends, COLOURS, strict=False):
+        widths = [end - panel.middle for end in side]
+        axes.barh(names, widths, left=panel.middle, color=colour, label=label)
+    axes.axvline(panel.middle, color="black", linewidth=1.2)
+    if panel.against:
+        axes.axvline(0.0, color="#888888", linewidth=1, linestyle="--")
+    axes.tick_params(axis="y", labelsize=8)
+    across(axes)
 
 
-def tornado_chart(headline: Output, panels: Sequence[Bars]) -> bytes:
-    """Draw bars, longest on top, one panel for each title."""
-    figure, axes = _figure(max(len(panels), 1), 1, (9, max(2.0, 3.6 * len(panels))))
-    for (title, how, bars), axis in zip(panels, axes[:, 0], strict=False):
-        _bars(axis, bars)
-        axis.set_title(f"{title}: {_label(headline)}, {how}", fontsize=9)
-        if " less " in title:
-            axis.axvline(0.0, color="black", linewidth=1)
-    return _png(figure)
-
-
-def _bars(axis: Axes, bars: list[tuple[str, float, float]]) -> None:
-    longest = sorted(bars, key=lambda bar: bar[2] - bar[1], reverse=True)[:_BARS]
-    places = np.arange(len(longest))[::-1]
-    axis.barh(places, [bar[2] - bar[1] for bar in longest], left=[bar[1] for bar in longest], color=_COLOURS[0])
-    axis.set_yticks(places, [bar[0] for bar in longest], fontsize=8)
-
-
-def _convergence(finished: Finished) -> bytes:
+def convergence(figure: Figure, contents: Contents) -> bool:
     """Draw the headline's mean against the number of replications, with its interval."""
-    headline = finished.prepared.headline
-    figure, axes = _figure(1, 1, (9, 4))
-    axis = axes[0, 0]
-    steps = finished.convergence()
-    ends = [end for end, _ in steps]
-    for place, name in enumerate(finished.prepared.names):
-        own = [estimates[place] for _, estimates in steps]
-        axis.plot(ends, [found.value for found in own], color=_colour(place), label=name)
-        axis.fill_between(
-            ends, [f.low for f in own], [f.high for f in own], color=_colour(place), alpha=0.2, linewidth=0
-        )
-    axis.set_xscale("log")
-    axis.set_xlabel("replications")
-    axis.set_ylabel(f"mean {_label(headline)}")
-    axis.legend(title="mean and 95% interval")
-    return _png(figure)
+    found = contents.table("convergence")
+    if found is None or not len(found):
+        return False
+    axes = figure.subplots()
+    for place, scenario in enumerate(dict.fromkeys(found.texts("scenario"))):
+        own = found.where("scenario", scenario)
+        ends, colour = own.totals("replications"), COLOURS[place % len(COLOURS)]
+        axes.plot(ends, _floats(own, "mean"), label=scenario, **line_style(place))
+        axes.fill_between(ends, _floats(own, "low"), _floats(own, "high"), color=colour, alpha=0.2, linewidth=0)
+    axes.set_xscale("log")
+    steps = [10**power * part for power in range(8) for part in (1, 2, 5)]
+    lowest, highest = min(found.totals("replications")), max(found.totals("replications"))
+    axes.set_xticks([step for step in steps if lowest <= step <= highest] or [lowest])
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_xlabel("replications")
+    axes.set_ylabel(f"mean {words(headline_of(contents))}")
+    axes.set_title(f"How sure the mean is, with its 95% interval, {contents.name}")
+    axes.legend(ncols=4)
+    return True
+
+
+STUDY_CHARTS: dict[str, Draw] = {
+    "fan": fan,
+    "histogram": histogram,
+    "tornado": tornado,
+    "convergence": convergence,
+}
+"""File name to what draws it."""

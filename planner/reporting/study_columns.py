@@ -104,7 +104,47 @@ SENSITIVITY = TableDescription(
         _number("high", "Upper end of the interval, or of a conditional-mean bar.", "as value"),
     ),
 )
-STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY)
+DISTRIBUTION = TableDescription(
+    name="distribution",
+    description="How the study's headline is spread: replications of each scenario by bins that all of them share. "
+    "One replication in 500 at either end lies outside the bins.",
+    key=("scenario", "bin_low"),
+    columns=(
+        _SCENARIO,
+        _number("bin_low", "Lower edge of the bin.", "unit of the headline"),
+        _number("bin_high", "Upper edge of the bin.", "unit of the headline"),
+        Column(name="replications", kind=ColumnKind.INTEGER, description="Replications within it."),
+    ),
+)
+CONVERGENCE = TableDescription(
+    name="convergence",
+    description="The mean of the study's headline after more and more replications.",
+    key=("scenario", "replications"),
+    columns=(
+        _SCENARIO,
+        Column(name="replications", kind=ColumnKind.INTEGER, description="Replications so far."),
+        _number("mean", "Mean so far.", "unit of the headline"),
+        _number("low", f"Lower end {_INTERVAL}.", "unit of the headline"),
+        _number("high", f"Upper end {_INTERVAL}.", "unit of the headline"),
+    ),
+)
+UNCERTAIN = TableDescription(
+    name="uncertain",
+    description="What the study draws, and where each distribution comes from.",
+    key=("input",),
+    columns=(
+        _text("input", "Path of the input; throughput_error for the model's own error."),
+        _text("distribution", "Kind of distribution; a prior is one of percentiles."),
+        _text("p10", "One draw in ten lies below."),
+        _text("p50", "The median."),
+        _text("p90", "One draw in ten lies above."),
+        _text("unit", "Unit of the three; factor where they multiply what is stated or modelled."),
+        _text("source", "The catalogue's source of a prior, or file and line of the study."),
+        _text("date", "Date at which a prior held."),
+        _text("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),
+    ),
+)
+STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN)
 """Every CSV file of a study, in the order of the reference."""
 
 

@@ -2,71 +2,167 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import PlannerError
 from planner.reporting import study_columns
-from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
-from planner.reporting.folder import MANIFEST, PRODUCT, json_text
+from planner.reporting.folder import CHARTS, MANIFEST, PRODUCT, json_text
+from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
-from planner.studies.analysis import Band, Driver, Finished, Statistic
-from planner.studies.decision import Comparison
+from planner.reporting.study_rows import (
+    band_columns,
+    convergence_columns,
+    decision_columns,
+    distribution_columns,
+    driver_columns,
+    statistics_columns,
+)
+from planner.reporting.uncertain_inputs import uncertain_columns
+from planner.simulation.result import RunResult
+from planner.simulation.run import simulate
+from planner.studies.analysis import Driver, Finished, Statistic
+from planner.studies.decision import decisions
+from planner.studies.designed import measures
+from planner.studies.designs import Morris, OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric, value_of
 from planner.studies.headlines import headline_names
+from planner.studies.intervals import mean_estimate
+from planner.studies.prepare import Prepared
 from planner.studies.store import STUDY, WHOLE, Store
+
+Floats = NDArray[np.float64]
 
 _SAMPLE_ROWS = 20_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""
 
 
-def write_study(finished: Finished, form: CsvFormat = DEFAULT_FORMAT, *, charts: bool = True) -> None:
+def write_study(
+    finished: Finished, form: CsvFormat = DEFAULT_FORMAT, *, charts: bool = True, command: Sequence[str] = ()
+) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
-    drivers = list(finished.drivers())
-    comparisons = finished.decisions()
+    store, prepared = finished.store, finished.prepared
     tables = [
         (study_columns.PERCENTILES, statistics_columns(finished.statistics())),
         (study_columns.MONTHLY_BANDS, band_columns(finished.bands())),
-        (study_columns.DECISION, decision_columns(comparisons)),
-        (study_columns.SENSITIVITY, driver_columns(drivers)),
+        (study_columns.DECISION, decision_columns(finished.decisions())),
+        (study_columns.SENSITIVITY, driver_columns(finished.drivers())),
+        (study_columns.DISTRIBUTION, distribution_columns(finished.output(prepared.headline.name), prepared.names)),
+        (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
-    pictures: Mapping[str, bytes] = {}
-    if charts:
-        from planner.reporting.study_charts import study_charts  # noqa: PLC0415 - matplotlib takes a second
-
-        pictures = study_charts(finished, drivers)
-    store = finished.store
     try:
         samples = _write_samples(finished, form)
-        write_tables(store, tables, form, extra=(samples,), files=pictures, rows=finished.rows)
+        writer = _Writer(prepared=prepared, store=store, rows=finished.rows, command=command)
+        writer.write(tables, form, extra=(samples,), charts=charts)
     except OSError as error:
         raise store.unwritable(error) from None
 
 
-def write_tables(
-    store: Store,
-    tables: Iterable[tuple[TableDescription, Mapping[str, Any]]],
-    form: CsvFormat,
-    *,
-    extra: tuple[StreamedTable, ...] = (),
-    files: Mapping[str, bytes] | None = None,
-    rows: int,
-) -> None:
-    """Write tables and other files into a study's folder, then the manifest that says it is finished."""
-    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
-    content = {f"{table.description.name}.csv": table.content for table in written} | dict(files or {})
-    content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
-    manifest: dict[str, Any] = {"kind": "study", "replications": rows, "identity": store.identity}
-    content[REPORT] = build_report(Contents(manifest=manifest, files=content))
-    for name, text in content.items():
-        store.replace(name, text)
-    names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
-    hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
-    store.replace(MANIFEST, json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
+def write_designed(
+    prepared: Prepared, design: OneAtATime | Morris | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
+) -> list[Driver]:
+    """Measure a finished design, write its tables, tornado and manifest, and return what drives the headline."""
+    headline = np.asarray(store.column(f"out:{prepared.headline.name}", rows), dtype=np.float64)
+    drivers = list(measures(prepared, design, headline))
+    first = headline[:: design.period]  # the first row of each period: as the design's report says
+    groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(first)
+    compared = decisions(first, prepared.names, groups, lower_is_better=prepared.headline.lower_is_better)
+    tables = [
+        (study_columns.PERCENTILES, statistics_columns(_means(prepared, first, groups))),
+        (study_columns.DECISION, decision_columns(compared)),
+        (study_columns.SENSITIVITY, driver_columns(drivers)),
+    ]
+    try:
+        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command)
+        writer.write(tables, DEFAULT_FORMAT, charts=True)
+    except OSError as error:
+        raise store.unwritable(error) from None
+    return drivers
+
+
+def _means(prepared: Prepared, rows: Floats, groups: int) -> Iterator[Statistic]:
+    """Yield the headline's mean of each scenario, with its interval from independent groups of rows."""
+    for which, name in enumerate(prepared.names):
+        found = mean_estimate(rows[:, which], groups)
+        yield Statistic(scenario=name, output=prepared.headline.name, statistic="mean", estimate=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """Writes what studies have in common: the plans as stated, what they assume, charts, report and manifest."""
+
+    prepared: Prepared
+    store: Store
+    rows: int
+    command: Sequence[str]
+
+    def write(
+        self,
+        tables: Sequence[DescribedTable],
+        form: CsvFormat,
+        *,
+        extra: tuple[StreamedTable, ...] = (),
+        charts: bool,
+    ) -> None:
+        """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
+        store = self.store
+        whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated()]
+        written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
+        content = {f"{table.description.name}.csv": table.content for table in written}
+        content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
+        manifest = self._manifest()
+        contents = Contents(manifest=manifest, files=content)
+        pictures: dict[str, bytes] = {}
+        if charts:
+            from planner.reporting.study_charts import study_pictures  # noqa: PLC0415 - matplotlib takes a second
+
+            pictures = study_pictures(contents)
+        content = {**content, **pictures, REPORT: build_report(contents)}
+        self._drop_older_charts()
+        for name, text in content.items():
+            store.replace(name, text)
+        names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
+        hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
+        store.replace(MANIFEST, json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
+
+    def _manifest(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = {
+            "kind": "study",
+            "name": self.prepared.study.name,
+            "headline": self.prepared.headline.name,
+            "replications": self.rows,
+            "identity": self.store.identity,
+        }
+        return {**manifest, "command": list(self.command)} if self.command else manifest
+
+    def _stated(self) -> list[DescribedTable]:
+        """Return the tables of each scenario as it is stated, run once; one that cannot be run has none."""
+        scenarios = {base.name: base.scenario for base in self.prepared.scenarios}
+        results: dict[str, RunResult] = {}
+        for name, scenario in scenarios.items():
+            with contextlib.suppress(PlannerError):
+                results[name] = simulate(scenario, seed=self.prepared.seed)
+        return [*plan_tables(results), *evidence_tables(scenarios)]
+
+    def _drop_older_charts(self) -> None:
+        """Remove what ``planner charts`` drew of fewer replications, and nothing that it did not draw."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads((self.store.folder / MANIFEST).read_bytes())["files"]
+            for name in known:
+                if Path(name).parts[:-1] == (CHARTS,):
+                    (self.store.folder / name).unlink(missing_ok=True)
+            (self.store.folder / CHARTS).rmdir()
 
 
 def _sha256_of(path: Path) -> str:
@@ -112,54 +208,3 @@ def _sample_parts(finished: Finished) -> Iterator[dict[str, Any]]:
             columns[name] = table.column(f"out:{name}").to_numpy()
         columns["error"] = table.column("error").to_pylist()
         yield columns
-
-
-def statistics_columns(statistics: Iterable[Statistic]) -> dict[str, list[Any]]:
-    """Lay out percentiles.csv."""
-    rows = list(statistics)
-    return {
-        "scenario": [row.scenario for row in rows],
-        "output": [row.output for row in rows],
-        "statistic": [row.statistic for row in rows],
-        "value": [row.estimate.value for row in rows],
-        "low": [row.estimate.low for row in rows],
-        "high": [row.estimate.high for row in rows],
-    }
-
-
-def band_columns(bands: Iterable[Band]) -> dict[str, list[Any]]:
-    """Lay out monthly_bands.csv."""
-    rows = list(bands)
-    names = ("p5", "p10", "p50", "p90", "p95")
-    columns: dict[str, list[Any]] = {
-        "scenario": [row.scenario for row in rows],
-        "output": [row.output for row in rows],
-        "month": [row.month for row in rows],
-        "mean": [row.mean for row in rows],
-    }
-    columns.update({name: [row.percentiles[place] for row in rows] for place, name in enumerate(names)})
-    return columns
-
-
-def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
-    """Lay out decision.csv."""
-    rows = list(comparisons)
-    return {
-        "scenario": [row.scenario for row in rows],
-        "against": [row.against for row in rows],
-        "probability_better": [row.probability_better.value for row in rows],
-        "probability_low": [max(row.probability_better.low, 0.0) for row in rows],
-        "probability_high": [min(row.probability_better.high, 1.0) for row in rows],
-        "mean_difference": [row.mean_difference.value for row in rows],
-        "difference_low": [row.mean_difference.low for row in rows],
-        "difference_high": [row.mean_difference.high for row in rows],
-        "mean_regret": [row.mean_regret.value for row in rows],
-        "p95_regret": [row.p95_regret.value for row in rows],
-    }
-
-
-def driver_columns(drivers: Iterable[Driver]) -> dict[str, list[Any]]:
-    """Lay out sensitivity.csv."""
-    rows = list(drivers)
-    names = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
-    return {name: [getattr(row, name) for row in rows] for name in names}

@@ -12,6 +12,7 @@ from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import write_folder
+from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import text_table
@@ -76,8 +77,10 @@ def write_sweep(
 ) -> None:
     """Write a sweep's folder, whole or not at all."""
     description = sweep_description(axes)
-    content = write_csv(description, sweep_rows(axes, points), form)
-    package = data_package("sweep", [WrittenTable(description=description, content=content)], form)
+    tables = [(description, sweep_rows(axes, points)), *evidence_tables({scenario.name: scenario})]
+    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
+    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    files["datapackage.json"] = data_package("sweep", written, form)
     identity = {
         "kind": "sweep",
         "version": planner.__version__,
@@ -86,4 +89,4 @@ def write_sweep(
         "vary": {axis.path: list(axis.values) for axis in axes},
     }
     whole = identity | manifest
-    write_folder(folder, with_report({"sweep.csv": content, "datapackage.json": package}, whole), whole)
+    write_folder(folder, with_report(files, whole), whole)

@@ -100,8 +100,29 @@ def timeline_workloads(result: RunResult) -> Columns:
         "late_tokens": result.tokens(monthly.late_requests),
         "slo_attainment_fraction": 1.0 - ratio(missed, monthly.demand_requests),
     }
+    table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"])
+    table["cost_per_million_tokens_usd"] = ratio(table["cost_usd"], table["served_tokens"] / MILLION)
     columns.update({name: values.ravel() for name, values in table.items()})
     return columns
+
+
+def _shares(result: RunResult, served_tokens: Floats) -> tuple[Floats, Floats]:
+    """Return each workload's accelerator-hours and its share of the cost, both of shape (months, workloads).
+
+    A cluster's month is shared by the machine time that requests take there at full speed. What no machine time
+    carries (a cluster without work, the site as a whole, rented machines) is shared by tokens served; a month that
+    served nothing is charged to nobody.
+    """
+    monthly, plan = result.monthly, result.plan
+    rates = np.moveaxis(plan.requests_per_node_h, 2, 0)  # (months or 1, clusters, workloads)
+    time = np.divide(monthly.served_requests, rates, out=np.zeros_like(monthly.served_requests), where=rates > 0)
+    share = np.nan_to_num(ratio(time, np.broadcast_to(time.sum(axis=2, keepdims=True), time.shape)))
+    per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
+    hours = (share * (monthly.busy_node_h * per_node)[:, :, None]).sum(axis=1)
+    carried = (share * result.cost_usd()[:, :, None]).sum(axis=1)
+    rest = result.fleet_cost_usd() - carried.sum(axis=1)
+    whole = np.broadcast_to(served_tokens.sum(axis=1, keepdims=True), served_tokens.shape)
+    return hours, carried + rest[:, None] * np.nan_to_num(ratio(served_tokens, whole))
 
 
 def losses(result: RunResult) -> Columns:

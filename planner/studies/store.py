@@ -104,8 +104,11 @@ class Store:
         manifest = _read_json(self.folder / MANIFEST)
         known = manifest.get("files", {}) if isinstance(manifest, dict) else {}
         for name in (*known, WHOLE, MANIFEST, STUDY):
-            if "/" not in name and ".." not in name:
+            if not Path(name).is_absolute() and ".." not in Path(name).parts:
                 (self.folder / name).unlink(missing_ok=True)
+        for within in {Path(name).parent for name in known} - {Path()}:
+            with contextlib.suppress(OSError):  # it is not there, or holds something that is not ours
+                (self.folder / within).rmdir()
         shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
 
     def finished(self) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from planner.reporting.run_folder import write_run
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate
 from tests.browser.chromium import Browser, find_chromium
+from tests.conftest import TINY
 
 MISSING = "NO BROWSER: the report was not opened; install Chromium (Debian: apt-get install chromium) to check it"
 
@@ -37,6 +39,47 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
+STUDY = (
+    "name: two-plans\nscenarios:\n  one: {extends: tiny.yaml}\n"
+    "  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
+    "uncertain:\n  workloads.*.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.2, times_stated: true}\n"
+    "  finance.discount_rate_per_year: {prior: discount_rate}\n"
+)
+KINDS = {
+    "run": ("run", "tiny.yaml"),
+    "compare": ("compare", "tiny.yaml", "dear.yaml"),
+    "sweep": ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4"),
+    "montecarlo": ("montecarlo", "s.yaml", "-n", "32", "--workers", "1", "--no-charts"),
+    "sensitivity": ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
+}
+"""Every command that writes a report, on small scenarios."""
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Run every kind of command and return its report."""
+    folder = tmp_path_factory.mktemp("reports")
+    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
+    (folder / "s.yaml").write_text(STUDY)
+    for kind, words in KINDS.items():
+        command = [sys.executable, "-c", "from planner.cli.app import main; main()", *words, "--out", kind, "--quiet"]
+        subprocess.run(command, cwd=folder, check=True)
+    return {kind: folder / kind / "report.html" for kind in KINDS}
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the source of axe-core, fetched into a folder of the test's own."""
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4"]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("axe-core cannot be fetched with npm here; the other checks cover labels, contrast and landmarks")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
 def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if find_chromium() is None:
@@ -46,6 +89,14 @@ def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
+
+
+@pytest.fixture
+def browser(_browser: Browser) -> Browser:
+    """A desktop, in light colours."""
+    _browser.colour_scheme("light")
+    _browser.resize(1200, 900)
+    return _browser
 
 
 @pytest.fixture

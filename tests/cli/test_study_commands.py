@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from planner.reporting.plan_tables import BY_SCENARIO
+from planner.reporting.run_columns import MODEL_ERROR
+from planner.reporting.study_columns import STUDY_TABLES
 from tests.studies.conftest import SMALL
 
 Planner = Callable[..., Any]
@@ -33,7 +36,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     folder = tmp_path / "outputs" / "small"
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
-    tables = {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
+    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)}
     assert names == charts | tables | {"datapackage.json", "manifest.json", "study.json"} | {
         "replications.parquet",
         "report.html",

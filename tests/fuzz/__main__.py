@@ -1,57 +1,103 @@
-"""``make fuzz``: feed every reader with spoiled files and report how each ended."""
+"""``make fuzz``: feed every reader with spoiled files, report how each ended, and continue where it was stopped."""
 
 from __future__ import annotations
 
 import argparse
-import random
-import shutil
+import json
+import os
+import select
+import subprocess
 import sys
 import time
-import traceback
-import warnings
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-from tests.fuzz.guards import Watch, guarded, scratch, verdict
-from tests.fuzz.targets import TARGETS, Corpus, Target
+from tests.fuzz.inputs import FAULT, Ending, Tally, target_of
 
-
-def fuzz(
-    count: int, seed: int, watch: Watch, folder: Path, *, first: int = 0, slices: int = 0
-) -> tuple[Counter[str], list[str], float]:
-    """Run inputs from the number ``first`` on; return how they ended, the faults, and the slowest one's seconds."""
-    corpus = Corpus.make(folder)
-    warnings.simplefilter("error")  # a warning on a user's terminal is half a traceback
-    endings: Counter[str] = Counter()
-    faults: list[str] = []
-    slowest = 0.0
-    targets, weights = list(TARGETS), list(TARGETS.values())
-    begun = time.monotonic()
-    for number in range(first, first + count):
-        chance = random.Random(f"{seed}/{number}")  # any input can be had again by its number
-        (target,) = chance.choices(targets, weights)
-        start = time.monotonic()
-        try:
-            with guarded(watch, folder):
-                ending = verdict(lambda chosen=target, luck=chance: chosen(corpus, luck))  # type: ignore[misc]
-        except BaseException as fault:
-            if isinstance(fault, KeyboardInterrupt):
-                raise
-            ending = "fault"
-            faults.append(_describe(number, target, fault))
-            print(faults[-1], file=sys.stderr, flush=True)
-        slowest = max(slowest, time.monotonic() - start)
-        endings[f"{target.__name__} {ending}"] += 1
-        tried = number + 1 - first
-        if slices and tried % slices == 0:
-            rate = tried / (time.monotonic() - begun)
-            print(f"{tried:,} inputs, {len(faults)} faults, {rate:.0f}/s", file=sys.stderr, flush=True)
-    return endings, faults, slowest
+ROOT = Path(__file__).parents[2]
+SILENCE_S = 150
+"""Longer than the guards allow an input, by the clock: what is silent for so long hangs outside Python."""
+GRACE_S = 5
+SAVE_EVERY, TELL_EVERY = 200, 5000
 
 
-def _describe(number: int, target: Target, fault: BaseException) -> str:
-    last = "".join(traceback.format_exception(fault)[-6:])
-    return f"input {number}, {target.__name__}: {type(fault).__name__}: {fault}\n{last}"
+def run(tally: Tally, last: int, journal: Path | None) -> None:
+    """Feed inputs up to ``last``, in processes of their own: one that dies is a fault of the input it was at."""
+    while tally.next < last:
+        command = [sys.executable, "-m", "tests.fuzz.worker", str(tally.seed), str(tally.next), str(last)]
+        before, begun = tally.next, tally.spent_s - time.monotonic()
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as worker:
+            try:
+                assert worker.stdout is not None
+                announced = _follow(worker.stdout, tally, begun, journal)
+                code = _end(worker)
+            finally:
+                worker.kill()
+        if announced == tally.next:  # it began an input and did not end it
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            target = target_of(tally.seed, announced)
+            tally.add(Ending(number=announced, target=target, ending=FAULT, fault=f"its process ended: {how}"))
+            print(tally.faults[-1], file=sys.stderr, flush=True)
+        elif tally.next == before:
+            raise SystemExit(f"the process that is fed cannot start: exit code {code}")
+        _save(tally, journal)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> int:
+    """Return how a process ended that says no more; one that hangs is killed."""
+    try:
+        return worker.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        return worker.wait()
+
+
+def _follow(stream: IO[bytes], tally: Tally, begun: float, journal: Path | None) -> int:
+    """Count endings until the process is silent or gone; return the last input it announced."""
+    announced = -1
+    for line in _lines(stream):
+        if line.isdigit():
+            announced = int(line)
+            continue
+        faults = len(tally.faults)
+        tally.add(Ending(**json.loads(line)))
+        tally.spent_s = begun + time.monotonic()
+        if len(tally.faults) > faults:
+            print(tally.faults[-1], file=sys.stderr, flush=True)
+        if tally.done % SAVE_EVERY == 0:
+            _save(tally, journal)
+        if tally.done % TELL_EVERY == 0:
+            rate = tally.done / tally.spent_s
+            print(f"{tally.done:,} inputs, {len(tally.faults)} faults, {rate:.0f}/s", file=sys.stderr, flush=True)
+    return announced
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Yield whole lines until the end, or until nothing comes for too long."""
+    waiting = b""
+    while select.select([stream], [], [], SILENCE_S)[0]:
+        if not (read := os.read(stream.fileno(), 1 << 16)):
+            return
+        *whole, waiting = (waiting + read).split(b"\n")
+        yield from (line.decode() for line in whole)
+
+
+def _save(tally: Tally, journal: Path | None) -> None:
+    if journal is not None:
+        part = journal.with_name(f"{journal.name}.part")
+        part.write_text(json.dumps(tally.plain(), indent=1))
+        part.replace(journal)
+
+
+def begin(seed: int, first: int, last: int, journal: Path | None) -> Tally:
+    """Return an empty tally, or the one that an earlier run of the same inputs kept when it was stopped."""
+    if journal is not None and journal.exists():
+        kept = Tally(**json.loads(journal.read_text()))
+        if (kept.seed, kept.first) == (seed, first) and kept.next < last:
+            print(f"continuing after {kept.done:,} inputs of {journal}", file=sys.stderr, flush=True)
+            return kept
+    return Tally(seed=seed, first=first)
 
 
 def main() -> int:
@@ -60,21 +106,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--journal", type=Path, help="file to keep the tally in; continues from it where it is there")
     chosen = parser.parse_args()
-    folder = scratch()
+    last = chosen.first + chosen.count
+    tally = begin(chosen.seed, chosen.first, last, chosen.journal)
     try:
-        endings, faults, slowest = fuzz(chosen.count, chosen.seed, Watch(), folder, first=chosen.first, slices=5000)
+        run(tally, last, chosen.journal)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    for name, number in sorted(endings.items()):
-        print(f"{name:<24}{number:>9,}")
-    import resource  # noqa: PLC0415
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{chosen.count:,} inputs, {len(faults)} faults, slowest {slowest:.2f} s, peak memory {peak:,.0f} MiB")
-    for fault in faults[:20]:
-        print("\n" + fault)
-    return 1 if faults else 0
+        print(tally.summary(), flush=True)
+    return 1 if tally.faults else 0
 
 
 if __name__ == "__main__":

@@ -18,14 +18,25 @@ from planner.build import build_plan
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.demand.fitting import fit_hourly_shape, fit_traffic
+from planner.reporting.charts import CHARTS, checked_charts
+from planner.reporting.comparison import write_comparison
 from planner.reporting.report.build import checked_report, rebuild_report
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
+from planner.reporting.study_folder import write_designed, write_study
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate_plan
+from planner.studies.analysis import Finished
+from planner.studies.compare import compare
+from planner.studies.designs import OneAtATime
+from planner.studies.identity import identity
+from planner.studies.prepare import prepare
+from planner.studies.runner import Goal, Workforce, batch_size, run_rows
+from planner.studies.store import Store
 from planner.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
+from tests.studies.conftest import SMALL
 
 ROOT = Path(__file__).parents[2]
 OVERLAY = """\
@@ -41,7 +52,9 @@ REQUESTS = "timestamp,input_tokens,output_tokens\n" + "".join(
 )
 SERIES = "hour,req_per_s\n" + "".join(f"{i},{5 + (i % 24) / 3:.3f}\n" for i in range(24 * 14))
 COMPILE_EVERY, SIMULATE_EVERY = 4, 40
-"""Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear."""
+"""Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear. Which
+ones is the input's own luck, so that an input does the same whatever went before it."""
+FOLDERS = ("run", "comparison", "study", "tornado")
 SMALL_ENOUGH = 30_000
 """Node-months; a larger fleet is honest work, and would take the whole time."""
 
@@ -52,19 +65,37 @@ class Corpus:
 
     folder: Path
     scenarios: list[bytes]
-    results: Contents
-    survivors: int = 0
+    results: tuple[Contents, ...]
+    """Folders of every kind: of a run, a comparison, a Monte Carlo study, a tornado."""
 
     @classmethod
     def make(cls, folder: Path) -> Corpus:
         """Collect the shipped scenarios, and run a small one for the files it writes."""
         (folder / "tiny.yaml").write_text(TINY)
         loaded = load_scenario(folder / "tiny.yaml")
-        plan = build_plan(loaded)
-        write_run(simulate_plan(loaded, plan, 1), folder / "run")
+        write_run(simulate_plan(loaded, build_plan(loaded), 1), folder / FOLDERS[0])
+        write_comparison(compare([loaded, load_scenario(folder / "tiny.yaml", ["name=dear"])]), folder / FOLDERS[1])
+        (folder / "study.yaml").write_text(SMALL)
+        prepared = prepare(folder / "study.yaml")
+        for design, place, rows in (
+            (prepared.montecarlo(), FOLDERS[2], 8),
+            (prepared.one_at_a_time(), FOLDERS[3], 2 * prepared.one_at_a_time().period),
+        ):
+            setup = prepared.setup(design)
+            store = Store(folder / place, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+            store.open(resume=False, restart=False)
+            run_rows(store, Goal(rows=rows, headline=prepared.headline.name), Workforce())
+            if isinstance(design, OneAtATime):
+                write_designed(prepared, design, store, rows)
+            else:
+                write_study(Finished(prepared=prepared, store=store, rows=rows), charts=False)
         shipped = [path.read_bytes() for path in sorted((ROOT / "scenarios").glob("*.yaml"))]
         whole = [raw for raw in shipped if b"extends:" not in raw]
-        return cls(folder=folder, scenarios=[TINY.encode(), *whole], results=read_contents(folder / "run"))
+        return cls(
+            folder=folder,
+            scenarios=[TINY.encode(), *whole],
+            results=tuple(map(read_contents, (folder / name for name in FOLDERS))),
+        )
 
 
 def scenario(corpus: Corpus, chance: random.Random) -> None:
@@ -73,13 +104,13 @@ def scenario(corpus: Corpus, chance: random.Random) -> None:
     good = chance.choice(corpus.scenarios)
     spoiled = scale_numbers(good, chance) if chance.random() < 0.1 else mutate(good, chance, is_yaml=True)
     path.write_bytes(spoiled)
+    turn = chance.randrange(SIMULATE_EVERY)
     loaded = load_scenario(path)
-    node_months = sum(cluster.nodes for cluster in loaded.clusters.values()) * loaded.horizon_months
-    corpus.survivors += 1
-    if corpus.survivors % COMPILE_EVERY:
+    if turn % COMPILE_EVERY:
         return
+    node_months = sum(cluster.nodes for cluster in loaded.clusters.values()) * loaded.horizon_months
     plan = build_plan(loaded)
-    if corpus.survivors % SIMULATE_EVERY == 0 and node_months < SMALL_ENOUGH:
+    if turn == 0 and node_months < SMALL_ENOUGH:
         write_run(simulate_plan(loaded, plan, chance.randrange(1000)), corpus.folder / "out")
 
 
@@ -119,15 +150,26 @@ def traffic(corpus: Corpus, chance: random.Random) -> None:
 
 def report(corpus: Corpus, chance: random.Random) -> None:
     """Rebuild the report of a folder one of whose files was spoiled, hash and all."""
-    name = chance.choice(sorted(corpus.results.files))
-    spoiled = {**corpus.results.files, name: mutate(corpus.results.files[name], chance, is_yaml=False)}
-    manifest = dict(corpus.results.manifest)
+    page = checked_report(_spoiled(corpus, chance), "spoiled")
+    assert page.count(b"<script") == 1
+    assert b"<img" not in page
+
+
+def charts(corpus: Corpus, chance: random.Random) -> None:
+    """Draw one chart of a folder one of whose files was spoiled."""
+    checked_charts(_spoiled(corpus, chance), "spoiled", ("svg",), (chance.choice(list(CHARTS)),))
+
+
+def _spoiled(corpus: Corpus, chance: random.Random) -> Contents:
+    """Return a folder with one file, and sometimes its manifest, changed."""
+    results = chance.choice(corpus.results)
+    name = chance.choice(sorted(results.files))
+    files = {**results.files, name: mutate(results.files[name], chance, is_yaml=False)}
+    manifest = dict(results.manifest)
     if chance.random() < 0.2:
         key = chance.choice(list(manifest))
         manifest[key] = chance.choice((*NASTY_TEXTS, *NASTY_NUMBERS, None, [], {}))
-    page = checked_report(Contents(manifest=manifest, files=spoiled), "spoiled")
-    assert page.count(b"<script") == 1
-    assert b"<img" not in page
+    return Contents(manifest=manifest, files=files)
 
 
 def command_line(corpus: Corpus, chance: random.Random) -> None:
@@ -158,7 +200,7 @@ def folder(corpus: Corpus, chance: random.Random) -> None:
     """Rebuild the report of a real folder with a spoiled manifest or file."""
     place = corpus.folder / "copy"
     shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(corpus.folder / "run", place)
+    shutil.copytree(corpus.folder / chance.choice(FOLDERS), place)
     path = chance.choice(sorted(place.iterdir()))
     path.write_bytes(mutate(path.read_bytes(), chance, is_yaml=False))
     rebuild_report(place)
@@ -172,7 +214,8 @@ TARGETS: dict[Target, int] = {
     benchmarks: 3,
     traffic: 6,
     report: 3,
-    command_line: 2,
+    charts: 1,
+    command_line: 1,
     folder: 1,
 }
 """Each target with its weight."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import warnings
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from planner.errors import ConservationError, ScenarioError
+from tests.fuzz import __main__ as parent
 from tests.fuzz import guards
-from tests.fuzz.__main__ import fuzz
 from tests.fuzz.guards import FaultError, Watch, guarded, verdict
+from tests.fuzz.inputs import Tally, feed, target_of
 from tests.fuzz.mutations import mutate, scale_numbers
 
 INPUTS = 200
@@ -25,14 +28,89 @@ def watch() -> Watch:
 
 
 def test_spoiled_files_are_read_or_refused(watch: Watch, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        endings, faults, slowest = fuzz(
-            INPUTS, seed=int(os.environ.get("PLANNER_FUZZ_SEED", "2")), watch=watch, folder=tmp_path
-        )
-    assert faults == []
-    assert slowest < 6 * guards.TIME_LIMIT_S
-    refused = sum(number for name, number in endings.items() if name.endswith("refused"))
+    seed = int(os.environ.get("PLANNER_FUZZ_SEED", "2"))
+    tally = Tally(seed=seed, first=0)
+    for ended in feed(seed, range(INPUTS), watch, tmp_path):
+        tally.add(ended)
+    assert tally.faults == []
+    assert tally.done == INPUTS
+    assert tally.slowest_s < 6 * guards.TIME_LIMIT_S
+    refused = sum(number for name, number in tally.endings.items() if name.endswith("refused"))
     assert INPUTS * 0.3 < refused < INPUTS  # most are spoiled for good, and some are not
+    assert f"{INPUTS} inputs from 0 of seed {seed}" in tally.summary()
+
+
+def test_an_input_ends_the_same_whatever_went_before_it(watch: Watch, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    together = [(e.number, e.target, e.ending) for e in feed(3, range(20, 40), watch, tmp_path / "a")]
+    alone = [(e.number, e.target, e.ending) for e in feed(3, range(30, 40), watch, tmp_path / "b")]
+    assert together[10:] == alone
+    assert [target for _, target, _ in together] == [target_of(3, number) for number in range(20, 40)]
+
+
+WORKER = """\
+import json, os, sys
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    print(number, flush=True)
+    if number == 2:
+        {deed}
+    print(json.dumps(dict(number=number, target="scenario", ending="refused", seconds=0.1)), flush=True)
+"""
+
+
+def _run_with(deed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
+    """Let the parent run a worker that does something at its third input."""
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER.format(deed=deed))
+    real = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return real([sys.executable, str(script), *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    tally = Tally(seed=1, first=0)
+    parent.run(tally, 5, tmp_path / "journal.json")
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("deed", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "killed by signal 9"),
+        ("os._exit(0)", "exit code 0"),
+        ("sys.exit(3)", "exit code 3"),
+        ("import time; time.sleep(60)", "killed by signal 9"),
+    ],
+)
+def test_a_process_that_dies_or_hangs_is_a_fault_of_its_input(
+    deed: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "SILENCE_S", 4.0)
+    monkeypatch.setattr(parent, "GRACE_S", 2.0)
+    tally = _run_with(deed, tmp_path, monkeypatch)
+    assert tally.done == 5
+    (fault,) = tally.faults
+    assert fault.startswith("input 2, ")
+    assert how in fault
+
+
+def test_a_stopped_run_continues_and_a_finished_one_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = _run_with("pass", tmp_path, monkeypatch)
+    journal = tmp_path / "journal.json"
+    assert (tally.done, tally.faults) == (5, [])
+    assert parent.begin(1, 0, 8, journal).plain() == tally.plain()
+    assert parent.begin(1, 0, 5, journal).done == 0
+    assert parent.begin(2, 0, 8, journal).done == 0
+    assert parent.begin(1, 0, 8, None).done == 0
+
+
+def test_a_worker_that_cannot_start_is_no_endless_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SystemExit, match="cannot start"):
+        parent.run(Tally(seed=1, first=0), 5, None)
 
 
 def test_a_hang_is_found(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from planner.errors import ScenarioError
-from planner.reporting.charts import CHARTS, DOTS_PER_INCH, SIZE_INCHES, draw_charts, write_charts
+from planner.reporting.chart_style import DOTS_PER_INCH, SIZE_INCHES
+from planner.reporting.charts import CHARTS as ALL
+from planner.reporting.charts import draw_charts, write_charts
 from planner.reporting.report.build import rebuild_report
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
@@ -22,6 +25,9 @@ from planner.simulation.run import simulate
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]
+Write = Callable[..., Path]
+CHARTS = ("utilisation", "cost-per-token", "money", "losses")
+"""What a single run has."""
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +102,91 @@ def test_a_folder_without_tables_is_refused(folder: Path, tmp_path: Path) -> Non
     (tmp_path / "bare" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ScenarioError, match="no timeline, ledger or losses"):
         write_charts(tmp_path / "bare")
+
+
+STUDY = (
+    "name: s\nscenarios:\n  one: {extends: tiny.yaml}\n  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
+    "uncertain:\n  clusters.*.nodes: {kind: discrete, values: [3, 4, 5]}\n"
+    "  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n"
+)
+COMMANDS = {
+    "compare": (("compare", "tiny.yaml", "dear.yaml"), {*CHARTS, "bridge"}),
+    "montecarlo": (
+        ("montecarlo", "s.yaml", "-n", "16", "--workers", "1"),
+        {*CHARTS, "fan", "histogram", "tornado", "convergence"},
+    ),
+    "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*CHARTS, "tornado"}),
+}
+
+
+@pytest.fixture
+def inputs(write: Write, tiny: str) -> None:
+    write()
+    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
+    write(STUDY, "s.yaml")
+
+
+@pytest.mark.usefixtures("inputs")
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, kind: str) -> None:
+    command, wanted = COMMANDS[kind]
+    assert planner(*command, "--out", "o", "-q").code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    assert planner("charts", "o", "-q").code == 0
+    folder = tmp_path / "o"
+    assert {path.name for path in (folder / "charts").iterdir()} == {
+        f"{name}.{suffix}" for name in wanted for suffix in ("png", "svg")
+    }
+    for path in (folder / "charts").iterdir():
+        if path.suffix == ".svg":
+            assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
+            assert b"mathdefault" not in path.read_bytes()  # an axis that shows its markup
+        else:
+            with Image.open(path) as picture:
+                assert len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)) > 30
+    for name in set(before) - {"manifest.json"}:
+        assert (folder / name).read_bytes() == before[name], name
+    known = json.loads((folder / "manifest.json").read_text())["files"]
+    assert {f"charts/{path.name}" for path in (folder / "charts").iterdir()} <= set(known)
+    assert planner("report", "o", "-q").code == 0
+
+
+@pytest.mark.usefixtures("inputs")
+def test_a_study_draws_what_the_command_draws(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    assert planner(*command, "--out", "o", "-q").code == 0
+    assert planner("charts", "o", "-q", "--format", "png").code == 0
+    for name in ("fan", "histogram", "tornado", "convergence"):
+        assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
+
+
+@pytest.mark.usefixtures("inputs")
+def test_a_study_that_grows_drops_the_charts_of_before(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
+    assert planner("charts", "o", "-q", "--format", "svg").code == 0
+    (tmp_path / "o" / "charts" / "mine.txt").write_text("a note")
+    assert planner("montecarlo", "s.yaml", "-n", "24", "--workers", "1", "--resume", "--out", "o", "-q").code == 0
+    assert [path.name for path in (tmp_path / "o" / "charts").iterdir()] == ["mine.txt"]
+    planner("charts", "o").refused("holds 'charts', which planner did not write")
+
+
+@pytest.mark.usefixtures("inputs")
+def test_a_study_begun_anew_leaves_no_charts_of_before(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    for _ in range(2):
+        assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
+        assert not (tmp_path / "o" / "charts").exists()
+        assert planner("charts", "o", "-q", "--format", "svg").code == 0
+
+
+def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
+    (folder / "workbook.xlsx").unlink()
+    with pytest.raises(ScenarioError, match=r"workbook\.xlsx: is not there"):
+        write_charts(folder)
+    assert not (folder / "charts").exists()
+
+
+def test_every_chart_stays_away_from_what_it_does_not_know() -> None:
+    for draw in ALL.values():
+        assert not draw(Figure(), Contents(manifest={"kind": "unheard-of"}, files={}))

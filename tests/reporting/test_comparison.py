@@ -16,6 +16,8 @@ from planner.reporting.comparison import (
 )
 from planner.reporting.comparison_columns import COMPARISON_TABLES
 from planner.reporting.csv_table import CsvFormat
+from planner.reporting.plan_tables import BY_SCENARIO
+from planner.reporting.run_columns import MODEL_ERROR
 from planner.scenario.loading import load_scenario
 from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison, compare
@@ -37,15 +39,16 @@ def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
 def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Path) -> None:
     write_comparison(comparison, tmp_path / "out", ["x=1"])
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    tables = {"comparison.csv", "bridge.csv", "comparison_monthly.csv"}
+    described = (*COMPARISON_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)
+    tables = {f"{table.name}.csv" for table in described}
     assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json"}
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["x=1"])
-    for table in COMPARISON_TABLES:
+    for table in described:
         written = rows(tmp_path / "out" / f"{table.name}.csv")
         assert list(written[0]) == [column.name for column in table.columns]
         keys = [tuple(row[name] for name in table.key) for row in written]
-        assert len(set(keys)) == len(keys)
+        assert not table.key or len(set(keys)) == len(keys)
 
 
 def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(comparison: Comparison, tmp_path: Path) -> None:

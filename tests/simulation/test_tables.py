@@ -46,6 +46,14 @@ def test_workloads_sum_to_the_fleet(result: RunResult) -> None:
     np.testing.assert_allclose(frame, whole, rtol=1e-9)
 
 
+def test_workloads_share_all_of_the_cost_and_all_machine_time(result: RunResult) -> None:
+    frame = result.timeline_workloads().groupby("month")[["cost_usd", "accelerator_h"]].sum()
+    months = fleet(result.timeline_monthly()).set_index("month")
+    np.testing.assert_allclose(frame["cost_usd"], months["cost_usd"], rtol=1e-9)
+    per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
+    np.testing.assert_allclose(frame["accelerator_h"], (result.monthly.busy_node_h * per_node).sum(axis=1), rtol=1e-9)
+
+
 def test_the_backlog_closes_the_books_of_each_month(result: RunResult) -> None:
     frame = fleet(result.timeline_monthly())
     change = frame["backlog_tokens"].diff().fillna(frame["backlog_tokens"])

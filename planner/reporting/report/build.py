@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.folder import replace_file
-from planner.reporting.report import compare_sections, evidence, run_sections, study_sections, timelines
+from planner.reporting.report import (
+    compare_sections,
+    drivers,
+    elsewhere,
+    evidence,
+    measures,
+    plans,
+    run_sections,
+    study_sections,
+    timelines,
+)
 from planner.reporting.report.contents import REPORT, Contents, read_contents
+from planner.reporting.report.html import join
 from planner.reporting.report.page import Section, page
 
 SectionMaker = Callable[[Contents], Section | None]
@@ -19,38 +31,51 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.answer_section,
     compare_sections.sweep_section,
     study_sections.answer_section,
-    timelines.timeline_section,
+    measures.measures_section,
+    elsewhere.maker("answer"),
     compare_sections.timeline_section,
     study_sections.fan_section,
-    run_sections.money_section,
+    plans.single(timelines.timeline_section),
+    plans.timeline_section,
+    elsewhere.maker("time"),
     compare_sections.bridge_section,
-    run_sections.losses_section,
-    evidence.hangs_section,
-    study_sections.hangs_section,
+    plans.single(run_sections.money_section),
+    plans.money_section,
+    elsewhere.maker("money"),
+    plans.single(run_sections.losses_section),
+    plans.losses_section,
+    elsewhere.maker("losses"),
+    drivers.hangs_section,
+    elsewhere.maker("hangs"),
+    study_sections.uncertain_section,
     evidence.assumptions_section,
     evidence.error_section,
     evidence.reproduce_section,
 )
-"""The report in its order; each maker looks for its files and stays away where they are not."""
+"""The report in its order; each maker looks for its files and stays away where they are not. What several of them say
+to one question stands together."""
 
 
 def build_report(contents: Contents) -> bytes:
     """Return report.html for a folder's files; the same files give the same bytes."""
-    made = [make(contents) for make in SECTIONS]
-    name = _name(contents.manifest)
     summary = contents.json("summary.json")
     lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
-    return page(f"{name}: {contents.kind} report", lead, [section for section in made if section is not None])
+    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents))
 
 
-def _name(manifest: Mapping[str, Any]) -> str:
-    """Return what the report is called: the scenario, the study, or the scenarios compared."""
-    if name := manifest.get("scenario") or manifest.get("name"):
-        return str(name)
-    scenarios = manifest.get("scenarios") or manifest.get("identity", {}).get("scenarios", ())
-    return ", ".join(map(str, scenarios)) or "plan"
+def sections_of(contents: Contents) -> list[Section]:
+    """Return the questions that a folder's files answer, in the report's order."""
+    found: dict[str, Section] = {}
+    for make in SECTIONS:
+        section = make(contents)
+        if section is None or (make in elsewhere.MAKERS and section.key in found):
+            continue
+        if before := found.get(section.key):
+            section = replace(before, body=join([before.body, section.body], "\n"))
+        found[section.key] = section
+    return list(found.values())
 
 
 def checked_report(contents: Contents, name: str) -> bytes:

@@ -11,26 +11,12 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, count, dollars, percent, unit_price
+from planner.reporting.report.words import NOTHING, measured, percent, unit_price
 
 HEADLINE = "cost_per_million_tokens_usd"
-SHOWN_MEASURES = (
-    "cost_usd", HEADLINE, "cost_per_million_output_tokens_usd", "levelised_cost_per_million_tokens_usd", "npv_usd",
-    "saving_npv_usd",
-)  # fmt: skip
+SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "shed_fraction", "slo_attainment_fraction")
 SWEPT = ("utilisation_fraction", "shed_fraction", "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
-
-
-def shown(number: float | None, name: str) -> str:
-    """Return a figure as its name says it should be read."""
-    if number is None:
-        return NOTHING
-    if "_per_million_" in name:
-        return unit_price(number)
-    if name.endswith("_usd"):
-        return dollars(number)
-    return percent(number) if name.endswith(("_fraction", "_per_year")) else count(number)
 
 
 def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
@@ -85,16 +71,18 @@ def _scenario_table(found: dict[str, dict[str, float | None]], priced: dict[str,
         each, reference = priced.get(scenario), priced.get(baseline)
         saves = percent(1 - each / reference) if each and reference and scenario != baseline else NOTHING
         parts = [Part(name=scenario, share=(each or 0.0) / most, colour=palette[scenario], shown=unit_price(each))]
-        numbers = [shown(figures.get(name), name) for name in names]
+        numbers = [measured(figures.get(name), name) for name in names]
         label = f"{scenario} (baseline)" if scenario == baseline else scenario
         rows.append((label, [*numbers, saves], parts))
     header = ("scenario", *(_words(name) for name in names), "saves per token", "per million tokens")
     return bar_table(header, rows, "The scenarios side by side")
 
 
+_SPOKEN = {HEADLINE: "per M tokens", "npv_usd": "NPV", "slo_attainment_fraction": "in objective"}
+
+
 def _words(name: str) -> str:
-    return name.removesuffix("_usd").replace("_", " ").replace("cost per million tokens", "per M tokens").replace(
-        "cost per million output tokens", "per M generated").replace("npv", "NPV")  # fmt: skip
+    return _SPOKEN.get(name, name.removesuffix("_usd").removesuffix("_fraction").replace("_", " "))
 
 
 def timeline_section(contents: Contents) -> Section | None:
@@ -148,11 +136,12 @@ def bridge_section(contents: Contents) -> Section | None:
         ]
         total = sum(part for _, part in own)
         caption = f"{scenario}: {unit_price(abs(total))} per million tokens {'dearer' if total > 0 else 'cheaper'}"
-        tables.append(bar_table(("cause", "per million tokens", "", "size"), cells, caption))
+        tables.append(bar_table(("cause", "per million tokens", "which is", "size"), cells, caption))
     said = paragraph(
-        "The difference to the baseline, shared among its causes; the parts sum to the whole (Shapley values)."
+        "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts sum "
+        "to the whole (Shapley values)."
     )
-    return Section(key="why", title="Why a token costs more or less", body=join([said, *tables]))
+    return Section(key="money", title="Where the money goes", body=join([said, *tables]))
 
 
 def sweep_section(contents: Contents) -> Section | None:
@@ -169,7 +158,7 @@ def sweep_section(contents: Contents) -> Section | None:
     rows = [
         (
             *(sweep.texts(axis)[i] for axis in axes),
-            *(shown(figure[i], name) for figure, name in zip(figures, columns, strict=True)),
+            *(measured(figure[i], name) for figure, name in zip(figures, columns, strict=True)),
         )
         for i in order[:SHOWN_POINTS]
     ]

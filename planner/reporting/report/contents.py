@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,6 +36,12 @@ class Table:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), []))
+
+    def where(self, column: str, wanted: str) -> Table:
+        """Return the rows whose cell in a column is the one wanted, without that column."""
+        kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
+        columns = {name: [cells[i] for i in kept] for name, cells in self.columns.items() if name != column}
+        return replace(self, columns=columns)
 
     def texts(self, column: str) -> list[str]:
         """Return a column as text; the apostrophe that keeps a spreadsheet from running a cell is taken off."""
@@ -68,11 +74,47 @@ class Contents:
     """What identifies the run, without the list of files."""
     files: Mapping[str, bytes]
     """Tables and JSON by file name, without the manifest."""
+    plan: str = ""
+    """Scenario whose rows alone are read, where tables hold those of several; empty for all."""
+    _parsed: dict[str, Table] = field(default_factory=dict, repr=False, compare=False)
+    """Tables read already; a report asks for the same one more than once."""
+
+    @property
+    def plans(self) -> list[str]:
+        """Scenarios whose timelines lie side by side in the folder; none for a single run."""
+        monthly = self.table("timeline_monthly")
+        return list(dict.fromkeys(monthly.texts("scenario"))) if monthly is not None and "scenario" in monthly else []
+
+    def of_plan(self, plan: str) -> Contents:
+        """Return the folder as one scenario's run would read."""
+        return replace(self, plan=plan)
+
+    @property
+    def anchor(self) -> str:
+        """What identifiers within the page begin with, so that several plans' charts are told apart."""
+        return f"plan-{replace(self, plan='').plans.index(self.plan) + 1}-" if self.plan else ""
 
     @property
     def kind(self) -> str:
         """What wrote the folder: run, compare, montecarlo, sensitivity and so on."""
         return str(self.manifest.get("kind", "run"))
+
+    @property
+    def name(self) -> str:
+        """What the folder is of: the scenario, the study, or the scenarios compared."""
+        if name := self.manifest.get("scenario") or self.manifest.get("name"):
+            return str(name)
+        scenarios = self.manifest.get("scenarios") or self.manifest.get("identity", {}).get("scenarios", ())
+        return ", ".join(map(str, scenarios)) or "plan"
+
+    @property
+    def title(self) -> str:
+        """What the report calls itself: of a study, the command that made it."""
+        if self.kind != "study":
+            return self.kind
+        design = self.manifest.get("identity", {}).get("design", {})
+        name = str(design.get("name", "montecarlo")) if isinstance(design, dict) else "study"
+        return {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}.get(name, name)
 
     def json(self, name: str) -> dict[str, Any]:
         """Return a JSON file; an absent one is empty."""
@@ -91,6 +133,12 @@ class Contents:
         file = f"{name}.csv"
         if file not in self.files:
             return None
+        if file not in self._parsed:
+            self._parsed[file] = self._parse(file)
+        whole = self._parsed[file]
+        return whole.where("scenario", self.plan) if self.plan and "scenario" in whole else whole
+
+    def _parse(self, file: str) -> Table:
         separator, mark = self._dialect(file)
         content = self.files[file].removeprefix(BYTE_ORDER_MARK)
         try:
@@ -124,19 +172,10 @@ def read_contents(folder: Path) -> Contents:
     return _read(folder, manifest, wanted)
 
 
-def read_whole(folder: Path) -> Contents:
-    """Read every file of a folder, the report and the pictures included."""
-    manifest = _read_manifest(folder)
-    return _read(folder, manifest, list(manifest["files"]))
-
-
 def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
     files, problems = {}, []
     known = manifest["files"]
     for name in names:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
-            problems.append(Problem(file=str(folder / MANIFEST), message=f"names {name!r}, outside the folder"))
-            continue
         try:
             content = (folder / name).read_bytes()
         except OSError as error:
@@ -163,4 +202,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
     if not isinstance(found, dict) or found.get("product") != PRODUCT or not isinstance(found.get("files"), dict):
         raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
+    outside = [
+        Problem(file=str(path), message=f"names {name!r}, outside the folder")
+        for name in found["files"]
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name
+    ]
+    if outside:
+        raise ScenarioError(outside)
     return found

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
+from collections.abc import Sequence
 
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, details, element, join, paragraph, table
+from planner.reporting.report.html import Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section, code, command
 from planner.reporting.report.words import percent
-
-
-def hangs_section(contents: Contents) -> Section | None:
-    """Say, for a single run, how to find out what the answer hangs on."""
-    if contents.kind != "run":
-        return None
-    body = join(
-        [
-            paragraph("One run cannot say which input moves its answer. Two commands can:"),
-            command(f"planner sensitivity {_file(contents)}"),
-            command(f"planner montecarlo {_file(contents)}"),
-            paragraph("The first draws the tornado, the second the interval; their reports have both in this place."),
-        ]
-    )
-    return Section(key="hangs", title="What the answer hangs on", body=body)
-
-
-def _file(contents: Contents) -> str:
-    return shlex.quote(str(contents.manifest.get("scenario_file") or f"{contents.manifest.get('scenario')}.yaml"))
 
 
 def assumptions_section(contents: Contents) -> Section | None:
@@ -36,30 +18,44 @@ def assumptions_section(contents: Contents) -> Section | None:
     found = contents.table("assumptions")
     if found is None or not len(found):
         return None
-    names = ("path", "value", "unit", "source", "date", "grade")
+    names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
+    plans = list(dict.fromkeys(found.texts("scenario"))) if "scenario" in found else []
     rows = list(zip(*(found.texts(name) for name in names), strict=True))
+    if len(plans) > 1:
+        names, rows = (*names, "in"), _merged(rows, found.texts("scenario"), len(plans))
     grades: dict[str, int] = defaultdict(int)
     for row in rows:
         grades[row[5]] += 1
     told = ", ".join(f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1)
     said = (
-        f"{grades['user']} values come from the scenario, {grades['default']} are defaults; of the catalogue's, {told}."
+        f"{grades['user']} values come from the {'scenarios' if len(plans) > 1 else 'scenario'}, "
+        f"{grades['default']} are defaults; of the catalogue's, {told}."
     )
     weak = [row for row in rows if row[5] == "D"]
     body = [
         paragraph(said),
         paragraph("A is a datasheet or a log, B a credible report, C derived, D assumed.", class_="note"),
     ]
-    if weak:
-        body.append(table(names, weak, "Assumed values (grade D): replace these with your own first", numeric=(1,)))
     for title, part in (
-        ("Your scenario", [row for row in rows if row[5] == "user"]),
+        ("Assumed values (grade D): replace these with your own first", weak),
+        ("Your scenarios" if len(plans) > 1 else "Your scenario", [row for row in rows if row[5] == "user"]),
         ("Defaults", [row for row in rows if row[5] == "default"]),
         ("The catalogue", [row for row in rows if row[5] not in ("user", "default", "D")]),
     ):
+        shown = [(breakable(row[0]), *row[1:]) for row in part]
         if part:
-            body.append(details(f"{title}: {len(part)} values", table(names, part, title, numeric=(1,))))
+            body.append(
+                details(f"{title}: {len(part)} values", table(names, shown, title, numeric=(1,), unbroken=(2, 4, 5)))
+            )
     return Section(key="assumptions", title="What it assumes", body=join(body))
+
+
+def _merged(rows: Sequence[tuple[str, ...]], scenarios: Sequence[str], plans: int) -> list[tuple[str, ...]]:
+    """Put scenarios that say the same into one row, which ends in their names."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row, scenario in zip(rows, scenarios, strict=True):
+        found.setdefault(row, []).append(scenario)
+    return [(*row, "all" if len(own) == plans else ", ".join(own)) for row, own in found.items()]
 
 
 QUANTITIES = {

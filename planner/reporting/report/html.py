@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from planner.errors import printable
 
+DUMP = "dump"
+"""Class of folded parts that print leaves folded: every row of a file that lies beside the report."""
 VOID = frozenset({"meta", "br", "hr", "link", "wbr"})
 
 
@@ -45,13 +48,18 @@ def join(parts: Iterable[object], between: Literal["", "\n"] = "") -> Html:
 
 
 def table(
-    header: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, numeric: Iterable[int] = ()
+    header: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    caption: str,
+    *,
+    numeric: Iterable[int] = (),
+    unbroken: Iterable[int] = (),
 ) -> Html:
-    """Return a table whose first column names the rows; ``numeric`` are the columns aligned right."""
-    right = set(numeric)
+    """Return a table whose first column names the rows; ``numeric`` are aligned right, ``unbroken`` keep to a line."""
+    right, whole_line = set(numeric), set(unbroken)
 
     def css(column: int) -> str | None:
-        return "number" if column in right else None
+        return "number" if column in right else "unbroken" if column in whole_line else None
 
     head = join(element("th", cell, scope="col", class_=css(i)) for i, cell in enumerate(header))
     body = join(
@@ -65,12 +73,18 @@ def table(
         for row in rows
     )
     whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
-    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+    return element("div", whole, class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
-def details(summary: str, *children: object) -> Html:
+def breakable(name: str) -> Html:
+    """Return a dotted path that a narrow column may break behind its dots and underscores."""
+    parts = re.findall(r"[^._]*[._]?", name)
+    return join(join([part, Html("<wbr>")]) if part[-1:] in (".", "_") else part for part in parts if part)
+
+
+def details(summary: str, *children: object, class_: str | None = None, is_open: bool = False) -> Html:
     """Return a part that is folded until asked for; print shows it unfolded."""
-    return element("details", element("summary", summary), *children)
+    return element("details", element("summary", summary), *children, class_=class_, open=is_open)
 
 
 def paragraph(*children: object, class_: str | None = None) -> Html:

@@ -298,9 +298,11 @@
   drawAll();
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
+  for (const part of document.querySelectorAll("details"))
+    if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
   const opened = [];
   window.addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details:not([open])")) if (!one.closest("figure")) { one.open = true; opened.push(one); }
+    for (const one of document.querySelectorAll("details:not([open], .dump, .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }
     drawAll();
   });
   window.addEventListener("afterprint", () => { while (opened.length) opened.pop().open = false; drawAll(); });

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
 from planner.reporting.report.bars import Part, bar_table, legend
-from planner.reporting.report.contents import Contents
+from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, element, join, paragraph
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import COLOURS, FLEET, Series, TimeChart, draw
@@ -139,22 +139,12 @@ def money_section(contents: Contents) -> Section | None:
     ledger = contents.table("ledger")
     if ledger is None or not len(ledger):
         return None
-    accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in ACCOUNTS[account].views}
-    totals: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    totals = account_sums(contents)
     monthly: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    rows = zip(
-        ledger.texts("month"),
-        ledger.texts("cluster"),
-        ledger.texts("account"),
-        ledger.totals("amount_usd"),
-        strict=True,
-    )
-    bought = 0.0
-    for month, cluster, account, amount in rows:
-        bought += amount if account.startswith("capex_") else 0.0
-        if account in accrued:
-            totals[account][cluster] += amount
-            monthly[account][month] += amount
+    for month, _, account, amount in _accrued(ledger):
+        monthly[account][month] += amount
+    rows = zip(ledger.texts("account"), ledger.totals("amount_usd"), strict=True)
+    bought = sum(amount for account, amount in rows if account.startswith("capex_"))
     clusters = list(dict.fromkeys(ledger.texts("cluster")))
     order = sorted(totals, key=lambda account: -sum(totals[account].values()))
     whole = sum(sum(row.values()) for row in totals.values())
@@ -165,10 +155,31 @@ def money_section(contents: Contents) -> Section | None:
                 "depreciation. Every dollar is one row of ledger.csv."
             ),
             _account_table(totals, order, clusters, whole),
-            _money_chart(monthly, order, Calendar(ledger.texts("month"))),
+            _money_chart(f"{contents.anchor}money-months", monthly, order, Calendar(ledger.texts("month"))),
         ]
     )
     return Section(key="money", title="Where the money goes", body=body)
+
+
+def _accrued(ledger: Table) -> Iterator[tuple[str, str, str, float]]:
+    """Yield month, cluster, account and amount of the rows that accrued cost counts."""
+    accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in ACCOUNTS[account].views}
+    columns = (ledger.texts("month"), ledger.texts("cluster"), ledger.texts("account"), ledger.totals("amount_usd"))
+    return (row for row in zip(*columns, strict=True) if row[2] in accrued)
+
+
+def account_sums(contents: Contents) -> dict[str, dict[str, float]]:
+    """Return accrued cost over the whole horizon by account and cluster."""
+    ledger = contents.table("ledger")
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for _, cluster, account, amount in _accrued(ledger) if ledger is not None else ():
+        sums[account][cluster] += amount
+    return sums
+
+
+def account_totals(contents: Contents) -> dict[str, float]:
+    """Return accrued cost over the whole horizon by account."""
+    return {account: sum(own.values()) for account, own in account_sums(contents).items()}
 
 
 def _account_table(
@@ -186,20 +197,21 @@ def _account_table(
         ]
         numbers = [*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(total)]
         numbers.append(percent(total / whole if whole else None))
-        rows.append((_words(account), numbers, parts))
+        rows.append((words_of(account), numbers, parts))
     header = ("account", *clusters, "total", "share", "by cluster")
     return join([legend([(c, palette[c]) for c in clusters]), bar_table(header, rows, "Accrued cost by account")])
 
 
-def _words(account: str) -> str:
+def words_of(account: str) -> str:
+    """Return an account as a reader says it."""
     return account.replace("_", " ")
 
 
-def _money_chart(monthly: dict[str, dict[str, float]], order: Sequence[str], calendar: Calendar) -> Html:
+def _money_chart(key: str, monthly: dict[str, dict[str, float]], order: Sequence[str], calendar: Calendar) -> Html:
     """Return the months as layers, the largest accounts by name and the rest together."""
     positive = [account for account in order if sum(monthly[account].values()) > 0]
     named, rest = positive[: COLOURS - 1], positive[COLOURS - 1 :]
-    layers = {_words(account): monthly[account] for account in named}
+    layers = {words_of(account): monthly[account] for account in named}
     if rest:
         layers[OTHER] = {m: sum(monthly[a].get(m, 0.0) for a in rest) for m in calendar.months}
     series = [
@@ -208,7 +220,7 @@ def _money_chart(monthly: dict[str, dict[str, float]], order: Sequence[str], cal
     ]
     return draw(
         TimeChart(
-            key="money-months", title="Accrued cost by month",
+            key=key, title="Accrued cost by month",
             summary="Accounts on one another, largest at the bottom.",
             unit="usd", start=calendar.start, days=calendar.days, series=series, stacked=True,
         )
@@ -221,12 +233,10 @@ def losses_section(contents: Contents) -> Section | None:
     if losses is None or not len(losses):
         return None
     columns = {name: column for column, name in LOSSES.items() if column in losses}
-    clusters, months = losses.texts("cluster"), losses.texts("month")
-    by_cluster: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    by_cluster, months = node_hours(contents) or {}, losses.texts("month")
     by_month: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for name, column in columns.items():
-        for cluster, month, hours in zip(clusters, months, losses.totals(column), strict=True):
-            by_cluster[cluster][name] += hours
+        for month, hours in zip(months, losses.totals(column), strict=True):
             by_month[name][month] += hours
     calendar = Calendar(months)
     lost = [name for name in columns if name not in ("at work", IDLE)]
@@ -237,7 +247,8 @@ def losses_section(contents: Contents) -> Section | None:
     ]  # fmt: skip
     chart = draw(
         TimeChart(
-            key="losses-months", title="Node-hours lost by month", unit="node-hours", stacked=True, series=series,
+            key=f"{contents.anchor}losses-months", title="Node-hours lost by month", unit="node-hours", stacked=True,
+            series=series,
             summary="What failures, software, outages and the power cap took; without what merely had no demand.",
             start=calendar.start, days=calendar.days,
         )
@@ -245,22 +256,36 @@ def losses_section(contents: Contents) -> Section | None:
     return Section(
         key="losses",
         title="Where capacity was lost, and to what",
-        body=join([_loss_table(by_cluster, list(columns)), chart, _causes(contents)]),
+        body=join([loss_table(by_cluster, list(columns), "cluster"), chart, _causes(contents)]),
     )
+
+
+def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
+    """Return node-hours on site by cluster and by what became of them; None where the folder does not say."""
+    losses = contents.table("losses")
+    if losses is None or not len(losses):
+        return None
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for column, name in LOSSES.items():
+        if column in losses:
+            for cluster, hours in zip(losses.texts("cluster"), losses.totals(column), strict=True):
+                sums[cluster][name] += hours
+    return sums
 
 
 def _loss_colour(names: Sequence[str], name: str) -> int:
     return LOSS_COLOURS.get(name, list(names).index(name))
 
 
-def _loss_table(by_cluster: dict[str, dict[str, float]], names: Sequence[str]) -> Html:
+def loss_table(shares: dict[str, dict[str, float]], names: Sequence[str], of: str) -> Html:
+    """Return what became of node-hours, one row for each cluster or scenario."""
     rows = []
-    for cluster, row in by_cluster.items():
+    for cluster, row in shares.items():
         whole = sum(row.values()) or 1.0
         parts = [Part(name=n, share=row[n] / whole, colour=_loss_colour(names, n), shown=percent(row[n] / whole, 2))
                  for n in names]  # fmt: skip
         rows.append((cluster, [percent(row[n] / whole, 2) for n in names], parts))
-    header = ("cluster", *names, "of node-hours on site")
+    header = (of, *names, "of node-hours on site")
     return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table(header, rows, "Node-hours on site")])
 
 

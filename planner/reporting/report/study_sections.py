@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from planner.reporting.report.bars import Part, bar_table, tornado
-from planner.reporting.report.compare_sections import shown
+from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, details, join, paragraph, table
+from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
 from planner.reporting.report.timelines import Calendar, colours
-from planner.reporting.report.words import NOTHING, percent
+from planner.reporting.report.words import NOTHING, figure, measured, percent
+from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
 DEFAULT_HEADLINE = "cost_per_million_tokens_usd"
@@ -20,14 +20,17 @@ BANDS = {
     "utilisation_fraction": ("Utilisation", "percent"),
     "spend_usd": ("Spending", "usd"),
 }
-SHOWN_INPUTS = 15
-OPEN_TORNADOES = 2
-"""The first scenario's; the others are folded."""
-TORNADOES = {
-    "tornado": "One input at a time, from its P10 to its P90, the others as stated",
-    "conditional-mean": "Mean answer in the lowest and highest tenth of each input, everything else drawn",
+ANSWER = "What should we do?"
+HIGHER_IS_BETTER = frozenset(output.name for output in HEADLINES if not output.lower_is_better)
+ROWS_OF = {
+    "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
+    "morris": "Inputs drawn from four levels between P10 and P90: a screening, not a forecast.",
+    "sobol": "Inputs drawn independently of each other, as Sobol's indices ask for.",
 }
-Statistics = dict[str, dict[str, tuple[float | None, float | None, float | None]]]
+"""What the rows behind a designed study's headline are."""
+Figure = tuple[float | None, float | None, float | None]
+NO_FIGURE: Figure = (None, None, None)
+Statistics = dict[str, dict[str, Figure]]
 
 
 def headline_of(contents: Contents) -> str:
@@ -58,60 +61,129 @@ def answer_section(contents: Contents) -> Section | None:
     found = _statistics(percentiles, output)
     if not found:
         return None
-    body = [paragraph(_headline(found, output, contents), class_="headline"), _percentile_table(found, output)]
-    body += [_decision_table(contents, output), _all_statistics(percentiles)]
-    return Section(key="answer", title="What should we do?", body=join(body))
+    body = [paragraph(_headline(found, output, contents), class_="headline")]
+    if said := ROWS_OF.get(design_of(contents)):
+        body.append(paragraph(said, class_="note"))
+    body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]
+    if len(percentiles) > len(found):
+        body.append(_all_statistics(percentiles))
+    return Section(key="answer", title=ANSWER, body=join(body))
+
+
+def design_of(contents: Contents) -> str:
+    """Return the design of a study: montecarlo, tornado, morris or sobol."""
+    design = contents.manifest.get("identity", {}).get("design", {})
+    return str(design.get("name", "")) if isinstance(design, dict) else ""
+
+
+def _mean_of(found: Statistics, name: str) -> Figure:
+    return found[name].get("mean", NO_FIGURE)
 
 
 def _headline(found: Statistics, output: str, contents: Contents) -> str:
     """Say which scenario is best, with its interval, and how it stands against the baseline."""
-
-    def mean(name: str) -> float:
-        value = found[name].get("mean", (None, None, None))[0]
-        return float("inf") if value is None else value
-
-    best = min(found, key=mean)
-    value, low, high = found[best].get("mean", (None, None, None))
-    p5, p95 = (found[best].get(name, (None, None, None))[0] for name in ("p5", "p95"))
-    said = f"{best} does best: {output.removesuffix('_usd').replace('_', ' ')} {shown(value, output)} on average"
+    sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
+    priced = {name: value for name in found if (value := _mean_of(found, name)[0]) is not None}
+    if not priced:
+        return "No replication of any scenario could be run; samples.csv says why."
+    best = min(priced, key=lambda name: sign * priced[name])
+    value, low, high = _mean_of(found, best)
+    p5, p95 = (found[best].get(name, NO_FIGURE)[0] for name in ("p5", "p95"))
+    named = output.removesuffix("_usd").replace("_", " ")
+    said = f"{best} does best: " if len(found) > 1 else f"{best}: "
+    said += f"{named} {measured(value, output)} on average"
     if low is not None and high is not None:
-        said += f" ({shown(low, output)} to {shown(high, output)} with 95% confidence)"
-    said += f"; nine futures in ten lie between {shown(p5, output)} and {shown(p95, output)}."
-    return said + _against_baseline(best, next(iter(found)), contents.table("decision"), output)
+        said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
+    if p5 is not None and p95 is not None:
+        said += f"; nine futures in ten lie between {measured(p5, output)} and {measured(p95, output)}"
+    if len(found) < 2:
+        return f"{said}. It has no baseline: a study of two scenarios or more has."
+    baseline = next(iter(found))
+    rivals = sorted((name for name in priced if name != best), key=lambda name: sign * priced[name])
+    rival = baseline if best != baseline else rivals[0] if rivals else ""
+    whose = f"the baseline {baseline}" if best != baseline else f"the next best, {rival}"
+    lead = f"{said}. It is the baseline, {baseline}." if best == baseline else f"{said}."
+    who = (best, rival, whose)
+    return lead + _against(contents, who, priced.get(rival), output)
 
 
-def _against_baseline(best: str, baseline: str, decision: Table | None, output: str) -> str:
-    """Say how the best scenario stands against the first one, which is the baseline."""
-    if decision is None or best == baseline:
-        return f" It is the baseline, {baseline}." if decision is not None and len(decision) else ""
+def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:
+    """Say how the best scenario stands against another, called ``who[2]``."""
+    best, rival, whose = who
+    decision, design = contents.table("decision"), design_of(contents)
+    if decision is None or not rival:
+        return ""
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
     numbers = zip(*(decision.numbers(name) for name in names), strict=True)
     for scenario, against, (chance, mean, low, high) in zip(
         decision.texts("scenario"), decision.texts("against"), numbers, strict=True
     ):
-        if (scenario, against) == (best, baseline):
-            spread = f" ({shown(low, output)} to {shown(high, output)})" if low is not None and high is not None else ""
-            return (
-                f" Against the baseline {baseline} it is better in {percent(chance, 0)} of futures, by "
-                f"{shown(mean, output)}{spread} on average."
-            )
+        if (scenario, against) != (best, rival) or mean is None:
+            continue
+        often = "draws of chance" if design == "tornado" else "futures"
+        said = f" Against {whose}, it is better in {percent(chance, 0)} of {often}"
+        if low is not None and high is not None and low < 0 < high:
+            ends = f"{measured(low, output)} to {measured(high, output)}"
+            return f"{said}; the mean difference, {ends} with 95% confidence, cannot be told from none."
+        share = f" ({percent(abs(mean / reference))})" if reference else ""
+        near, far = sorted((abs(low), abs(high))) if low is not None and high is not None else (None, None)
+        span = f", {measured(near, output)} to {measured(far, output)} with 95% confidence" if near is not None else ""
+        more = "less" if mean < 0 else "more"
+        return f"{said}, and comes to {measured(abs(mean), output)}{share} {more} on average{span}."
     return ""
+
+
+def _histogram(contents: Contents, output: str) -> Html:
+    """Return how the headline is spread, one strip of bars for each scenario on one scale."""
+    found = contents.table("distribution")
+    if found is None or not len(found):
+        return Html("")
+    rows = list(
+        zip(found.texts("scenario"), found.numbers("bin_low"), found.numbers("bin_high"), found.totals("replications"),
+            strict=True)
+    )  # fmt: skip
+    scenarios = list(dict.fromkeys(row[0] for row in rows))
+    palette = colours(scenarios)
+    most = max(row[3] for row in rows) or 1.0
+    strips = []
+    for scenario in scenarios:
+        bars = [
+            element("span", class_=colour_class(palette[scenario]), style=f"height:{number / most * 100:.2f}%",
+                    title=f"{measured(low, output)} to {measured(high, output)}: {number:,.0f}")
+            for name, low, high, number in rows if name == scenario
+        ]  # fmt: skip
+        strips.append(element("div", element("b", scenario), element("div", *bars, class_="bins"), class_="strip"))
+    ends = element("div", element("span", measured(rows[0][1], output)), element("span", measured(rows[-1][2], output)),
+                   class_="ends")  # fmt: skip
+    said = f"How {output.removesuffix('_usd').replace('_', ' ')} is spread over the futures, on one scale."
+    return element("div", paragraph(said, class_="summary"), *strips, ends, class_="histogram", role="img",
+                   aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 
 
 def _percentile_table(found: Statistics, output: str) -> Html:
     palette = colours(found)
-    highest = max((row["p95"][0] or 0.0 for row in found.values() if "p95" in row), default=0.0) or 1.0
+    shown = [name for name in PERCENTILES if any(name in row for row in found.values())]
+    highest = max((row[top][0] or 0.0 for row in found.values() for top in ("p95", "mean") if top in row),
+                  default=0.0) or 1.0  # fmt: skip
     rows = []
     for scenario, row in found.items():
-        value, low, high = row.get("mean", (None, None, None))
+        value, low, high = row.get("mean", NO_FIGURE)
         half = (high - low) / 2 if low is not None and high is not None else None
-        numbers = [shown(value, output), "± " + shown(half, output) if half is not None else NOTHING]
-        numbers += [shown(row.get(name, (None, None, None))[0], output) for name in PERCENTILES]
-        middle = row.get("p50", (None, None, None))[0] or 0.0
-        parts = [Part(name=scenario, share=middle / highest, colour=palette[scenario], shown=shown(middle, output))]
-        rows.append((scenario, numbers, parts))
-    header = ("scenario", "mean", "95%", *(name.upper() for name in PERCENTILES), "median")
-    return bar_table(header, rows, output.replace("_", " "))
+        numbers = [measured(value, output), "± " + measured(half, output) if half is not None else NOTHING]
+        numbers += [measured(row.get(name, NO_FIGURE)[0], output) for name in shown]
+        rows.append((scenario, numbers, _drawn(row, highest, palette[scenario])))
+    header = ("scenario", "mean", "95%", *(name.upper() for name in shown), "P5 to P95" if shown else "mean")
+    return bar_table(header, rows, output.removesuffix("_usd").replace("_", " "))
+
+
+def _drawn(row: dict[str, Figure], highest: float, colour: int) -> Html:
+    """Return the percentiles as a bar with its median, or the mean as a bar where there are none."""
+    ends = tuple(row.get(name, NO_FIGURE)[0] for name in PERCENTILES)
+    if any(end is None for end in ends):
+        mean = row.get("mean", NO_FIGURE)[0] or 0.0
+        return bar([Part(name="mean", share=mean / highest, colour=colour, shown="")])
+    low, lower, middle, upper, high = (end or 0.0 for end in ends)
+    return spread((low, lower, middle, upper, high), highest, colour)
 
 
 def _decision_table(contents: Contents, output: str) -> Html:
@@ -127,12 +199,20 @@ def _decision_table(contents: Contents, output: str) -> Html:
     for scenario, against, found in zip(decision.texts("scenario"), decision.texts("against"), numbers, strict=True):
         chance, chance_low, chance_high, *rest = found
         cells = [percent(chance), f"{percent(chance_low)} to {percent(chance_high)}"]
-        cells += [shown(rest[0], output), f"{shown(rest[1], output)} to {shown(rest[2], output)}"]
-        cells += [shown(rest[3], output), shown(rest[4], output)]
+        cells += [measured(rest[0], output), f"{measured(rest[1], output)} to {measured(rest[2], output)}"]
+        cells += [measured(rest[3], output), measured(rest[4], output)]
         rows.append((scenario, against or "all others", *cells))
     header = ("scenario", "against", "better in", "95% interval", "mean difference", "95% interval", "mean regret",
               "P95 regret")  # fmt: skip
-    return table(header, rows, "How often each is better, and what a wrong choice costs", numeric=range(2, 8))
+    baseline = next(iter(decision.texts("scenario")))
+    first = [row for row in rows if row[1] in ("all others", baseline)]
+    caption = "How often each is better, and what a wrong choice costs"
+    shown = table(header, first, caption, numeric=range(2, 8), unbroken=(1,))
+    if len(first) == len(rows):
+        return shown
+    return join(
+        [shown, details(f"All {len(rows)} pairs", table(header, rows, "Every pair", numeric=range(2, 8)), class_=DUMP)]
+    )
 
 
 def _all_statistics(percentiles: Table) -> Html:
@@ -140,13 +220,13 @@ def _all_statistics(percentiles: Table) -> Html:
     outputs = percentiles.texts("output")
     numbers = [percentiles.numbers(name) for name in columns[3:]]
     rows = [
-        (scenario, output.replace("_", " "), statistic, *(shown(column[i], output) for column in numbers))
+        (scenario, output.replace("_", " "), statistic, *(measured(column[i], output) for column in numbers))
         for i, (scenario, output, statistic) in enumerate(
             zip(percentiles.texts("scenario"), outputs, percentiles.texts("statistic"), strict=True)
         )
     ]
     caption = f"All {len(rows):,} statistics with their 95% intervals"
-    return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)))
+    return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)), class_=DUMP)
 
 
 def fan_section(contents: Contents) -> Section | None:
@@ -183,41 +263,26 @@ def fan_section(contents: Contents) -> Section | None:
     return Section(key="time", title="How it goes over time", body=join(charts, "\n"))
 
 
-def hangs_section(contents: Contents) -> Section | None:
-    """Return the tornado and the other measures of what drives the answer."""
-    sensitivity = contents.table("sensitivity")
-    if sensitivity is None or not len(sensitivity):
+def uncertain_section(contents: Contents) -> Section | None:
+    """Return what the study draws, with percentiles, source and grade."""
+    found = contents.table("uncertain")
+    if found is None or not len(found):
         return None
-    output = headline_of(contents)
-    names = ("scenario", "against", "method", "input", "measure")
-    keys = list(zip(*(sensitivity.texts(name) for name in names), strict=True))
-    value, low, high = (sensitivity.numbers(name) for name in ("value", "low", "high"))
-    parts: list[str] = []
-    for method, said in TORNADOES.items():
-        for scenario, against in dict.fromkeys((key[0], key[1]) for key in keys if key[2] == method):
-            bars = [
-                (key[3], low[i] or 0.0, high[i] or 0.0)
-                for i, key in enumerate(keys)
-                if key[:3] == (scenario, against, method) and low[i] is not None and high[i] is not None
-            ]
-            title = f"{scenario} less {against}" if against else scenario
-            drawn = _tornado(bars, title, said, output)
-            parts.append(drawn if len(parts) < OPEN_TORNADOES else details(title, drawn))
+    names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
     rows = [
-        (*(key[i] for i in (0, 1, 2, 3, 4)), *("" if n is None else f"{n:.4g}" for n in (value[i], low[i], high[i])))
-        for i, key in enumerate(keys)
+        (breakable(name), *map(figure, percentiles), *rest)
+        for name, *percentiles, rest in zip(
+            *(found.texts(name) for name in names[:4]),
+            zip(*(found.texts(name) for name in names[4:]), strict=True),
+            strict=True,
+        )
     ]
-    whole = table((*names, "value", "low", "high"), rows, "All measures", numeric=(5, 6, 7))
-    body = join([*parts, details(f"All {len(rows):,} measures", whole)])
-    return Section(key="hangs", title="What the answer hangs on", body=body)
-
-
-def _tornado(bars: list[tuple[str, float, float]], title: str, said: str, output: str) -> Html:
-    """Return one tornado, widest first, about the middle of its bars."""
-    if not bars:
-        return Html("")
-    ordered = sorted(bars, key=lambda bar: -abs(bar[2] - bar[1]))[:SHOWN_INPUTS]
-    centres = sorted((low + high) / 2 for _, low, high in bars)
-    middle = centres[len(centres) // 2]
-    rows = [(name, low, high, shown(low, output), shown(high, output)) for name, low, high in ordered]
-    return tornado(rows, middle, f"{title}. {said}")
+    header = ("uncertain input", "P10", "P50", "P90", *names[4:])
+    said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
+    body = join(
+        [
+            paragraph(said),
+            table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3), unbroken=(4, 5, 7, 8)),
+        ]
+    )
+    return Section(key="assumptions", title="What it assumes", body=body)

@@ -90,6 +90,7 @@ def _cluster_chart(
     contents: Contents, calendar: Calendar, happened: Sequence[Marker], column: str, texts: tuple[str, str, str, str]
 ) -> Html:
     key, title, summary, unit = texts
+    key = contents.anchor + key
     monthly = contents.table("timeline_monthly")
     if monthly is None or column not in monthly:
         return Html("")
@@ -113,6 +114,7 @@ def _cluster_chart(
 
 def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: tuple[str, str, str, str]) -> Html:
     key, title, summary, unit = texts
+    key = contents.anchor + key
     table_ = contents.table("timeline_workloads")
     if table_ is None or column not in table_:
         return Html("")
@@ -120,7 +122,7 @@ def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: 
     if column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
     series = [Series(name=name, points=line, colour=i) for i, (name, line) in enumerate(points.items())]
-    stacked = unit == "tokens"
+    stacked = unit in ("tokens", "accelerator-hours")
     return draw(
         TimeChart(
             key=key, title=title, summary=summary, unit=unit, start=calendar.start, days=calendar.days,
@@ -136,6 +138,7 @@ def timeline_section(contents: Contents) -> Section | None:
         return None
     calendar = Calendar(monthly.texts("month"))
     happened = markers(contents, calendar)
+    days = "; months bold, days faint" if contents.table("timeline_daily") is not None else ""
     parts = [
         paragraph(
             "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a "
@@ -144,7 +147,7 @@ def timeline_section(contents: Contents) -> Section | None:
         _cluster_chart(
             contents, calendar, happened, "utilisation_fraction",
             ("utilisation", "Utilisation by cluster",
-             "Share of accelerator-hours in service that were at work; months bold, days faint.", "percent"),
+             f"Share of accelerator-hours in service that were at work{days}.", "percent"),
         ),
         _cluster_chart(
             contents, calendar, happened, "cost_per_million_tokens_usd",
@@ -153,8 +156,13 @@ def timeline_section(contents: Contents) -> Section | None:
         ),
         _workload_chart(
             contents, calendar, "cost_per_million_tokens_usd",
-            ("workload-cost", "Cost per million tokens by workload", "Accrued cost over tokens served, by month.",
-             "usd"),
+            ("workload-cost", "Cost per million tokens by workload",
+             "Each workload's share of accrued cost, by the machine time it takes, over its tokens served.", "usd"),
+        ),
+        _workload_chart(
+            contents, calendar, "accelerator_h",
+            ("workload-hours", "Accelerator-hours at work by workload", "Whose work keeps the machines busy.",
+             "accelerator-hours"),
         ),
         _workload_chart(
             contents, calendar, "served_tokens",
@@ -191,4 +199,4 @@ def _worst_events(contents: Contents, shown: int = 12) -> Html:
     if not cells:
         return Html("")
     header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
-    return table(header, cells, f"The {len(cells)} events that cost most capacity", numeric=(5, 6))
+    return table(header, cells, f"The {len(cells)} events that cost most capacity", numeric=(5, 6), unbroken=range(5))

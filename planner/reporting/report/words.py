@@ -67,3 +67,27 @@ def axis_label(number: float, unit: str) -> str:
             return f"{sign}${size:.4g}" if size < 1e3 else f"{sign}${short(size).replace(' ', '')}"
         case _:
             return short(number)
+
+
+def figure(cell: str) -> str:
+    """Return a number that a file gives in full with four significant digits; anything else as it stands."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return cell
+    return f"{float(f'{number:.4g}'):,.10g}" if math.isfinite(number) else cell
+
+
+def measured(number: float | None, name: str) -> str:
+    """Return a figure as its name says it should be read: money, a price of a million tokens, a share or a count."""
+    if number is None or not math.isfinite(number):
+        return NOTHING
+    if "_per_million_" in name and name.endswith("_usd"):
+        return unit_price(number)
+    if name.endswith("_h_usd"):
+        return unit_price(number)
+    if name.endswith("_usd"):
+        return dollars(number)
+    if name.endswith(("_fraction", "_per_year")):
+        return percent(number)
+    return count(number) if abs(number) >= 100 else f"{number:,.3g}"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
+from planner.reporting.charts import write_charts
 from planner.reporting.csv_table import CsvFormat
-from planner.reporting.report.contents import Contents, read_contents, read_whole
+from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import Wanted, write_run
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate
@@ -95,9 +96,9 @@ def test_a_changed_file_is_refused(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd.csv", "a/../../b.json"])
-@pytest.mark.parametrize("read", [read_contents, read_whole])
-def test_a_manifest_cannot_name_files_outside(folder: Path, name: str, read: Callable[[Path], Contents]) -> None:
+@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd.csv", "a/../../b.json", "../picture.png"])
+@pytest.mark.parametrize("read", [read_contents, write_charts])
+def test_a_manifest_cannot_name_files_outside(folder: Path, name: str, read: Callable[[Path], object]) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = "0" * 64
     (folder / "manifest.json").write_text(json.dumps(manifest))

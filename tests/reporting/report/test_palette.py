@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import planner.reporting.report
-from planner.reporting.charts import COLOURS as CHART_COLOURS
+from planner.reporting.chart_style import COLOURS as CHART_COLOURS
 
 CSS = (Path(planner.reporting.report.__file__).parent / "report.css").read_text()
 LIGHT, DARK = CSS.split("@media (prefers-color-scheme: dark)")

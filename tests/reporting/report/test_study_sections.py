@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import Contents
+from planner.reporting.report.study_sections import ROWS_OF
+from tests.reporting.report.test_build import ORDER
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -36,8 +39,18 @@ BANDS = "scenario,output,month,mean,p5,p10,p50,p90,p95\n" + "".join(
 )
 SENSITIVITY = (
     "scenario,against,method,input,measure,value,low,high\n"
-    "mixed,,tornado,site.pue_ratio,swing,0.01,0.095,0.105\n"
-    "mixed,,tornado,workloads.*.growth,swing,0.05,0.13,0.08\n"
+    "mixed,,tornado,site.pue_ratio,base,0.1,,\n"
+    "mixed,,tornado,site.pue_ratio,at_p10,0.095,0.094,0.096\n"
+    "mixed,,tornado,site.pue_ratio,at_p90,0.105,0.104,0.106\n"
+    "mixed,,tornado,site.pue_ratio,swing,0.01,,\n"
+    "mixed,,tornado,workloads.*.growth,base,0.1,,\n"
+    "mixed,,tornado,workloads.*.growth,at_p10,0.13,0.12,0.14\n"
+    "mixed,,tornado,workloads.*.growth,at_p90,0.08,0.07,0.09\n"
+    "mixed,,tornado,workloads.*.growth,swing,0.05,,\n"
+    "mixed,all-b200,tornado,site.pue_ratio,at_p10,-0.01,,\n"
+    "mixed,all-b200,tornado,site.pue_ratio,at_p90,0.03,,\n"
+    "mixed,,morris,site.pue_ratio,mu_star,0.011,0.010,0.012\n"
+    "mixed,,sobol,site.pue_ratio,total,0.25,0.20,0.30\n"
     "mixed,,conditional-mean,site.pue_ratio,swing,0.01,0.095,0.105\n"
     "mixed,all-b200,conditional-mean,site.pue_ratio,swing,0.01,0.015,0.025\n"
     "mixed,,variance-share,site.pue_ratio,share,0.2,,\n"
@@ -48,9 +61,16 @@ MANIFEST = {
 }  # fmt: skip
 
 
+UNCERTAIN = (
+    "input,distribution,p10,p50,p90,unit,source,date,grade\n"
+    "site.pue_ratio,percentiles,1.2,1.3,1.4,ratio,Uptime,2026-11-01,B\n"
+    "clusters.*.unit_price_usd,lognormal,28000,31000.04,37000,USD,s.yaml:4,,user\n"
+)
+
+
 def study(**without: bool) -> Contents:
     files = {"percentiles.csv": PERCENTILES, "decision.csv": DECISION, "monthly_bands.csv": BANDS,
-             "sensitivity.csv": SENSITIVITY}  # fmt: skip
+             "sensitivity.csv": SENSITIVITY, "uncertain.csv": UNCERTAIN}  # fmt: skip
     kept = {name: text.encode() for name, text in files.items() if not without.get(name.partition(".")[0])}
     return Contents(manifest=MANIFEST, files=kept)
 
@@ -61,12 +81,22 @@ def sections(page: str) -> list[str]:
 
 def test_a_study_answers_with_interval_baseline_and_odds() -> None:
     page = build_report(study()).decode()
-    assert sections(page) == ["answer", "time", "hangs", "reproduce"]
+    assert sections(page) == ["answer", "time", "money", "losses", "hangs", "assumptions", "reproduce"]
+    assert page.count("None of the plans could be run as stated") == 2
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
     for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
-                 "between $0.0480 and $0.120", "Against the baseline mixed it is better in 90% of futures",
-                 "−$0.0200 (−$0.0250 to −$0.0150)"):  # fmt: skip
+                 "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of futures",
+                 "comes to $0.0200 (20.0%) less on average, $0.0150 to $0.0250 with 95% confidence"):  # fmt: skip
         assert part in headline, headline
+
+
+def test_what_is_uncertain_has_source_and_grade() -> None:
+    page = build_report(study()).decode().replace("<wbr>", "")
+    row = re.search(r'<th scope="row">clusters\.\*\.unit_price_usd</th>(.*?)</tr>', page)
+    assert row
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row[1]) == [
+        "28,000", "31,000", "37,000", "USD", "lognormal", "s.yaml:4", "", "user",
+    ]  # fmt: skip
 
 
 def test_a_fan_has_a_band_for_each_scenario() -> None:
@@ -77,18 +107,28 @@ def test_a_fan_has_a_band_for_each_scenario() -> None:
 
 def test_the_tornado_is_widest_first() -> None:
     page = build_report(study()).decode()
-    first = page.index("workloads.*.growth")
-    assert first < page.index("site.pue_ratio")
-    assert page.count('class="tornado"') == 4
-    assert "All 5 measures" in page
+    hangs = page[page.index('<section id="hangs"') :].replace("<wbr>", "")
+    body = hangs[hangs.index("<tbody>") :]
+    assert body.index("workloads.*.growth") < body.index("site.pue_ratio")
+    assert hangs.count('class="tornado"') == 5
+    assert "All 15 measures" in hangs
+    first = re.search(r'<th scope="row">workloads[^<]*</th><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>', hangs)
+    assert first
+    assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
+    assert "mixed and all-b200 change places within the range of site.pue_ratio." in hangs
+    assert "Share of the variance of mixed: site.pue_ratio 20%." in hangs
+    assert "Sobol: share of the variance" in hangs
+    assert "25.0%" in hangs
 
 
 @pytest.mark.parametrize("name", ["percentiles", "decision", "monthly_bands", "sensitivity"])
 def test_a_table_that_is_not_there_takes_its_part_away(name: str) -> None:
     page = build_report(study(**{name: True})).decode()
     assert "reproduce" in sections(page)
-    lost = {"percentiles": "answer", "monthly_bands": "time", "sensitivity": "hangs"}.get(name)
+    lost = {"percentiles": "answer"}.get(name)
     assert lost is None or lost not in sections(page)
+    said = {"monthly_bands": "None of the plans could be run", "sensitivity": "Nothing in this study is uncertain"}
+    assert said.get(name, "") in page
 
 
 def test_the_best_may_be_the_baseline() -> None:
@@ -98,7 +138,47 @@ def test_the_best_may_be_the_baseline() -> None:
     contents = Contents(
         manifest=MANIFEST, files={"percentiles.csv": better.encode(), "decision.csv": DECISION.encode()}
     )
-    assert "It is the baseline, mixed." in build_report(contents).decode()
+    page = build_report(contents).decode()
+    assert "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of futures" in page
+
+
+def headline_of_page(contents: Contents) -> str:
+    (headline,) = re.findall(r'<p class="headline">(.*?)</p>', build_report(contents).decode())
+    return str(headline)
+
+
+def test_where_more_is_better_the_highest_wins() -> None:
+    files = {"percentiles.csv": PERCENTILES.replace("cost_per_million_tokens_usd", "npv_usd").encode()}
+    found = headline_of_page(Contents(manifest={**MANIFEST, "headline": "npv_usd"}, files=files))
+    assert found.startswith("mixed does best: npv $0 on average")
+
+
+def test_a_difference_within_its_error_is_called_so() -> None:
+    files = {"percentiles.csv": PERCENTILES, "decision.csv": DECISION.replace("-0.025,-0.015", "-0.045,0.005")}
+    contents = Contents(manifest=MANIFEST, files={name: text.encode() for name, text in files.items()})
+    assert "−$0.0450 to $0.00500 with 95% confidence, cannot be told from none" in headline_of_page(contents)
+
+
+def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
+    lines = PERCENTILES.splitlines(keepends=True)
+    alone = "".join(line for line in lines if not line.startswith("all-b200"))
+    contents = Contents(manifest=MANIFEST, files={"percentiles.csv": alone.encode()})
+    assert headline_of_page(contents).endswith("It has no baseline: a study of two scenarios or more has.")
+    empty = lines[0] + "mixed,cost_per_million_tokens_usd,mean,,,\n"
+    contents = Contents(manifest=MANIFEST, files={"percentiles.csv": empty.encode()})
+    assert headline_of_page(contents).startswith("No replication of any scenario could be run")
+
+
+@pytest.mark.parametrize("design", ["tornado", "morris", "sobol"])
+def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
+    lines = PERCENTILES.splitlines(keepends=True)
+    means = "".join(line for line in lines if ",mean," in line or line.startswith("scenario"))
+    identity = {**MANIFEST["identity"], "design": {"name": design}}  # type: ignore[dict-item]
+    contents = Contents(manifest={**MANIFEST, "identity": identity}, files={"percentiles.csv": means.encode()})
+    page = build_report(contents).decode()
+    assert escape(ROWS_OF[design].split(";")[0]) in page
+    assert "nine futures in ten" not in page
+    assert "P95" not in page
 
 
 def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
@@ -106,7 +186,8 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    assert sections(page) == ["answer", "time", "why", "reproduce"]
+    assert sections(page) == ORDER
+    assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
     assert re.search(r"tiny serves a token for least: \$[\d.]+ per million, [\d.]+% less than the baseline dear", page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()
@@ -136,6 +217,9 @@ def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, 
     arguments = ("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q")
     assert planner(*arguments).code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
-    assert "answer" in sections(before["report.html"].decode())
+    page = before["report.html"].decode()
+    assert sections(page) == ORDER
+    assert "planner montecarlo s.yaml --replications 8 --seed 1" in page
+    assert ">s: Monte Carlo report<" in page
     assert planner("report", "o", "-q").code == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before

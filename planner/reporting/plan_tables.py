@@ -1,0 +1,74 @@
+"""The tables of several runs on top of one another: a run's own tables, with the scenario as first column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.reporting.assumptions import assumptions
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.model_error import model_error
+from planner.reporting.run_columns import (
+    ASSUMPTIONS,
+    EVENTS,
+    LEDGER,
+    LOSSES,
+    MODEL_ERROR,
+    TIMELINE_MONTHLY,
+    TIMELINE_WORKLOADS,
+)
+from planner.scenario.scenario import Scenario
+from planner.simulation import tables
+from planner.simulation.result import RunResult
+
+DescribedTable = tuple[TableDescription, Mapping[str, Any]]
+_SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
+
+
+def _by_scenario(table: TableDescription) -> TableDescription:
+    key = ("scenario", *table.key) if table.key else ()
+    return replace(table, columns=(_SCENARIO, *table.columns), key=key)
+
+
+BY_SCENARIO = {
+    table.name: _by_scenario(table)
+    for table in (TIMELINE_MONTHLY, TIMELINE_WORKLOADS, LOSSES, LEDGER, EVENTS, ASSUMPTIONS)
+}
+"""Tables of a run that a comparison or a study has for each of its scenarios."""
+
+
+def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
+    """Return the tables of a run that say how it went, where its money and its machine time were spent."""
+    return {
+        TIMELINE_MONTHLY.name: tables.timeline_monthly(result),
+        TIMELINE_WORKLOADS.name: tables.timeline_workloads(result),
+        LOSSES.name: tables.losses(result),
+        LEDGER.name: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
+        EVENTS.name: tables.events(result),
+    }
+
+
+def _stacked(name: str, each: Mapping[str, Mapping[str, Any]]) -> DescribedTable:
+    """Put the same table of several scenarios on top of one another."""
+    description = BY_SCENARIO[name]
+    columns: dict[str, list[Any]] = {column.name: [] for column in description.columns}
+    for scenario, table in each.items():
+        length = len(next(iter(table.values())))
+        columns["scenario"] += [scenario] * length
+        for column in description.columns[1:]:
+            columns[column.name] += list(table[column.name])
+    return description, columns
+
+
+def plan_tables(results: Mapping[str, RunResult]) -> list[DescribedTable]:
+    """Return timelines, losses, ledger and events of runs by the names of their scenarios."""
+    each = {scenario: run_columns_of(result) for scenario, result in results.items()}
+    names = [name for name in BY_SCENARIO if name != ASSUMPTIONS.name]
+    return [_stacked(name, {scenario: own[name] for scenario, own in each.items()}) for name in names] if each else []
+
+
+def evidence_tables(scenarios: Mapping[str, Scenario]) -> list[DescribedTable]:
+    """Return what scenarios assume, each value with source and grade, and the model's own error."""
+    each = {name: assumptions(scenario) for name, scenario in scenarios.items()}
+    return [_stacked(ASSUMPTIONS.name, each), (MODEL_ERROR, model_error())]

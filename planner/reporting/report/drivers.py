@@ -1,0 +1,206 @@
+"""What the answer hangs on: tornadoes, and every other measure of what drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from planner.reporting.report.bars import Part, Swing, bar_table, tornado
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.html import DUMP, Html, details, join, paragraph, table
+from planner.reporting.report.page import Section
+from planner.reporting.report.study_sections import headline_of
+from planner.reporting.report.words import measured, percent
+
+SHOWN_INPUTS = 15
+OPEN_TORNADOES = 2
+"""The first scenario's, and its difference from the next; the others are folded."""
+NAMED_SHARE = 0.02
+"""Least share of the variance that is named in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One way of measuring what moves the answer, as bars."""
+
+    said: str
+    """What a bar is."""
+    ends: tuple[str, str]
+    """What its ends are called."""
+
+
+TORNADOES = {
+    "tornado": Method(
+        said="One input at a time at its P10 and at its P90, the others at their median", ends=("at P10", "at P90")
+    ),
+    "conditional-mean": Method(
+        said="Lowest and highest mean answer over the ten tenths of each input, everything else drawn",
+        ends=("lowest", "highest"),
+    ),
+}
+SHARES = {
+    ("morris", "mu_star"): "Morris: mean size of an input's effect, from P10 to P90",
+    ("sobol", "total"): "Sobol: share of the variance that an input has a part in",
+}
+Row = tuple[str, str, str, str, str, float | None, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """The bars of one scenario, or of one scenario less another, by one method."""
+
+    scenario: str
+    against: str
+    method: str
+    bars: list[tuple[str, float, float]]
+    """Input and both ends, in the order of the file."""
+    middle: float
+    """The answer that the bars lie about."""
+
+    @property
+    def title(self) -> str:
+        """What is explained."""
+        return f"{self.scenario} less {self.against}" if self.against else self.scenario
+
+    def longest(self, count: int) -> list[tuple[str, float, float]]:
+        """Return the longest bars, longest first."""
+        return sorted(self.bars, key=lambda bar: -abs(bar[2] - bar[1]))[:count]
+
+
+def rows_of(contents: Contents) -> list[Row]:
+    """Return sensitivity.csv row by row."""
+    found = contents.table("sensitivity")
+    if found is None:
+        return []
+    texts = (found.texts(name) for name in ("scenario", "against", "method", "input", "measure"))
+    numbers = (found.numbers(name) for name in ("value", "low", "high"))
+    return list(zip(*texts, *numbers, strict=True))
+
+
+def panels(rows: list[Row]) -> Iterator[Panel]:
+    """Yield every tornado that the rows allow."""
+    for method in TORNADOES:
+        for scenario, against in dict.fromkeys((row[0], row[1]) for row in rows if row[2] == method):
+            own = [row for row in rows if row[:3] == (scenario, against, method)]
+            bars, middle = _designed(own) if method == "tornado" else _conditional(own)
+            if bars:
+                yield Panel(scenario=scenario, against=against, method=method, bars=bars, middle=middle)
+
+
+def _designed(own: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
+    """Return bars from the answer at P10 and at P90, about the answer with every input at its median."""
+    values = {(row[3], row[4]): row[5] for row in own if row[5] is not None}
+    bars = [
+        (name, values[name, "at_p10"], values[name, "at_p90"])
+        for name in dict.fromkeys(row[3] for row in own)
+        if (name, "at_p10") in values and (name, "at_p90") in values
+    ]
+    bases = [value for (_, measure), value in values.items() if measure == "base"]
+    return bars, bases[0] if bases else _centre(bars)
+
+
+def _conditional(own: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
+    """Return bars from the lowest to the highest conditional mean, about the middle of them all."""
+    bars = [(row[3], row[6], row[7]) for row in own if row[6] is not None and row[7] is not None]
+    return bars, _centre(bars)
+
+
+def _centre(bars: list[tuple[str, float, float]]) -> float:
+    centres = sorted((low + high) / 2 for _, low, high in bars)
+    return centres[len(centres) // 2] if centres else 0.0
+
+
+def hangs_section(contents: Contents) -> Section | None:
+    """Return the tornado and the other measures of what drives the answer."""
+    rows = rows_of(contents)
+    if not rows:
+        return None
+    output = headline_of(contents)
+    parts: list[Html] = [_sentence(rows, output)]
+    drawn = [(panel.title, _tornado(panel, output)) for panel in sorted(panels(rows), key=_first_things_first(rows))]
+    drawn += [(title, shown) for title, shown in _ranked(rows, output)]
+    for place, (title, shown) in enumerate(drawn):
+        parts.append(shown if place < OPEN_TORNADOES else details(title, shown))
+    cells = [(*row[:5], *("" if n is None else f"{n:.4g}" for n in row[5:])) for row in rows]
+    header = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
+    whole = table(header, cells, "All measures", numeric=(5, 6, 7))
+    parts.append(details(f"All {len(rows):,} measures", whole, class_=DUMP))
+    return Section(key="hangs", title="What the answer hangs on", body=join(parts))
+
+
+def _first_things_first(rows: list[Row]) -> Callable[[Panel], int]:
+    """Return the order of tornadoes: the baseline's, what parts it from the others, then the others' own."""
+    baseline = rows[0][0]
+    return lambda panel: 1 if panel.against else 0 if panel.scenario == baseline else 2
+
+
+def _variance(rows: list[Row]) -> str:
+    """Say which inputs the baseline's variance comes from; what is not named is no more than noise."""
+    own = [row for row in rows if row[0] == rows[0][0] and not row[1] and row[2] == "variance-share"]
+    named = sorted(((row[5] or 0.0, row[3]) for row in own if (row[5] or 0.0) >= NAMED_SHARE), reverse=True)
+    if not named:
+        return ""
+    parts = ", ".join(f"{name} {percent(share, 0)}" for share, name in named)
+    rest = " Bars of the inputs not named here may be noise." if len(named) < len(own) else ""
+    return f"Share of the variance of {rows[0][0]}: {parts}.{rest}"
+
+
+def _sentence(rows: list[Row], output: str) -> Html:
+    """Say what moves the answer most, and at which values of an input the scenarios change places."""
+    said = []
+    first = next(panels(rows), None)
+    if first is not None:
+        name, low, high = first.longest(1)[0]
+        span = f"{measured(min(low, high), output)} to {measured(max(low, high), output)}"
+        said.append(f"{name} moves {first.title} most: {span}.")
+        turned = [panel for panel in panels(rows) if panel.against and panel.method == "tornado"]
+        for panel in turned:
+            flips = [bar[0] for bar in panel.bars if min(bar[1], bar[2]) < 0 < max(bar[1], bar[2])]
+            said.append(
+                f"{panel.scenario} and {panel.against} change places within the range of {', '.join(flips)}."
+                if flips
+                else f"No single input, from P10 to P90, makes {panel.scenario} and {panel.against} change places."
+            )
+    said += [
+        f"{row[0]} and {row[1]} change places where {row[3]} passes {row[5]:.4g}."
+        for row in rows
+        if row[2] == "flip" and row[5] is not None
+    ]
+    if shares := _variance(rows):
+        said.append(shares)
+    return paragraph(" ".join(said)) if said else Html("")
+
+
+def _tornado(panel: Panel, output: str) -> Html:
+    """Return one tornado, widest first."""
+    method = TORNADOES[panel.method]
+    swings = [
+        Swing(name=name, low=low, high=high, shown=(measured(low, output), measured(high, output)))
+        for name, low, high in panel.longest(SHOWN_INPUTS)
+    ]
+    return tornado(swings, panel.middle, f"{panel.title}. {method.said}", method.ends)
+
+
+def _ranked(rows: list[Row], output: str) -> Iterator[tuple[str, Html]]:
+    """Yield the measures of a screening or of variance shares, largest first."""
+    for (method, measure), said in SHARES.items():
+        for scenario, against in dict.fromkeys((row[0], row[1]) for row in rows if row[2] == method):
+            own = [row for row in rows if row[:3] == (scenario, against, method) and row[4] == measure]
+            own = sorted((row for row in own if row[5] is not None), key=lambda row: -(row[5] or 0.0))[:SHOWN_INPUTS]
+            title = f"{scenario} less {against}" if against else scenario
+            ends = max((abs(row[5] or 0.0) for row in own), default=0.0) or 1.0
+            shares = [
+                (
+                    row[3],
+                    [_figure(row[5], method, output), f"{_figure(row[6], method, output)} to "
+                     f"{_figure(row[7], method, output)}"],
+                    [Part(name=row[3], share=abs(row[5] or 0.0) / ends, colour=0, shown="")],
+                )
+                for row in own
+            ]  # fmt: skip
+            if shares:
+                yield title, bar_table(("input", "measure", "95% interval", "compared"), shares, f"{title}. {said}")
+
+
+def _figure(value: float | None, method: str, output: str) -> str:
+    return percent(value) if method == "sobol" else measured(value, output)

@@ -1,0 +1,93 @@
+"""The columns of a study's tables, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.reporting import study_columns
+from planner.studies.analysis import Band, Driver, Finished, Statistic
+from planner.studies.decision import Comparison
+
+Floats = NDArray[np.float64]
+_BINS = 60
+
+
+def statistics_columns(statistics: Iterable[Statistic]) -> dict[str, list[Any]]:
+    """Lay out percentiles.csv."""
+    rows = list(statistics)
+    return {
+        "scenario": [row.scenario for row in rows],
+        "output": [row.output for row in rows],
+        "statistic": [row.statistic for row in rows],
+        "value": [row.estimate.value for row in rows],
+        "low": [row.estimate.low for row in rows],
+        "high": [row.estimate.high for row in rows],
+    }
+
+
+def band_columns(bands: Iterable[Band]) -> dict[str, list[Any]]:
+    """Lay out monthly_bands.csv."""
+    rows = list(bands)
+    names = ("p5", "p10", "p50", "p90", "p95")
+    columns: dict[str, list[Any]] = {
+        "scenario": [row.scenario for row in rows],
+        "output": [row.output for row in rows],
+        "month": [row.month for row in rows],
+        "mean": [row.mean for row in rows],
+    }
+    columns.update({name: [row.percentiles[place] for row in rows] for place, name in enumerate(names)})
+    return columns
+
+
+def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
+    """Lay out decision.csv."""
+    rows = list(comparisons)
+    return {
+        "scenario": [row.scenario for row in rows],
+        "against": [row.against for row in rows],
+        "probability_better": [row.probability_better.value for row in rows],
+        "probability_low": [max(row.probability_better.low, 0.0) for row in rows],
+        "probability_high": [min(row.probability_better.high, 1.0) for row in rows],
+        "mean_difference": [row.mean_difference.value for row in rows],
+        "difference_low": [row.mean_difference.low for row in rows],
+        "difference_high": [row.mean_difference.high for row in rows],
+        "mean_regret": [row.mean_regret.value for row in rows],
+        "p95_regret": [row.p95_regret.value for row in rows],
+    }
+
+
+def driver_columns(drivers: Iterable[Driver]) -> dict[str, list[Any]]:
+    """Lay out sensitivity.csv."""
+    rows = list(drivers)
+    names = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
+    return {name: [getattr(row, name) for row in rows] for name in names}
+
+
+def distribution_columns(headline: Floats, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Lay out distribution.csv: one scale for all scenarios, so that they can be held against each other."""
+    known = headline[np.isfinite(headline)]
+    low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
+    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+    columns: dict[str, list[Any]] = {column.name: [] for column in study_columns.DISTRIBUTION.columns}
+    for which, name in enumerate(names):
+        rows = headline[np.isfinite(headline[:, which]), which]
+        columns["scenario"] += [name] * _BINS
+        columns["bin_low"] += edges[:-1].tolist()
+        columns["bin_high"] += edges[1:].tolist()
+        columns["replications"] += np.histogram(rows, edges)[0].tolist()
+    return columns
+
+
+def convergence_columns(finished: Finished) -> dict[str, list[Any]]:
+    """Lay out convergence.csv."""
+    rows = [
+        (name, end, found[which].value, found[which].low, found[which].high)
+        for which, name in enumerate(finished.prepared.names)
+        for end, found in finished.convergence()
+    ]
+    names = ("scenario", "replications", "mean", "low", "high")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

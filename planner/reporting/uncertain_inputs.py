@@ -1,0 +1,52 @@
+"""What a study draws: each uncertain input with its percentiles, its source and its grade."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.scenario.study import Prior, Study
+from planner.studies.distributions import is_numeric, quantile, value_of
+from planner.studies.inputs import Input
+from planner.studies.prepare import Prepared
+from planner.units import unit_of
+
+_PROBABILITIES = np.array([0.1, 0.5, 0.9])
+_MODEL_ERROR = ("the throughput model's own error, from its calibration", "", "C")
+
+
+def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
+    """Return the columns of uncertain.csv."""
+    rows = [_row(prepared, found) for found in prepared.inputs.each]
+    names = ("input", "distribution", "p10", "p50", "p90", "unit", "source", "date", "grade")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _row(prepared: Prepared, found: Input) -> tuple[str, ...]:
+    drawn = quantile(found.distribution, _PROBABILITIES).tolist()
+    shown = [value_of(found.distribution, draw) for draw in drawn]
+    cells = [f"{cell:.6g}" if is_numeric(found.distribution) else str(cell) for cell in shown]
+    is_factor = found.times_stated or found.throughput_of is not None
+    unit = "factor" if is_factor else unit_of(found.name.rpartition(".")[2]) or ""
+    source = _MODEL_ERROR if found.throughput_of is not None else _source(prepared, found.name)
+    return (found.name, found.distribution.kind, *cells, unit, *source)
+
+
+def _source(prepared: Prepared, name: str) -> tuple[str, str, str]:
+    """Return source, date and grade: the catalogue's for a prior, file and line for what the study states itself."""
+    written = prepared.study.uncertain[name]
+    if isinstance(written, Prior):
+        catalog = prepared.scenarios[0].scenario.load_catalog()
+        prior = catalog.prior(written.prior)
+        return (*catalog.provenance(prior), prior.grade)
+    place = prepared.study.document.locate(("uncertain", name))
+    line = f":{place.line}" if place is not None and place.line is not None else ""
+    return f"{study_file(prepared.study)}{line}", "", "user"
+
+
+def study_file(study: Study) -> str:
+    """Return the name of the file that a study was read from, without its folder."""
+    place = study.document.locate(())
+    return Path(place.file).name if place is not None else f"{study.name}.yaml"
