@@ -28,7 +28,7 @@ __all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_FILL_LEVELS = (0.85, 0.92, 0.97, 1.0)  # workload-aware routing spills over before queues build up: assumption
+_PREFERRED_UTILISATION = {"workload-aware": 0.85, "proportional": 0.0}  # spill before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 
 
@@ -67,8 +67,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         ),
         requests_per_node_h=capacity,
         miss_tables=miss_tables(scenario, services, reuse),
-        proportional=scenario.routing == "proportional",
-        fill_levels=_FILL_LEVELS if scenario.routing == "workload-aware" else (1.0,),
+        preferred_utilisation=_PREFERRED_UTILISATION.get(scenario.routing, 1.0),
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
         site=_site(scenario, clusters, capacity, reuse),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed
 
 
 def compare(
@@ -24,6 +24,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<names>].")
     ] = None,
+    draws: Draws = 19,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -50,7 +51,7 @@ def compare(
         if not quiet:
             print(f"simulating {name}", file=sys.stderr)
 
-    comparison = compare(loaded, position, seed, say)
+    comparison = compare(loaded, position, seed, say, draws)
     if not quiet:
         for warning in comparison.warnings:
             print(f"warning: {warning}", file=sys.stderr)

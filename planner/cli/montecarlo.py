@@ -41,7 +41,7 @@ def montecarlo(
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
     from planner.cli.study_options import command_of, run_watched, workforce
-    from planner.errors import printable
+    from planner.errors import PlannerError, printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import json_text
     from planner.reporting.study_folder import write_study
@@ -73,11 +73,19 @@ def montecarlo(
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     command = command_of("montecarlo", prepared, ("--replications", str(rows)), overrides or ())
     write_study(finished, form, charts=charts, command=command)
+    if share is not None and not quiet and not (reached := finished.interval().relative) <= share:
+        told = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
+        print(
+            f"the interval of the mean {told} after {rows:,} replications; extend with --resume and more",
+            file=sys.stderr,
+        )
     if as_json:
         typer.echo(json_text(study_summary(finished)), nl=False)
     elif not quiet:
         typer.echo(study_table(study_summary(finished)))
         typer.echo(f"\nresults in {printable(str(folder))}")
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
 
 
 def _share(until: str | None) -> float | None:

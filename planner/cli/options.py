@@ -24,3 +24,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 DecimalComma = Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")]
 ByteOrderMark = Annotated[bool, typer.Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")]
+
+Draws = Annotated[
+    int,
+    typer.Option(
+        "--draws",
+        min=1,
+        max=10_000,
+        metavar="N",
+        help="Draws of chance behind each interval; 19 hold nine in ten of further draws, 1 leaves intervals out.",
+    ),
+]

@@ -30,7 +30,7 @@ def replay(
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
     from planner.errors import ScenarioError, printable
     from planner.reporting.folder import check_target, json_text
-    from planner.reporting.run_folder import write_run
+    from planner.reporting.run_folder import Wanted, write_run
     from planner.reporting.summary import summary, summary_table
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
@@ -46,7 +46,7 @@ def replay(
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(prepared.names.index(name), values[0], int(chance[0]))
-    write_run(result, folder, overrides or (), hourly=hourly)
+    write_run(result, folder, overrides or (), wanted=Wanted(hourly=hourly))
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.colour import paint
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed
 from planner.cli.progress import stages
 
 
@@ -20,6 +20,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
+    draws: Draws = 19,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
     decimal_comma: DecimalComma = False,
@@ -32,29 +33,33 @@ def run(
     from planner.errors import printable
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
-    from planner.reporting.run_folder import write_run
+    from planner.reporting.run_folder import Wanted, write_run
     from planner.reporting.sparkline import month_lines
     from planner.reporting.summary import summary, summary_table
     from planner.scenario.loading import load_scenario
+    from planner.simulation.chance import draw_again
     from planner.simulation.run import simulate_plan
 
     loaded = load_scenario(scenario, overrides or ())
     folder = out or Path("outputs") / loaded.name
     check_target(folder)
-    with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 3, quiet=quiet) as begin:
+    with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 4, quiet=quiet) as begin:
         begin("compiling")
         plan = build_plan(loaded)
         begin("simulating")
         result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+        begin("drawing again")
+        chance = draw_again(result, draws) if draws > 1 else None
         begin("writing")
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        write_run(result, folder, overrides or (), form=form, hourly=hourly, parquet=parquet)
+        wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
+        write_run(result, folder, overrides or (), chance=chance, wanted=wanted)
     if not quiet:
         for warning in result.plan.warnings:
             print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
     if as_json:
-        typer.echo(json_text(summary(result)), nl=False)
+        typer.echo(json_text(summary(result, chance)), nl=False)
     elif not quiet:
-        typer.echo(summary_table(summary(result)))
+        typer.echo(summary_table(summary(result, chance)))
         typer.echo("\n" + month_lines(result, sys.stdout.encoding or "ascii"))
         typer.echo(f"\nresults in {printable(str(folder))}; open report.html there")

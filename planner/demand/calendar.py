@@ -36,11 +36,6 @@ class Horizon:
         """Return the first instant."""
         return datetime(self.start.year, self.start.month, self.start.day, tzinfo=UTC)
 
-    @property
-    def mid_hours_h(self) -> NDArray[np.float64]:
-        """Return the middle of each hour since start, shape (hours,)."""
-        return np.arange(self.hours, dtype=np.float64) + 0.5
-
     def hour_of(self, day: date) -> float:
         """Return hours from the start to midnight UTC of a date (negative before the start)."""
         return (day - self.start).days * 24.0

@@ -108,6 +108,14 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> NDArray[np.float64]
             return np.asarray(np.interp(time_h, at_h, factors), dtype=np.float64)
 
 
+def hourly_growth(growth: Growth, hours: int) -> NDArray[np.float64]:
+    """Return the multiplier in the middle of each hour, shape (hours,)."""
+    if isinstance(growth, CompoundGrowth):  # a day's 24 factors times each day's: exponentials of hours cost the most
+        days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
+        return np.outer(days, growth_multiplier(growth, np.arange(24) + 0.5)).reshape(-1)[:hours]
+    return growth_multiplier(growth, np.arange(hours) + 0.5)
+
+
 def _s_curve(growth: SCurveGrowth, time_years: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the logistic multiplier.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.calendar import Horizon
-from planner.demand.growth import CompoundGrowth, Growth, growth_multiplier
+from planner.demand.growth import CompoundGrowth, Growth, hourly_growth
 from planner.demand.noise import (
     LaunchSpike,
     LognormalNoise,
@@ -92,7 +92,7 @@ def build_demand_plan(
     expected = np.empty((len(names), horizon.hours))
     for index, workload in enumerate(workloads):
         expected[index] = hours_of(workload.shape, horizon)
-        expected[index] *= growth_multiplier(workload.growth, horizon.mid_hours_h)
+        expected[index] *= hourly_growth(workload.growth, horizon.hours)
         expected[index] *= spike_factor(workload.spikes, horizon.hours)
         expected[index] *= workload.requests_per_s
     sigma = np.array([workload.noise.sigma for workload in workloads])

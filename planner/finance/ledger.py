@@ -35,6 +35,13 @@ class Dimension(StrEnum):
     ACCOUNT = "account"
 
 
+def view_cents(by_account: NDArray[np.int64], view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
+    """Return a view's total of a table whose last axis is the accounts, without the accounts left out."""
+    left_out = {ACCOUNT_CODES[account] for account in leave_out}
+    columns = [code for code in codes_in(view) if code not in left_out]
+    return np.asarray(by_account[..., columns].sum(axis=-1), dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLabels:
     """The names behind the ledger's index columns."""
@@ -107,9 +114,7 @@ class Ledger:
 
     def monthly_cents(self, view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
         """Return a view's total of each month, without the accounts left out, shape (months,)."""
-        by_account = self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT, view=view)
-        by_account[:, [ACCOUNT_CODES[account] for account in leave_out]] = 0
-        return np.asarray(by_account.sum(axis=1), dtype=np.int64)
+        return view_cents(self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT), view, leave_out=leave_out)
 
     def account_cents(self, account: Account) -> int:
         """Return the total of one account."""

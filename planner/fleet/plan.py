@@ -254,10 +254,8 @@ class Plan:
     """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
-    proportional: bool
-    """Whether work is spread in proportion to free capacity instead of in order."""
-    fill_levels: tuple[float, ...]
-    """Utilisations, rising to 1, to each of which clusters are filled in order before any is filled further."""
+    preferred_utilisation: float
+    """Clusters are filled in order up to it; what is left is spread in proportion to what each has free."""
     reliability: ReliabilityPlan
     software: SoftwarePlan
     site: SitePlan
@@ -268,6 +266,6 @@ class Plan:
 
     @property
     def burst_free_utilisation(self) -> Floats:
-        """Utilisation below which fewer than a millionth of a cluster's requests are late, shape (clusters,)."""
-        cells = (self.miss_tables.max(axis=1) < 1e-6).sum(axis=1)  # tables rise with utilisation
+        """Utilisation below which fewer than a millionth of requests are late, shape (clusters, workloads)."""
+        cells = (self.miss_tables < 1e-6).sum(axis=2)  # tables rise with utilisation
         return np.asarray(np.maximum(cells - 1, 0) / (self.miss_tables.shape[2] - 1), dtype=np.float64)

@@ -13,9 +13,14 @@ Floats = NDArray[np.float64]
 _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 
 
-def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
-    """Return IT power by cluster, shape (clusters, hours): healthy nodes, load spread evenly over them."""
-    load = used / np.maximum(nodes, _NONE)
+def load_fraction(used: Floats, nodes: Floats) -> Floats:
+    """Return the load of nodes that share it evenly, shape (clusters, hours); 0 where there are none."""
+    load: Floats = np.maximum(nodes, _NONE)
+    return np.divide(used, load, out=load)
+
+
+def it_kw(plan: Plan, load: Floats, nodes: Floats) -> Floats:
+    """Return IT power by cluster, shape (clusters, hours): healthy nodes, each under the same load."""
     power = np.empty_like(nodes)
     for index, cluster in enumerate(plan.clusters):
         power[index] = cluster.node_power.node_kw(load[index])
@@ -67,7 +72,7 @@ def throttle(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> Thrott
     Clusters give up work in the site's order until IT power fits; they are switched off in the same order when idle
     power alone is too much. Power is read from a table, so a throttled load stands on one of its points.
     """
-    excess = it_kw(plan, used, nodes).sum(axis=0) - allowed
+    excess = it_kw(plan, load_fraction(used, nodes), nodes).sum(axis=0) - allowed
     over = excess > 1e-9 * allowed
     capacity = nodes.copy()
     powered = np.ones_like(nodes)

@@ -9,89 +9,101 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_ROUNDING = 1e-12  # what is left of a request after rounding is nothing
+Hours = slice | NDArray[np.intp]
 _FEW = 0.4  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where one workload may go; arrays of shape (clusters, hours)."""
+    """What clusters have room for; arrays of shape (clusters, hours)."""
 
     usable: Floats
     """Nodes that may work."""
+    preferred: Floats
+    """Of those, the nodes that are filled in order; beyond them work is spread."""
     used: Floats
     """Nodes at work, updated by routing."""
-    rates: Sequence[Floats]
-    """Requests per node and hour of this workload, by cluster, each of shape (1,) or (hours,)."""
+
+    @staticmethod
+    def empty(usable: Floats, preferred_utilisation: float) -> Room:
+        """Return the room of clusters on which nothing runs yet."""
+        preferred = usable if preferred_utilisation == 1.0 else usable * preferred_utilisation
+        return Room(usable=usable, preferred=preferred, used=np.zeros_like(usable))
+
+    def at(self, hours: NDArray[np.intp]) -> Room:
+        """Return a copy of the room in some hours."""
+        return Room(usable=self.usable[:, hours], preferred=self.preferred[:, hours], used=self.used[:, hours])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Where one workload may go and how fast it is served there."""
+
     order: Sequence[int]
     """Clusters in the order in which they are offered the work."""
+    rates: Sequence[Floats]
+    """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
+
+    def rate(self, cluster: int, hours: Hours) -> Floats:
+        """Return a cluster's rate in some hours, of shape (1,) or (some hours,)."""
+        rate = self.rates[cluster]
+        return rate if rate.size == 1 else rate[hours]
+
+    def at(self, hours: NDArray[np.intp]) -> Way:
+        """Return the way in some hours."""
+        return Way(order=self.order, rates=[self.rate(cluster, hours) for cluster in range(len(self.rates))])
 
 
-def fill_in_order(wanted: Floats, room: Room, levels: Sequence[float], nodes: Floats) -> Floats:
-    """Offer requests to clusters in order, first up to each one's first level of utilisation, then to the next level.
+def spare(room: Room, way: Way) -> Floats:
+    """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
+    whole = np.zeros(room.usable.shape[1])
+    for cluster in way.order:
+        whole += _free_requests(room, way, cluster, slice(None))
+    return whole
 
-    ``wanted`` has shape (hours,). The node-equivalents that the work takes are added to ``nodes`` and to ``room.used``,
-    both of shape (clusters, hours). Returns the requests that found no room, shape (hours,).
+
+def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, Floats]:
+    """Offer requests to clusters in order up to the preferred nodes of each; spread the rest over what is still free.
+
+    ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, so far zeros of shape (clusters,
+    hours), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
     """
     left = wanted
-    for position, cluster in enumerate(room.order):
-        free = _free(room, cluster, levels[0])
-        needed = left / room.rates[cluster]
-        hours = np.flatnonzero(needed > free)
-        np.minimum(free, needed, out=free)
-        room.used[cluster] += free
-        nodes[cluster] += free
-        if hours.size < _FEW * left.size:
-            rest = [(levels[0], c) for c in room.order[position + 1 :]]
-            rest += [(level, c) for level in levels[1:] for c in room.order]
-            rate = room.rates[cluster] if room.rates[cluster].size == 1 else room.rates[cluster][hours]
-            some = left[hours] - free[hours] * rate
-            return _fill_hours(some, hours, room, rest, nodes)
-        left = np.maximum(left - free * room.rates[cluster], 0.0)
-    for level in levels[1:]:
-        left = fill_in_order(left, room, (level,), nodes)
-    return left
+    hours: Hours = slice(None)
+    for cluster in way.order:
+        rate = way.rate(cluster, hours)
+        taken = room.preferred[cluster][hours] - room.used[cluster][hours]
+        np.maximum(taken, 0.0, out=taken)
+        taken *= rate
+        short = np.flatnonzero(taken < left)
+        np.minimum(taken, left, out=taken)
+        served[cluster][hours] = taken
+        room.used[cluster][hours] += taken / rate
+        if short.size < _FEW * left.size:
+            left = left[short] - taken[short]
+            hours = short if isinstance(hours, slice) else hours[short]
+        else:
+            left = left - taken
+        if not short.size:
+            return hours, left
+    return hours, left if room.preferred is room.usable else _spread(left, hours, room, way, served)
 
 
-def _free(room: Room, cluster: int, level: float) -> Floats:
-    """Return the nodes of a cluster that are free below a level of utilisation."""
-    free = room.usable[cluster] * level
-    free -= room.used[cluster]
+def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) -> Floats:
+    """Spread requests over clusters in proportion to what each has free in some hours; return what found no room."""
+    free = [_free_requests(room, way, cluster, hours) for cluster in way.order]
+    whole = sum(free[1:], start=free[0].copy())
+    share = np.divide(np.minimum(left, whole), whole, out=np.zeros_like(left), where=whole > 0)
+    for cluster, most in zip(way.order, free, strict=True):
+        taken = most * share
+        served[cluster][hours] += taken
+        room.used[cluster][hours] += taken / way.rate(cluster, hours)
+    return np.asarray(np.maximum(left - whole, 0.0))
+
+
+def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:
+    """Return the requests an hour that a cluster has room for, shape (some hours,)."""
+    free: Floats = room.usable[cluster][hours] - room.used[cluster][hours]
     np.maximum(free, 0.0, out=free)
-    return np.asarray(free)
-
-
-def _fill_hours(
-    some: Floats, hours: NDArray[np.intp], room: Room, rest: Sequence[tuple[float, int]], nodes: Floats
-) -> Floats:
-    """Go on with the few hours in which ``some`` work is left, through the remaining levels and clusters."""
-    unserved = np.zeros(room.usable.shape[1])
-    for level, cluster in rest:
-        if not hours.size:
-            return unserved
-        rate = room.rates[cluster] if room.rates[cluster].size == 1 else room.rates[cluster][hours]
-        used = room.used[cluster].take(hours)
-        free = np.minimum(np.maximum(room.usable[cluster].take(hours) * level - used, 0.0), some / rate)
-        if not free.any():
-            continue
-        room.used[cluster][hours] = used + free
-        nodes[cluster][hours] += free
-        before = some
-        some = before - free * rate
-        still = some > _ROUNDING * before
-        hours, some = hours[still], some[still]
-    unserved[hours] = some
-    return unserved
-
-
-def fill_in_proportion(wanted: Floats, room: Room, nodes: Floats) -> Floats:
-    """Spread requests over clusters in proportion to what each has free; arguments as for :func:`fill_in_order`."""
-    free = [np.maximum(room.usable[c] - room.used[c], 0.0) for c in room.order]
-    capacity = [part * room.rates[c] for c, part in zip(room.order, free, strict=True)]
-    whole = np.sum(capacity, axis=0)
-    share = np.divide(np.minimum(wanted, whole), whole, out=np.zeros_like(wanted), where=whole > 0)
-    for cluster, part in zip(room.order, free, strict=True):
-        taken = part * share
-        room.used[cluster] += taken
-        nodes[cluster] += taken
-    return np.asarray(np.maximum(wanted - whole, 0.0))
+    free *= way.rate(cluster, hours)
+    return free

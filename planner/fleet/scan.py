@@ -7,6 +7,9 @@ finds all G in log₂ n array operations.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,15 +36,10 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
 def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:
     """Return the mean over each hour of a step function, for the hours from ``first_hour``; shape (hours,).
 
-    The function jumps by ``deltas`` at ``times_h``. A jump of d at time t counts d·(1 − (t − ⌊t⌋)) in its own hour and
-    d in every later one; jumps before the first hour count in full, jumps after the last not at all.
+    The function starts at 0 and jumps by ``deltas`` at ``times_h``, in any order.
     """
-    since = np.clip(times_h - first_hour, 0.0, float(hours))
-    hour = since.astype(np.intp)
-    into_hour = since - hour
-    jump = np.bincount(hour, deltas * (1.0 - into_hour), hours + 2)
-    jump += np.bincount(hour + 1, deltas * into_hour, hours + 2)
-    return np.cumsum(jump[:hours])
+    order = np.argsort(times_h, kind="stable")
+    return steps_by_hour(times_h[order], np.cumsum(deltas[order]), first_hour, hours, before=0.0)
 
 
 def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0) -> Floats:
@@ -50,11 +48,21 @@ def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, 
     It stands at ``before`` until its first step and at ``levels[k]`` from ``times_h[k]`` (rising) on. Steps are few and
     hours many: levels are repeated, and only hours with a step in them are corrected by the part before it.
     """
-    since = np.clip(times_h - first_hour, 0.0, float(hours))
+    since = np.minimum(np.maximum(times_h - first_hour, 0.0), float(hours))
     hour = since.astype(np.intp)
+    edges = np.concatenate(([0], hour, [hours + 1]))  # an hour more takes the steps that come after the last
     heights = np.concatenate(([before], levels))
-    series = np.repeat(heights, np.diff(np.concatenate(([0], hour, [hours]))))
-    for at, part in zip(hour.tolist(), ((heights[:-1] - heights[1:]) * (since - hour)).tolist(), strict=True):
-        if at < hours:
-            series[at] += part
-    return series
+    series = np.repeat(heights, edges[1:] - edges[:-1])
+    np.add.at(series, hour, (heights[:-1] - heights[1:]) * (since - hour))
+    return series[:hours]
+
+
+def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours: int) -> NDArray[np.intp]:
+    """Return the hours, counted from ``first_hour``, that spans of time touch; the spans begin in rising order."""
+    runs: list[tuple[int, int]] = []
+    for start_h, end_h in spans_h:
+        first = max(math.floor(start_h) - first_hour, runs[-1][1] if runs else 0)
+        last = hours if end_h >= first_hour + hours else math.ceil(end_h) - first_hour
+        if first < last:
+            runs.append((first, last))
+    return np.concatenate([np.arange(*run) for run in runs]) if runs else np.zeros(0, dtype=np.intp)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
-from planner.fleet.power import Throttled, allowed_it_kw, facility_kw, it_kw, throttle
-from planner.fleet.routing import Room, fill_in_order, fill_in_proportion
+from planner.fleet.power import Throttled, allowed_it_kw, facility_kw, it_kw, load_fraction, throttle
+from planner.fleet.routing import Hours, Room, Way, fill, spare
 from planner.fleet.scan import clamp_scan
 
 Floats = NDArray[np.float64]
@@ -86,10 +86,10 @@ class WindowResult:
 class _Routed:
     """One pass of routing over a window."""
 
+    room: Room
     served: Floats
     shed: Floats
     waiting: list[Floats]
-    used: Floats
     drag: Floats
 
 
@@ -99,25 +99,26 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
     all others left. Where the power cap binds, deferrable work waits first, then clusters are throttled in order.
     """
-    rates = _rates(plan, window)
-    routed = _route(plan, window, window.nodes, rates, plan.by_priority)
-    capacity, throttled = window.nodes, np.zeros_like(routed.used)
-    power = it_kw(plan, routed.used, window.nodes)
+    ways = _ways(plan, window)
+    routed = _route(plan, window, window.nodes, ways, plan.by_priority)
+    throttled = np.zeros_like(window.nodes)
+    load = load_fraction(routed.room.used, window.nodes)
+    power = it_kw(plan, load, window.nodes)
     facility = facility_kw(plan, power.sum(axis=0), window.hours)
     if plan.site.cap_kw is not None and np.any(facility > plan.site.cap_kw[window.hours] * (1.0 + _CAP_TOLERANCE)):
-        routed, held, throttled = _route_within_cap(plan, window, rates)
-        capacity = held.capacity
-        power = it_kw(plan, routed.used, window.nodes) * held.powered
+        routed, held, throttled = _route_within_cap(plan, window, ways)
+        power = it_kw(plan, load_fraction(routed.room.used, window.nodes), window.nodes) * held.powered
         facility = facility_kw(plan, power.sum(axis=0), window.hours)
+        load = load_fraction(routed.room.used, held.capacity)
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
         served_requests=routed.served,
-        late_requests=_late(plan, routed, capacity),
+        late_requests=_late(plan, routed.served, load),
         shed_requests=routed.shed,
         waiting_requests=tuple(routed.waiting),
         nodes=window.nodes,
-        busy_nodes=routed.used,
+        busy_nodes=routed.room.used,
         drag_nodes=routed.drag,
         throttled_nodes=throttled,
         it_kw=power,
@@ -125,78 +126,57 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     )
 
 
-def _rates(plan: Plan, window: WindowInput) -> list[list[Floats]]:
-    """Return requests per node and hour, by workload then cluster, each of shape (1,) or (hours,)."""
+def _ways(plan: Plan, window: WindowInput) -> list[Way]:
+    """Return where each workload may go and the requests per node and hour there."""
     table = plan.requests_per_node_h
     counts = None
     if table.shape[2] > 1:
         edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
         counts = np.diff(edges)
-    rates = []
-    for w in range(len(plan.workloads)):
-        row = []
+    ways = []
+    for w, workload in enumerate(plan.workloads):
+        rates = []
         for c in range(len(plan.clusters)):
             rate = table[c, w] if counts is None else np.repeat(table[c, w], counts)
             speed = window.speed.get((c, w))
-            row.append(rate if speed is None else rate * speed)
-        rates.append(row)
-    return rates
+            rates.append(rate if speed is None else rate * speed)
+        ways.append(Way(order=workload.cluster_order, rates=rates))
+    return ways
 
 
-def _route(plan: Plan, window: WindowInput, usable: Floats, rates: list[list[Floats]], which: Sequence[int]) -> _Routed:
+def _route(plan: Plan, window: WindowInput, usable: Floats, ways: Sequence[Way], which: Sequence[int]) -> _Routed:
     """Route workloads, in the order given, over the nodes that may work."""
-    clusters, hours = usable.shape
-    workloads = plan.workloads
+    workloads, shape = plan.workloads, (len(plan.workloads), usable.shape[1])
     routed = _Routed(
-        served=np.zeros((clusters, len(workloads), hours)),
-        shed=np.zeros((len(workloads), hours)),
+        room=Room.empty(usable, plan.preferred_utilisation),
+        served=np.zeros((usable.shape[0], *shape)),
+        shed=np.zeros(shape),
         waiting=[*window.waiting_requests],
-        used=np.zeros((clusters, hours)),
-        drag=np.zeros((clusters, hours)),
+        drag=np.zeros_like(usable),
     )
     for index in which:
-        workload, wanted = workloads[index], window.demand_requests[index]
-        room = Room(usable=usable, used=routed.used, rates=rates[index], order=workload.cluster_order)
-        if workload.deadline_h:
-            spare = _spare(room)
-            wanted, routed.shed[index], routed.waiting[index] = defer(wanted, spare, routed.waiting[index])
-        _serve(plan, window, routed, room, (index, wanted))
+        wanted = window.demand_requests[index]
+        if workloads[index].deadline_h:
+            room = spare(routed.room, ways[index])
+            wanted, routed.shed[index], routed.waiting[index] = defer(wanted, room, routed.waiting[index])
+        hours, left = _serve(window, routed, ways[index], index, wanted)
+        if not workloads[index].deadline_h:
+            routed.shed[index][hours] = left
     return routed
 
 
-def _spare(room: Room) -> Floats:
-    """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
-    spare = np.zeros(room.usable.shape[1])
-    for c in room.order:
-        free = room.usable[c] - room.used[c]
-        np.maximum(free, 0.0, out=free)
-        free *= room.rates[c]
-        spare += free
-    return spare
-
-
-def _fill(plan: Plan, wanted: Floats, room: Room, nodes: Floats) -> Floats:
-    """Spread requests over clusters by the plan's policy; return those that found no room."""
-    if plan.proportional:
-        return fill_in_proportion(wanted, room, nodes)
-    return fill_in_order(wanted, room, plan.fill_levels, nodes)
-
-
-def _serve(plan: Plan, window: WindowInput, routed: _Routed, room: Room, work: tuple[int, Floats]) -> None:
-    """Let clusters take one workload's requests; what is left of work that cannot wait is shed."""
-    index, wanted = work
-    nodes = routed.served[:, index]
-    left = _fill(plan, wanted, room, nodes)
-    for c in room.order:
+def _serve(window: WindowInput, routed: _Routed, way: Way, index: int, wanted: Floats) -> tuple[Hours, Floats]:
+    """Let clusters take one workload's requests, and count what slow software costs; return what is left, and when."""
+    served = routed.served[:, index]
+    left = fill(wanted, routed.room, way, served)
+    for c in way.order:
         if (slowed := window.incidents.get((c, index))) is not None:
-            routed.drag[c][slowed.hours] += nodes[c][slowed.hours] * slowed.lost_fraction
-        if nodes[c].any():
-            nodes[c] *= room.rates[c]
-    if not plan.workloads[index].deadline_h:
-        routed.shed[index] = left
+            nodes = served[c].take(slowed.hours) / way.rate(c, slowed.hours)
+            routed.drag[c][slowed.hours] += nodes * slowed.lost_fraction
+    return left
 
 
-def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]) -> tuple[_Routed, Throttled, Floats]:
+def _route_within_cap(plan: Plan, window: WindowInput, ways: Sequence[Way]) -> tuple[_Routed, Throttled, Floats]:
     """Route a window under the power cap; return also what the cap leaves and the node-equivalents it took away.
 
     Work that cannot wait is routed, throttled where power does not suffice, and routed again. Deferrable work then gets
@@ -205,42 +185,38 @@ def _route_within_cap(plan: Plan, window: WindowInput, rates: list[list[Floats]]
     assert plan.site.cap_kw is not None
     allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
     urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
-    wanted = _route(plan, window, window.nodes, rates, urgent)
+    wanted = _route(plan, window, window.nodes, ways, urgent).room
     held = throttle(plan, wanted.used, window.nodes, allowed)
-    routed = _route(plan, window, held.usable, rates, urgent)
+    routed = _route(plan, window, held.usable, ways, urgent)
     for index in plan.by_priority:
         if not plan.workloads[index].deadline_h:
             continue
-        order, rate = plan.workloads[index].cluster_order, rates[index]
-        room = Room(usable=held.usable, used=routed.used, rates=rate, order=order)
-        within = _within_power(plan, room, _spare(room), window.nodes * held.powered, allowed)
-        arrivals, waiting = window.demand_requests[index], routed.waiting[index]
-        served, shed, routed.waiting[index] = defer(arrivals, within, waiting)
-        routed.shed[index] = shed
-        free = Room(usable=window.nodes, used=wanted.used, rates=rate, order=order)  # what it would take without a cap
-        _fill(plan, np.minimum(arrivals, _spare(free)), free, np.zeros_like(routed.used))
-        _serve(plan, window, routed, room, (index, served))
-    return routed, held, np.maximum(wanted.used - routed.used, 0.0)
+        way, arrivals = ways[index], window.demand_requests[index]
+        within = _within_power(plan, routed.room, way, window.nodes * held.powered, allowed)
+        served, routed.shed[index], routed.waiting[index] = defer(arrivals, within, routed.waiting[index])
+        # What it would take without a cap.
+        fill(np.minimum(arrivals, spare(wanted, way)), wanted, way, np.zeros_like(wanted.used))
+        _serve(window, routed, way, index, served)
+    return routed, held, np.maximum(wanted.used - routed.room.used, 0.0)
 
 
-def _within_power(plan: Plan, room: Room, spare: Floats, powered: Floats, allowed: Floats) -> Floats:
+def _within_power(plan: Plan, room: Room, way: Way, powered: Floats, allowed: Floats) -> Floats:
     """Return how much of the spare room, in requests an hour, power allows to be used: by bisection, shape (hours,)."""
+    within = spare(room, way)
 
     def fits(share: Floats, hours: NDArray[np.intp]) -> NDArray[np.bool_]:
-        rates = [rate if rate.size == 1 else rate[hours] for rate in room.rates]
-        trial = Room(usable=room.usable[:, hours], used=room.used[:, hours], rates=rates, order=room.order)
-        _fill(plan, share * spare[hours], trial, np.zeros_like(trial.used))
-        drawn = it_kw(plan, trial.used, powered[:, hours]).sum(axis=0)
+        trial = room.at(hours)
+        fill(share * within[hours], trial, way.at(hours), np.zeros_like(trial.used))
+        drawn = it_kw(plan, load_fraction(trial.used, powered[:, hours]), powered[:, hours]).sum(axis=0)
         return np.asarray(drawn <= allowed[hours] * (1.0 + _CAP_TOLERANCE))
 
-    every = np.arange(spare.size)
-    tight = every[~fits(np.ones(spare.size), every)]
+    every = np.arange(within.size)
+    tight = every[~fits(np.ones(within.size), every)]
     low, high = np.zeros(tight.size), np.ones(tight.size)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         good = fits(middle, tight)
         low, high = np.where(good, middle, low), np.where(good, high, middle)
-    within = spare.copy()
     within[tight] *= low * (1.0 - _BACK_OFF)
     return within
 
@@ -272,27 +248,31 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
         shed = gone - before - served
         shed[shed < rounding] = 0.0
     else:
-        served = np.diff(gone, prepend=0.0)
+        served = gone.copy()
+        served[1:] -= gone[:-1]
         np.maximum(served, 0.0, out=served)
         shed = np.zeros_like(served)
     still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
     return served, shed, np.diff(still, prepend=0.0)
 
 
-def _late(plan: Plan, routed: _Routed, capacity: Floats) -> Floats:
+def _late(plan: Plan, served: Floats, load: Floats) -> Floats:
     """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
 
     Only hours above the utilisation from which any are missed are looked up: most are below it.
     """
-    late = np.zeros_like(routed.shed)
-    for c, burst_free in enumerate(plan.burst_free_utilisation.tolist()):
-        hours = np.flatnonzero(routed.used[c] > burst_free * capacity[c])
+    late = np.zeros(served.shape[1:])
+    burst_free = plan.burst_free_utilisation
+    for c, lowest in enumerate(burst_free.min(axis=1).tolist()):
+        hours = np.flatnonzero(load[c] > lowest)
         if not hours.size:
             continue
-        room = capacity[c].take(hours)
-        load = np.divide(routed.used[c].take(hours), room, out=np.ones_like(room), where=room > 0)
-        cell = np.minimum((load * MISS_CELLS + 0.5).astype(np.intp), MISS_CELLS)
+        busy = load[c].take(hours)
+        cell = (busy * MISS_CELLS + 0.5).astype(np.intp)
         for w, workload in enumerate(plan.workloads):
-            if not workload.deadline_h and c in workload.cluster_order:
-                late[w][hours] += plan.miss_tables[c, w].take(cell) * routed.served[c, w].take(hours)
+            near = np.flatnonzero(busy > burst_free[c, w])
+            if near.size and not workload.deadline_h and c in workload.cluster_order:
+                missed = plan.miss_tables[c, w].take(cell[near], mode="clip")
+                missed *= served[c, w].take(hours[near])
+                late[w][hours[near]] += missed
     return late

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.physics.replica import Replicas
 
 CHUNK_CASES = 8192
-TANGENT_STEPS = 3
+TANGENT_STEPS = 5
 BRACKET_STEPS = 11
 
 
@@ -157,11 +157,12 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
     output = terms.output_tokens
     one_and_steps = 1.0 + terms.steps / output
     first_s = terms.first_s + terms.ahead_s * concurrency
-    queue_s = np.zeros_like(first_s)
+    guess_s = queue_s = np.zeros_like(first_s)
     most_queue_s = concurrency * terms.queue_s  # no more than half the others' prefills can lie ahead
     batch = np.minimum(concurrency, terms.largest_batch)
+    before: tuple[Floats, Floats] | None = None
     for _ in range(TANGENT_STEPS):
-        first = (first_s + queue_s) / output
+        first = (first_s + guess_s) / output
         missed = np.exp(batch * terms.log_missed)
         slope = terms.sequence_s - terms.routed_s * terms.log_missed * missed
         start = terms.fixed_s + terms.routed_s * (1.0 - missed) + (terms.sequence_s - slope) * batch
@@ -169,6 +170,7 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
         square = one_and_steps * slope
         batch = (np.sqrt(half * half + square * concurrency * start) - half) / square
         queue_s = np.minimum(terms.waited_s(batch, output * (start + slope * batch)), most_queue_s)
+        before, guess_s = (guess_s, queue_s - guess_s), _next_guess_s(guess_s, queue_s, before)
     batch = np.minimum(batch, terms.largest_batch)
     tpot_s = terms.tpot_s(batch)
     decode_s = output * tpot_s
@@ -176,6 +178,20 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
     waiting_s = concurrency / batch * decode_s - decode_s - ttft_s
     ttft_s = np.where(batch >= terms.largest_batch, ttft_s + np.maximum(waiting_s, 0.0), ttft_s)
     return batch, tpot_s, ttft_s, concurrency
+
+
+def _next_guess_s(guess_s: Floats, queue_s: Floats, before: tuple[Floats, Floats] | None) -> Floats:
+    """Return the next guess at the wait for prefills: the secant through this guess and the one before, with its miss.
+
+    A longer wait makes a smaller batch, which waits less: putting the result in as the next guess swings around the
+    answer, and halves the miss at best.
+    """
+    if before is None:
+        return queue_s
+    miss_s = queue_s - guess_s
+    turn_s = miss_s - before[1]
+    step_s = np.divide(guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0)
+    return np.maximum(guess_s - miss_s * step_s, 0.0)
 
 
 def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:

@@ -60,7 +60,7 @@ _ACCOUNTS = """\
 
 The accounts of `ledger.csv` and the views that count them: cash is money that changes hands, accrual the books
 (`cost_usd` in the timeline), economic is cash plus the value of what is still owned at the end.
-[How money is counted](../explanation/finance.md) defines every measure.
+[Metrics and their formulas](metrics.md) defines every measure.
 
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from planner.reference.catalog_page import catalog_page
 from planner.reference.cli_page import cli_page
 from planner.reference.errors_page import errors_page
+from planner.reference.metrics_page import metrics_page
 from planner.reference.nomenclature_page import nomenclature_page
 from planner.reference.outputs_page import outputs_page
 from planner.reference.scenario_page import scenario_page
@@ -21,6 +22,7 @@ def reference_pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "catalog.md": catalog_page(),
         "outputs.md": outputs_page(),
+        "metrics.md": metrics_page(),
         "errors.md": errors_page(),
         "nomenclature.md": nomenclature_page(),
     }

@@ -1,4 +1,4 @@
-"""The order of the docs site: a MkDocs hook, so that a new page appears without being listed anywhere."""
+"""The order of the docs site: a MkDocs hook, so that a new page appears without being listed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,32 @@ from typing import Any
 PARTS = {"tutorial": "Tutorial", "how-to": "How-to guides", "explanation": "Explanation", "reference": "Reference"}
 """The four parts, in reading order."""
 
+TUTORIAL = (
+    "first-plan",
+    "compare-the-alternatives",
+    "size-the-fleet",
+    "how-sure",
+    "what-would-flip-it",
+    "check-the-vendors-claim",
+    "decide",
+)
+"""The pages of the tutorial in the order in which they are followed; each goes on in the folder of the one before."""
+
+
+def tutorial_pages(docs: Path) -> list[str]:
+    """Return the tutorial's pages in order; one that is not listed comes last."""
+    found = {path.stem: path.relative_to(docs).as_posix() for path in sorted((docs / "tutorial").glob("*.md"))}
+    order = [*(name for name in TUTORIAL if name in found), *(name for name in found if name not in TUTORIAL)]
+    return [found[name] for name in order]
+
 
 def navigation(docs: Path) -> list[dict[str, Any]]:
     """Return the navigation: the first page, then every part with its pages by name."""
     parts: list[dict[str, Any]] = [{"Start": "index.md"}]
     for folder, title in PARTS.items():
         pages = sorted(path.relative_to(docs).as_posix() for path in (docs / folder).rglob("*.md"))
+        if folder == "tutorial":
+            pages = tutorial_pages(docs)
         if pages:
             parts.append({title: pages})
     return parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from planner.reporting.folder import json_text, write_folder
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
+from planner.reporting.summary import chance_summary
 from planner.reporting.text_table import text_table
+from planner.simulation.chance import DRAWS, Interval
 from planner.simulation.measures import series_of
 from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison
@@ -28,16 +31,26 @@ def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
     """Return the columns of comparison.csv."""
     base = comparison.figures[comparison.baseline]
     columns: dict[str, list[Any]] = {column.name: [] for column in COMPARISON.columns}
-    for name, figures in zip(comparison.names, comparison.figures, strict=True):
+    first = comparison.chances[comparison.baseline]
+    for name, figures, chance in zip(comparison.names, comparison.figures, comparison.chances, strict=True):
         for measure, value in figures.items():
+            drawn = measure in chance.figures[0]
+            own = chance.interval(measure) if drawn else None
+            apart = chance.difference(measure, first) if drawn and chance is not first else None
             reference = base[measure]
             known = value is not None and reference is not None
             difference = value - reference if value is not None and reference is not None else None
             share = difference / abs(reference) if known and difference is not None and reference else None
-            row = (name, measure, value, unit_of(measure) or "", reference, difference, share)
+            ends = [end for interval in (own, apart) for end in _ends(interval)]
+            row = (name, measure, value, unit_of(measure) or "", reference, difference, share, *ends)
             for column, cell in zip(columns, row, strict=True):
                 columns[column].append(cell)
     return columns
+
+
+def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    """Return both ends of an interval, or nothing twice."""
+    return (None, None) if interval is None else (interval.low, interval.high)
 
 
 def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:
@@ -90,8 +103,25 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
             if parts is not None and position != comparison.baseline
         },
+        "chance": {
+            name: chance_summary(chance) for name, chance in zip(comparison.names, comparison.chances, strict=True)
+        },
+        "saving_interval_fraction": {
+            name: [round(end, 6) for end in (saving.low, saving.high)] for name, saving in _savings(comparison).items()
+        },
         "warnings": list(comparison.warnings),
     }
+
+
+def _savings(comparison: Comparison) -> dict[str, Interval]:
+    """Return what share of the baseline's cost per token each other scenario saves, draw by draw."""
+    base = comparison.chances[comparison.baseline]
+    found = {
+        name: chance.saving("cost_per_million_tokens_usd", base)
+        for name, chance in zip(comparison.names, comparison.chances, strict=True)
+        if chance is not base
+    }
+    return {name: saving for name, saving in found.items() if saving is not None}
 
 
 def comparison_table(comparison: Comparison) -> str:
@@ -113,12 +143,16 @@ def comparison_table(comparison: Comparison) -> str:
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
                 cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
                 cell(figures["npv_usd"], ",.2f", MILLION),
-                cell(figures["shed_fraction"], ".2%"),
+                cell(figures["slo_attainment_fraction"], ".1%"),
                 cell(saving, ".1%"),
             )
         )
-    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "shed", "saves")
+    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "in time", "saves")
     lines = [text_table(header, rows)]
+    if savings := _savings(comparison):
+        parts = [f"{name} saves {saving.low:.1%} to {saving.high:.1%}" for name, saving in savings.items()]
+        sentence = f"in {comparison.chances[0].words}, inputs as stated: " + ", ".join(parts)
+        lines += ["", *textwrap.wrap(sentence, 78, subsequent_indent="  ")]
     bridges = [
         (name, parts[0])
         for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
@@ -160,6 +194,7 @@ def write_comparison(
         "baseline": comparison.names[comparison.baseline],
         "overrides": list(overrides),
         "seed": comparison.results[0].seed,
+        "draws": comparison.chances[0].draws,
     }
     manifest["command"] = _command(comparison, overrides)
     write_folder(folder, with_report(files, manifest), manifest)
@@ -169,4 +204,6 @@ def _command(comparison: Comparison, overrides: Sequence[str]) -> list[str]:
     """Return the command that makes the same comparison again."""
     words = ["planner", "compare", *(scenario_file(result.scenario) for result in comparison.results)]
     words += ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
+    if (draws := comparison.chances[0].draws) != DRAWS:
+        words += ["--draws", str(draws)]
     return words + [word for override in overrides for word in ("--set", override)]

@@ -31,6 +31,14 @@ COMPARISON = TableDescription(
         _number("baseline_value", "The baseline's."),
         _number("difference", "`value` less `baseline_value`."),
         _number("difference_fraction", "`difference` over the size of `baseline_value`."),
+        _number(
+            "low",
+            "Lower end of what further draws of chance give for `value`: other traffic noise, failures, incidents "
+            "and slips, with every input as stated. Nine in ten lie between `low` and `high`, or as summary.json says.",
+        ),
+        _number("high", "Upper end of it."),
+        _number("difference_low", "The same for `difference`, both plans under the same chance."),
+        _number("difference_high", "Upper end of it."),
     ),
 )
 BRIDGE = TableDescription(

@@ -169,6 +169,13 @@ MEASURES = TableDescription(
     columns=(
         _text("measure", "Measure; its name ends in its unit."),
         _number("value", "Its value.", 6),
+        _number(
+            "low",
+            "Lower end of what further draws of chance give: other traffic noise, failures, incidents and slips, "
+            "inputs as stated. Nine in ten lie between `low` and `high`, or as many as `chance` in summary.json says.",
+            6,
+        ),
+        _number("high", "Upper end of it.", 6),
         _text("unit", "Its unit."),
         _text("view", "View of the ledger it reads: accrual, cash or economic; empty for none."),
         _text("formula", "How it follows from the ledger; v is the discount factor of the month."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
+from planner.simulation.chance import DRAWS, Chance
 from planner.simulation.measure_names import MEASURES
 from planner.simulation.measures import measures
 from planner.simulation.result import RunResult
@@ -68,12 +70,14 @@ def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, Mapping[str, Any]]]:
+def _tables(
+    result: RunResult, chance: Chance | None, *, hourly: bool
+) -> list[tuple[TableDescription, Mapping[str, Any]]]:
     """Return every table of a run with its columns."""
     columns = {
         **run_columns_of(result),
         run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
-        run_columns.MEASURES.name: measure_rows(result),
+        run_columns.MEASURES.name: measure_rows(result, chance),
         run_columns.ASSUMPTIONS.name: assumptions(result.scenario),
         run_columns.MODEL_ERROR.name: model_error(),
     }
@@ -83,16 +87,31 @@ def _tables(result: RunResult, *, hourly: bool) -> list[tuple[TableDescription, 
     return found
 
 
-def measure_rows(result: RunResult) -> dict[str, Any]:
+def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
     """Return the columns of measures.csv."""
     found = measures(result)
+    intervals = [chance.interval(name) if chance is not None else None for name in found]
     return {
         "measure": list(found),
         "value": list(found.values()),
+        "low": [None if interval is None else interval.low for interval in intervals],
+        "high": [None if interval is None else interval.high for interval in intervals],
         "unit": [unit_of(name) or "" for name in found],
         "view": [measure.view for measure in MEASURES],
         "formula": [measure.formula for measure in MEASURES],
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a run's folder holds beyond the usual, and how its CSV files are written."""
+
+    form: CsvFormat = DEFAULT_FORMAT
+    hourly: bool = False
+    parquet: bool = False
+
+
+USUAL = Wanted()
 
 
 def write_run(
@@ -100,31 +119,38 @@ def write_run(
     folder: Path,
     overrides: Sequence[str] = (),
     *,
-    form: CsvFormat = DEFAULT_FORMAT,
-    hourly: bool = False,
-    parquet: bool = False,
+    chance: Chance | None = None,
+    wanted: Wanted = USUAL,
 ) -> None:
-    """Write a run's folder, whole or not at all."""
-    found = _tables(result, hourly=hourly)
+    """Write a run's folder, whole or not at all; ``chance`` is the plan drawn again, for intervals."""
+    found, form = _tables(result, chance, hourly=wanted.hourly), wanted.form
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
     shown = {table.name: columns for table, columns in found}
     content = workbook_content(result, shown["events"], shown["assumptions"])
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    if parquet:
+    if wanted.parquet:
         timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
         files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
-    files["summary.json"] = json_text(summary(result))
+    files["summary.json"] = json_text(summary(result, chance))
     files["workbook.xlsx"] = write_workbook(content)
     identity = manifest(result, overrides)
-    identity["command"] = _command(identity, form, {"--hourly": hourly, "--parquet": parquet})
+    identity["draws"] = 1 if chance is None else chance.draws
+    identity["command"] = _command(identity, wanted)
     write_folder(folder, with_report(files, identity), identity)
 
 
-def _command(identity: dict[str, Any], form: CsvFormat, asked: dict[str, bool]) -> list[str]:
+def _command(identity: dict[str, Any], wanted: Wanted) -> list[str]:
     """Return the command that writes the same bytes again."""
     words = ["planner", "run", identity["scenario_file"], "--seed", str(identity["seed"])]
     for override in identity["overrides"]:
         words += ["--set", override]
-    switches = {**asked, "--decimal-comma": form.decimal_comma, "--bom": form.byte_order_mark}
-    return words + [switch for switch, wanted in switches.items() if wanted]
+    if identity["draws"] != DRAWS:
+        words += ["--draws", str(identity["draws"])]
+    switches = {
+        "--hourly": wanted.hourly,
+        "--parquet": wanted.parquet,
+        "--decimal-comma": wanted.form.decimal_comma,
+        "--bom": wanted.form.byte_order_mark,
+    }
+    return words + [switch for switch, asked in switches.items() if asked]

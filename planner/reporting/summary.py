@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.reporting.text_table import text_table
+from planner.simulation.chance import Chance
 from planner.simulation.measures import measures
 from planner.simulation.result import FLEET, RunResult
 from planner.units import MILLION
@@ -16,8 +17,11 @@ from planner.units import MILLION
 Floats = NDArray[np.float64]
 
 
-def summary(result: RunResult) -> dict[str, Any]:
-    """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses."""
+def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
+    """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses.
+
+    ``chance`` is the plan drawn again; with it the headline has intervals.
+    """
     monthly = result.monthly
     cost = result.cost_usd()
     fleet_cost, rented = result.fleet_cost_usd(), result.rented.requests
@@ -48,9 +52,25 @@ def summary(result: RunResult) -> dict[str, Any]:
         "clusters": rows,
         "workloads": workloads,
         "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
+        "chance": None if chance is None else chance_summary(chance),
         "worst_month": _worst_month(result, fleet_cost),
         "capacity_fraction": _capacity(result),
         "warnings": list(result.plan.warnings),
+    }
+
+
+def chance_summary(chance: Chance) -> dict[str, Any]:
+    """Return how often a plan was drawn, and where its figures lie."""
+    found = {name: chance.interval(name) for name in chance.figures[0]}
+    return {
+        "draws": chance.draws,
+        "coverage_fraction": _round(chance.coverage_fraction),
+        "words": chance.words,
+        "intervals": {
+            name: [_round(interval.low), _round(interval.high)]
+            for name, interval in found.items()
+            if interval is not None
+        },
     }
 
 
@@ -60,11 +80,14 @@ def _attainment(demand: Floats, missed: Floats) -> float | None:
 
 
 def _worst_month(result: RunResult, cost: Floats) -> dict[str, Any] | None:
-    """Return the month in which most of the demand was shed or late; the dearest one where nothing was."""
+    """Return the month in which most of what was settled was shed or late; the dearest one where nothing was.
+
+    Work that waits is settled when it is served or given up, which may be a month after it came.
+    """
     monthly = result.monthly
-    demand = monthly.demand_requests.sum(axis=1)
+    settled = monthly.served_requests.sum(axis=(1, 2)) + monthly.shed_requests.sum(axis=1)
     missed = (result.shed_requests() + monthly.late_requests).sum(axis=1)
-    share = np.divide(missed, demand, out=np.zeros_like(demand), where=demand > 0)
+    share = np.divide(missed, settled, out=np.zeros_like(settled), where=settled > 0)
     served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
     if not served.any():
         return None
@@ -157,6 +180,8 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
             f"objective met for {fleet['slo_attainment_fraction']:.2%} of requests; least by {late[0]}, "
             f"{late[1]['slo_attainment_fraction']:.2%}; {fleet['shed_fraction']:.2%} of tokens shed"
         )
+    if (chance := figures["chance"]) is not None and chance["intervals"]:
+        lines.append(_chance_sentence(chance))
     if (worst := figures["worst_month"]) is not None:
         lines.append(f"worst month {worst['month']}: {worst['missed_fraction']:.2%} of requests shed or late")
     names = {"lost_to_failures": "failures", "lost_to_software": "software", "lost_to_outages": "outages",
@@ -164,3 +189,14 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
     lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
     lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
     return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]
+
+
+def _chance_sentence(chance: dict[str, Any]) -> str:
+    """Say where the headline lies when the same plan is drawn again."""
+    shown = {
+        "cost_per_million_tokens_usd": "{:,.4f} to {:,.4f} USD/Mtok",
+        "utilisation_fraction": "{:.1%} to {:.1%} utilised",
+        "slo_attainment_fraction": "objective met for {:.2%} to {:.2%}",
+    }
+    parts = [text.format(*chance["intervals"][name]) for name, text in shown.items() if name in chance["intervals"]]
+    return f"in {chance['words']}, inputs as stated: " + ", ".join(parts)

@@ -46,12 +46,12 @@ def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
         return "" if value is None else format(value / scale, pattern)
 
     header = (*(axis.path.rpartition(".")[0].rpartition(".")[2] + "." + axis.path.rpartition(".")[2] for axis in axes),
-              "utilised", "shed", "M USD", "USD/Mtok", "levelised")  # fmt: skip
+              "utilised", "in time", "M USD", "USD/Mtok", "levelised")  # fmt: skip
     rows = [
         (
             *point.values,
             cell(point, "utilisation_fraction", ".1%"),
-            cell(point, "shed_fraction", ".2%"),
+            cell(point, "slo_attainment_fraction", ".2%"),
             cell(point, "cost_usd", ",.2f", MILLION),
             cell(point, "cost_per_million_tokens_usd", ",.4f"),
             cell(point, "levelised_cost_per_million_tokens_usd", ",.4f"),

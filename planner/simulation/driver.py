@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet.plan import Plan
-from planner.fleet.scan import steps_by_hour, time_weighted
+from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.failures import RepairShop
-from planner.simulation.log import ChangeLog, SpeedChange
+from planner.simulation.log import ChangeLog
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
@@ -62,6 +62,7 @@ class Simulation:
         self.plan = plan
         self.env = simpy.Environment()
         self.log = ChangeLog()
+        self.twins = _twins(plan)
         self.shop = RepairShop(plan.reliability, plan.clusters)
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
@@ -134,46 +135,61 @@ class Simulation:
 
     def _speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, Slowdown]]:
         """Return speed against day one, and what open incidents take of it, where there is any of either."""
-        changes: dict[Pair, list[SpeedChange]] = {}
-        for change in self.log.speeds:
-            if change.time_h < last:
-                changes.setdefault((change.cluster, change.workload), []).append(change)
-        known: dict[tuple[str, str, int, float], tuple[Floats, Slowdown | None]] = {}
-        speed: dict[Pair, Floats] = {}
-        incidents: dict[Pair, Slowdown] = {}
-        for pair, own in changes.items():
-            workload = self.plan.workloads[pair[1]]
-            # Clusters of one stack and workloads of one model share their history, but for bring-ups and precision.
-            apart = -1 if workload.launch_h is None else pair[1]
-            wide = float(self.plan.software.wide_precision_factor[pair])
-            key = (self.plan.clusters[pair[0]].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
-            if key not in known:
-                known[key] = (_series(own, first, last), _slowdown(own, first, last))
-            speed[pair], slowed = known[key]
-            if slowed is not None:
-                incidents[pair] = slowed
-        return speed, incidents
+        histories: dict[Pair, list[Step]] = {pair: [] for pair in self.twins.values()}
+        for event in sorted(self.log.software, key=lambda event: event.time_h):
+            if event.time_h < last:
+                for pair, factor in zip(event.pairs, event.log_factors, strict=True):
+                    if factor != 0.0 and pair in histories:
+                        histories[pair].append((event.time_h, factor, event.incident))
+        speed = {pair: _series(steps, _levels(steps), first, last) for pair, steps in histories.items() if steps}
+        slowed = {pair: _slowdown(steps, first, last) for pair, steps in histories.items() if steps}
+        return (
+            {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
+            {pair: found for pair, twin in self.twins.items() if (found := slowed.get(twin)) is not None},
+        )
 
 
 Pair = tuple[int, int]
+Step = tuple[float, float, int]
+"""A change of speed: when, by how much in its logarithm, and the incident behind it, -1 for none."""
 
 
-def _series(changes: list[SpeedChange], first: int, last: int) -> Floats:
+def _twins(plan: Plan) -> dict[Pair, Pair]:
+    """Return for each cluster and workload the first that shares its history of speed.
+
+    Clusters of one stack and workloads of one model do, but for bring-ups and precision.
+    """
+    first: dict[tuple[str, str, int, float], Pair] = {}
+    twins: dict[Pair, Pair] = {}
+    for w, workload in enumerate(plan.workloads):
+        apart = -1 if workload.launch_h is None else w
+        for c in workload.cluster_order:
+            wide = float(plan.software.wide_precision_factor[c, w])
+            key = (plan.clusters[c].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
+            twins[c, w] = first.setdefault(key, (c, w))
+    return twins
+
+
+def _levels(steps: list[Step]) -> list[float]:
+    """Return the speed after each of some changes, exactly 1 again when everything that slowed it is fixed."""
+    return [math.exp(round(level, 12)) for level in itertools.accumulate(factor for _, factor, _ in steps)]
+
+
+def _series(steps: list[Step], levels: list[float], first: int, last: int) -> Floats:
     """Return the speed that a history of changes amounts to, by hour."""
-    times = np.array([change.time_h for change in changes])
-    # Rounded, so that speed is exactly 1 again when everything that slowed it is fixed.
-    levels = np.exp(np.cumsum([change.log_factor for change in changes]).round(12))
-    return steps_by_hour(times, levels, first, last - first)
+    return steps_by_hour(np.array([step[0] for step in steps]), np.array(levels), first, last - first)
 
 
-def _slowdown(changes: list[SpeedChange], first: int, last: int) -> Slowdown | None:
+def _slowdown(steps: list[Step], first: int, last: int) -> Slowdown | None:
     """Return the hours that open incidents slow; None where there are none."""
-    incidents = [change for change in changes if change.incident >= 0]
-    if not incidents:
+    incidents = [step for step in steps if step[2] >= 0]
+    levels = _levels(incidents)
+    times = [*(step[0] for step in incidents), float(last)]
+    slow = [span for span, level in zip(itertools.pairwise(times), levels, strict=True) if level != 1.0]
+    hours = hours_within(slow, first, last - first)
+    if not hours.size:
         return None
-    speed = _series(incidents, first, last)
-    hours = np.flatnonzero(speed != 1.0)
-    return Slowdown(hours=hours, lost_fraction=1.0 - speed[hours]) if hours.size else None
+    return Slowdown(hours=hours, lost_fraction=1.0 - _series(incidents, levels, first, last)[hours])
 
 
 def _figures(month: list[WindowResult]) -> MonthFigures:

@@ -102,14 +102,14 @@ def _outages(result: RunResult) -> list[_Row]:
 
 def _software(result: RunResult) -> list[_Row]:
     """One row per incident and cluster, from its beginning to its fix; a release has no end."""
-    plan, carried = result.plan, tokens_per_node_h(result)
+    plan, carried, changes = result.plan, tokens_per_node_h(result), result.run.log.speeds()
     ends = {
         (change.incident, change.cluster): change.time_h
-        for change in result.run.log.speeds
+        for change in changes
         if change.incident >= 0 and change.kind.endswith(("fixed", "done"))
     }
     rows, seen = [], set()
-    for change in result.run.log.speeds:
+    for change in changes:
         key = (change.incident, change.cluster, change.time_h)
         if change.kind.endswith(("fixed", "done")) or key in seen:
             continue

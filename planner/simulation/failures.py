@@ -22,11 +22,12 @@ from planner.simulation.log import Outage
 Floats = NDArray[np.float64]
 SEVERITIES = ("soft", "medium", "hard")
 SOFT, MEDIUM, HARD = 0, 1, 2
+_NEVER = float("inf")  # until its part has come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """Failures drawn for some nodes, in time order; arrays of shape (failures,)."""
+    """Failures drawn for some nodes; arrays of shape (failures,)."""
 
     time_h: Floats
     node: NDArray[np.int64]
@@ -84,16 +85,14 @@ def draw_failures(
             node[part] = np.minimum(np.searchsorted(running, place[part] * running[-1], side="right"), nodes - 1)
     age[:steady_count] = moment[:steady_count] * exposure[node[:steady_count]]
     age[steady_count:] = -tau * np.log1p(-moment[steady_count:] * reached[node[steady_count:]])
-    time_h = start_h[node] + age
-    order = np.argsort(time_h, kind="stable")
-    severity, cause, group = _marks(plan, cluster, kind[order], heal[order])
+    severity, cause, group = _marks(plan, cluster, kind, heal)
     return Failures(
-        time_h=time_h[order],
-        node=node[order] + first_node,
+        time_h=start_h[node] + age,
+        node=node + first_node,
         group=group,
         cause=cause,
         severity=severity,
-        repair_h=_repair_h(plan, severity, spread[order]),
+        repair_h=_repair_h(plan, severity, spread),
     )
 
 
@@ -123,10 +122,24 @@ def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], standard: Floa
     return times
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outages:
+    """Everything that was down, from a failure until its repair; arrays of shape (outages,)."""
+
+    failure: NDArray[np.int64]
+    """Number of the failure behind it; a failure that takes groups at different times has several."""
+    cluster: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    """How many groups of accelerators are down together."""
+    start_h: Floats
+    end_h: Floats
+
+
 class RepairShop:
     """Crews shared by all clusters, spares kept per cluster, and which groups of accelerators are down until when.
 
-    Outages are kept in columns (lists, one entry an outage) because there are a thousand in every run.
+    There are a thousand outages in every run. An outage is its failure's number and its end; what the failure tells is
+    looked up for all at once (:meth:`outage_arrays`), and the few that differ from their failure are kept apart.
     """
 
     def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
@@ -136,23 +149,25 @@ class RepairShop:
         self.crews = [0.0] * plan.crews
         self.spares = [self._initial_spares(cluster) for cluster in clusters]
         self.nodes = [0] * len(clusters)
-        self.node_up: dict[int, float] = {}
-        """When a node that has been down as a whole is up again."""
-        self.group_up: dict[tuple[int, int], float] = {}
-        """When a group of accelerators that has been down by itself is up again."""
-        self.node_last: dict[int, float] = {}
-        """When everything of a node is up again."""
-        self.start_h: list[float] = []
-        self.end_h: list[float] = []
-        self.lost_cluster: list[int] = []
-        self.lost_groups: list[int] = []
-        """How many groups of accelerators are down together."""
+        self.node_up: list[float] = []
+        """When a node that has been down as a whole is up again; a node's number is its index times the clusters,
+        plus its cluster's."""
+        self.stride = max(self.groups, default=1)
+        self.group_up: list[float] = []
+        """When each group of a node's accelerators that has been down by itself is up again, a stride a node."""
         self.failure: list[int] = []
-        """Number of the failure behind an outage; a failure that takes groups at different times has several."""
-        self.wait_h: list[float] = []
+        """Number of the failure behind each outage."""
+        self.end_h: list[float] = []
+        self.wait_h: dict[int, float] = {}
+        """Hours that an outage waited for a crew or a part, where it did."""
+        self.joined_h: dict[int, float] = {}
+        """When a group joined an outage of its node, where it was down already when the node failed."""
         self.failed: list[Failures] = []
+        self.owner: list[NDArray[np.int64]] = []
+        """Cluster of each failure."""
         self._expected: list[tuple[int, Failures]] = []
-        self._waiting_parts: list[tuple[float, int, float, int, int]] = []
+        self._waiting_parts: list[tuple[float, int, float, int, int, float]] = []
+        """When the part comes, the outage, hours of repair, node, group, and when it failed."""
 
     def _initial_spares(self, cluster: ClusterPlan) -> list[float]:
         if self.plan.spare_fraction <= 0:
@@ -163,6 +178,9 @@ class RepairShop:
         """Make room for new nodes of a cluster; return the index of the first."""
         first = self.nodes[cluster]
         self.nodes[cluster] += nodes
+        more = max(self.nodes) * len(self.clusters) - len(self.node_up)
+        self.node_up += [0.0] * more
+        self.group_up += [0.0] * (more * self.stride)
         return first
 
     def expect(self, cluster: int, failures: Failures) -> None:
@@ -171,45 +189,38 @@ class RepairShop:
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
-        group_up, node_up, node_last = self.group_up, self.node_up, self.node_last
+        group_up, node_up = self.group_up, self.node_up
         crews, waiting, replace = self.crews, self._waiting_parts, heapq.heapreplace
-        starts, ends, clusters, groups = self.start_h, self.end_h, self.lost_cluster, self.lost_groups
-        failures, waits = self.failure, self.wait_h
+        failures, ends, stride, groups = self.failure, self.end_h, self.stride, self.groups
         for number, time_h, cluster, node, group, severity, repair_h in self._due(end_h):
             if waiting and waiting[0][0] <= time_h:
                 self._parts_until(time_h)
-            if node_up.get(node, 0.0) > time_h:
+            if node_up[node] > time_h:
                 continue  # it is down already, and cannot fail again
-            whole = group < 0
-            if whole and node_last.get(node, 0.0) > time_h:
+            if group >= 0:
+                if group_up[node * stride + group] > time_h:
+                    continue
+            elif groups[cluster] > 1 and max(group_up[node * stride : node * stride + groups[cluster]]) > time_h:
                 self._fail_rest(number, time_h, cluster, severity, repair_h, node)
                 continue
-            if not whole and group_up.get((node, group), 0.0) > time_h:
-                continue
-            wait_h = 0.0
             if severity == SOFT:
                 back_h = time_h + repair_h
             elif severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-                heapq.heappush(waiting, (ready_h, len(starts), repair_h, node, group))
-                back_h = np.inf
-            else:
-                begin_h = crews[0]
-                begin_h = max(begin_h, time_h)
+                heapq.heappush(waiting, (ready_h, len(ends), repair_h, node, group, time_h))
+                back_h = _NEVER
+            elif (begin_h := crews[0]) > time_h:
+                self.wait_h[len(ends)] = begin_h - time_h
                 back_h = begin_h + repair_h
                 replace(crews, back_h)
-                wait_h = begin_h - time_h
-            starts.append(time_h)
-            ends.append(back_h)
-            clusters.append(cluster)
-            groups.append(self.groups[cluster] if whole else 1)
+            else:
+                back_h = time_h + repair_h
+                replace(crews, back_h)
             failures.append(number)
-            waits.append(wait_h)
-            if whole:
+            ends.append(back_h)
+            if group < 0:
                 node_up[node] = back_h
             else:
-                group_up[node, group] = back_h
-            if back_h > node_last.get(node, 0.0):
-                node_last[node] = back_h
+                group_up[node * stride + group] = back_h
         self._parts_until(end_h)
 
     def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
@@ -226,62 +237,52 @@ class RepairShop:
         whole, owner = whole.where(order), owner[order]
         first = sum(part.time_h.size for part in self.failed)
         self.failed.append(whole)
-        node = whole.node * len(self.clusters) + owner  # a number of its own for every node of every cluster
+        self.owner.append(owner)
+        node = whole.node * len(self.clusters) + owner
         numbers = range(first, first + order.size)
         columns = (whole.time_h, owner, node, whole.group, whole.severity, whole.repair_h)
         return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _parts_until(self, end_h: float) -> None:
         """Begin the repairs whose parts arrive before ``end_h``."""
-        waiting, crews = self._waiting_parts, self.crews
+        waiting, crews, joined_h = self._waiting_parts, self.crews, self.joined_h
         while waiting and waiting[0][0] < end_h:
-            ready_h, row, repair_h, node, group = heapq.heappop(waiting)
+            ready_h, row, repair_h, node, group, failed_h = heapq.heappop(waiting)
             begin_h = max(crews[0], ready_h)
             back_h = begin_h + repair_h
             heapq.heapreplace(crews, back_h)
             number, last = self.failure[row], len(self.failure)
             while row < last and self.failure[row] == number:  # its groups lie side by side
-                start_h = self.start_h[row]
+                start_h = joined_h.get(row, failed_h)
                 self.end_h[row] = back_h if back_h > start_h else start_h
-                self.wait_h[row] = max(begin_h - start_h, 0.0)
+                self.wait_h[row] = begin_h - start_h if begin_h > start_h else 0.0
                 row += 1
             if group < 0:
                 self.node_up[node] = back_h
             else:
-                self.group_up[node, group] = back_h
-            many = self.groups[node % len(self.clusters)] > 1
-            self.node_last[node] = self._last_h(node, back_h) if many else back_h
-
-    def _last_h(self, node: int, back_h: float) -> float:
-        """Return when the last of a node's groups is up again."""
-        groups = self.groups[node % len(self.clusters)]
-        return max([back_h, *(self.group_up.get((node, group), 0.0) for group in range(groups))])
+                self.group_up[node * self.stride + group] = back_h
 
     def _fail_rest(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, node: int) -> None:
         """Take a node down of which some groups are down already; those join when they would come back."""
-        groups = range(self.groups[cluster])
-        until = [self.group_up.get((node, group), 0.0) for group in groups]
+        until = self.group_up[node * self.stride : node * self.stride + self.groups[cluster]]
         if min(until) > time_h:
             return
-        since = sorted(max(time_h, up_h) for up_h in until if up_h < np.inf)
+        since = sorted(max(time_h, up_h) for up_h in until if up_h < _NEVER)
         wait_h, back_h = 0.0, time_h + repair_h
         if severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-            heapq.heappush(self._waiting_parts, (ready_h, len(self.start_h), repair_h, node, -1))
-            back_h = np.inf
+            heapq.heappush(self._waiting_parts, (ready_h, len(self.end_h), repair_h, node, -1, time_h))
+            back_h = _NEVER
         elif severity != SOFT:
             begin_h = max(self.crews[0], time_h)
             wait_h, back_h = begin_h - time_h, begin_h + repair_h
             heapq.heapreplace(self.crews, back_h)
         for start_h in since:
             if start_h < back_h:
-                self.start_h.append(start_h)
-                self.end_h.append(back_h)
-                self.lost_cluster.append(cluster)
-                self.lost_groups.append(1)
+                self.joined_h[len(self.end_h)] = start_h
+                self.wait_h[len(self.end_h)] = wait_h
                 self.failure.append(number)
-                self.wait_h.append(wait_h)
+                self.end_h.append(back_h)
         self.node_up[node] = back_h
-        self.node_last[node] = max(back_h, *until)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
         """Take a part from stock, or the next that comes back; a replacement is ordered the moment one is needed."""
@@ -289,55 +290,69 @@ class RepairShop:
         back_h = time_h + self.plan.rma_h
         return heapq.heapreplace(spares, back_h) if spares else back_h
 
+    def outage_arrays(self) -> Outages:
+        """Return all outages so far."""
+        if not self.failed:
+            none, never = np.zeros(0, dtype=np.int64), np.zeros(0)
+            return Outages(failure=none, cluster=none, groups=none, start_h=never, end_h=never)
+        failure = np.array(self.failure, dtype=np.int64)
+        cluster = np.concatenate(self.owner)[failure]
+        group = np.concatenate([part.group for part in self.failed])[failure]
+        start_h = np.concatenate([part.time_h for part in self.failed])[failure]
+        groups = np.where(group < 0, np.array(self.groups)[cluster], 1)
+        joined = list(self.joined_h)
+        groups[joined] = 1
+        start_h[joined] = list(self.joined_h.values())
+        return Outages(failure=failure, cluster=cluster, groups=groups, start_h=start_h, end_h=np.array(self.end_h))
+
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
         """Forget the failures and end the outages of nodes that leave for good."""
         self._expected = [
             (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
         ]
-        node = Failures.joined(self.failed).node if self.failed else np.zeros(0, dtype=np.int64)
-        gone = set()
-        for row, end_h in enumerate(self.end_h):
-            if self.lost_cluster[row] == cluster and end_h > now_h and first <= node[self.failure[row]] < last:
-                self.end_h[row] = max(now_h, self.start_h[row])
-                gone.add(row)
-        kept = [job for job in self._waiting_parts if job[1] not in gone]
+        if not self.failed:
+            return
+        all_ = self.outage_arrays()
+        node = Failures.joined(self.failed).node[all_.failure]
+        gone = np.flatnonzero((all_.cluster == cluster) & (all_.end_h > now_h) & (node >= first) & (node < last))
+        for row in gone.tolist():
+            self.end_h[row] = max(now_h, float(all_.start_h[row]))
+        kept = [job for job in self._waiting_parts if job[1] not in set(gone.tolist())]
         heapq.heapify(kept)
         self._waiting_parts[:] = kept
 
     def down(self) -> list[tuple[Floats, Floats]]:
         """Return the jumps of each cluster's accelerators out of service: times and changes, shape (2 × outages,)."""
-        owner = np.array(self.lost_cluster, dtype=np.int64)
-        groups = np.array(self.lost_groups, dtype=np.float64)
-        start_h, end_h = np.array(self.start_h), np.array(self.end_h)
+        everything = self.outage_arrays()
         jumps = []
         for index, cluster in enumerate(self.clusters):
-            own = owner == index
-            size = groups[own] * cluster.group_accelerators
-            times = np.minimum(np.concatenate((start_h[own], end_h[own])), cluster.retire_h)
-            jumps.append((times, np.concatenate((size, -size))))
+            own = everything.cluster == index
+            size = everything.groups[own] * float(cluster.group_accelerators)
+            times = np.concatenate((everything.start_h[own], everything.end_h[own]))
+            jumps.append((np.minimum(times, cluster.retire_h), np.concatenate((size, -size))))
         return jumps
 
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, for the record."""
         if not self.failed:
             return []
-        whole = Failures.joined(self.failed)
+        whole, everything = Failures.joined(self.failed), self.outage_arrays()
         rows = []
-        for row, number in enumerate(self.failure):
-            index, groups = self.lost_cluster[row], self.lost_groups[row]
+        columns = (everything.failure, everything.cluster, everything.groups, everything.start_h, everything.end_h)
+        for row, (number, index, groups, start_h, end_h) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             cluster = self.clusters[index]
-            if self.start_h[row] >= cluster.retire_h:
+            if start_h >= cluster.retire_h:
                 continue  # it would have joined after the cluster was gone
             rows.append(
                 Outage(
-                    start_h=self.start_h[row],
-                    end_h=min(self.end_h[row], cluster.retire_h),
+                    start_h=start_h,
+                    end_h=min(end_h, cluster.retire_h),
                     cluster=index,
                     node=int(whole.node[number]),
                     accelerators=groups * cluster.group_accelerators,
                     cause=self.plan.causes[whole.cause[number]].name,
                     severity=SEVERITIES[whole.severity[number]],
-                    wait_h=self.wait_h[row],
+                    wait_h=self.wait_h.get(row, 0.0),
                 )
             )
         return rows

@@ -32,8 +32,21 @@ class Outage(NamedTuple):
     """Hours of it spent waiting for a crew or a part."""
 
 
+class SoftwareEvent(NamedTuple):
+    """A change of a stack's speed from a moment on."""
+
+    time_h: float
+    pairs: tuple[tuple[int, int], ...]
+    """Clusters and workloads it concerns."""
+    log_factors: tuple[float, ...]
+    """What the logarithm of speed changes by, for each pair."""
+    kind: str
+    incident: int
+    """Number that ties the end of an incident to its beginning; -1 for a release, which has no end."""
+
+
 class SpeedChange(NamedTuple):
-    """A change of a stack's speed on one workload from a moment on."""
+    """What a software event does to one cluster on one workload."""
 
     time_h: float
     cluster: int
@@ -41,7 +54,6 @@ class SpeedChange(NamedTuple):
     log_factor: float
     kind: str
     incident: int
-    """Number that ties the end of an incident to its beginning; -1 for a release, which has no end."""
 
 
 class SiteEvent(NamedTuple):
@@ -56,9 +68,18 @@ class ChangeLog:
     """Everything that happened to the fleet, in the order in which it became known."""
 
     changes: list[Change] = field(default_factory=list)
-    speeds: list[SpeedChange] = field(default_factory=list)
+    software: list[SoftwareEvent] = field(default_factory=list)
     site: list[SiteEvent] = field(default_factory=list)
     purchases: list[Purchase] = field(default_factory=list)
+
+    def speeds(self) -> list[SpeedChange]:
+        """Return every change of speed of every cluster on every workload, in time order."""
+        return [
+            SpeedChange(event.time_h, *pair, factor, event.kind, event.incident)
+            for event in sorted(self.software, key=lambda event: event.time_h)
+            for pair, factor in zip(event.pairs, event.log_factors, strict=True)
+            if factor != 0.0
+        ]
 
 
 class Purchase(NamedTuple):

@@ -14,38 +14,135 @@ class MeasureDescription:
     view: str
     """The view of the ledger it reads; empty where it reads none."""
     formula: str
-    """As in docs/explanation/finance.md."""
+    """Over the sums of the ledger; docs/explanation/finance.md says how these are made."""
+    meaning: str
+    """What it says, and what it needs, for the reference (Markdown)."""
 
 
-def _measure(name: str, view: str, formula: str) -> MeasureDescription:
-    return MeasureDescription(name=name, view=view, formula=formula)
+def _measure(name: str, view: str, formula: str, meaning: str) -> MeasureDescription:
+    return MeasureDescription(name=name, view=view, formula=formula, meaning=meaning)
 
 
 MEASURES = (
-    _measure("cost_usd", "accrual", "Σ cost"),
-    _measure("cost_per_million_tokens_usd", "accrual", "10⁶ · Σ cost / Σ tokens"),
-    _measure("cost_per_million_output_tokens_usd", "accrual", "10⁶ · Σ cost / Σ output tokens"),
-    _measure("levelised_cost_per_million_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ tokens·v"),
-    _measure("levelised_cost_per_million_output_tokens_usd", "economic", "10⁶ · Σ cost·v / Σ output tokens·v"),
-    _measure("tco_usd", "economic", "Σ cost"),
-    _measure("npv_usd", "economic", "Σ (income − cost − tax)·v"),
-    _measure("capex_usd", "cash", "Σ purchases"),
-    _measure("cash_usd", "cash", "Σ (cost + tax − income)"),
-    _measure("end_value_usd", "economic", "value of what is still owned on the last day"),
-    _measure("levelised_cost_per_accelerator_h_usd", "economic", "Σ cost·v / Σ accelerator-hours in service·v"),
-    _measure("break_even_rental_utilisation_fraction", "economic", "levelised owned hour / levelised rent of an hour"),
-    _measure("break_even_api_price_ratio", "economic", "Σ cost·v / Σ API bill·v"),
-    _measure("api_saving_npv_usd", "economic", "Σ (API bill − cost)·v"),
-    _measure("revenue_usd", "accrual", "Σ tokens·price"),
-    _measure("gross_margin_fraction", "accrual", "(revenue − cost) / revenue"),
-    _measure("break_even_utilisation_fraction", "accrual", "F / (Q·(p − v))"),
-    _measure("irr_per_year", "economic", "r at which Σ flow·(1 + r)^(−m/12) = 0, if there is exactly one"),
-    _measure("payback_months", "cash", "months until the running total of flows last turns to gain"),
-    _measure("discounted_payback_months", "cash", "the same for flow·v"),
-    _measure("tax_usd", "accrual", "Σ tax"),
-    _measure("energy_kwh_per_million_tokens", "", "10⁶ · Σ kWh at the meter / Σ tokens"),
-    _measure("operational_kg_per_million_tokens", "", "10⁶ · Σ kWh·g/kWh / 1000 / Σ tokens"),
-    _measure("embodied_kg_per_million_tokens", "", "10⁶ · Σ embodied kg of the months / Σ tokens"),
+    _measure("cost_usd", "accrual", "Σ cost", "Accrued cost of the whole run, without income and tax on it."),
+    _measure(
+        "cost_per_million_tokens_usd",
+        "accrual",
+        "10⁶ · Σ cost / Σ tokens",
+        "What a million tokens cost, prompt and generated together, over the whole run.",
+    ),
+    _measure(
+        "cost_per_million_output_tokens_usd",
+        "accrual",
+        "10⁶ · Σ cost / Σ output tokens",
+        "The same money over generated tokens alone.",
+    ),
+    _measure(
+        "levelised_cost_per_million_tokens_usd",
+        "economic",
+        "10⁶ · Σ cost·v / Σ tokens·v",
+        "The constant price of a million tokens at which the plan's NPV is zero.",
+    ),
+    _measure(
+        "levelised_cost_per_million_output_tokens_usd",
+        "economic",
+        "10⁶ · Σ cost·v / Σ output tokens·v",
+        "The same for generated tokens.",
+    ),
+    _measure(
+        "tco_usd",
+        "economic",
+        "Σ cost",
+        "Total cost of ownership: cash paid, the value of what is still owned at the end taken off.",
+    ),
+    _measure(
+        "npv_usd", "economic", "Σ (income − cost − tax)·v", "Present value; negative for a plan that sells nothing."
+    ),
+    _measure("capex_usd", "cash", "Σ purchases", "What was spent on accelerators, servers, network and storage."),
+    _measure("cash_usd", "cash", "Σ (cost + tax − income)", "Money that left the account, on balance."),
+    _measure(
+        "end_value_usd",
+        "economic",
+        "value of what is still owned on the last day",
+        "At book or resale value, less tax on selling it.",
+    ),
+    _measure(
+        "levelised_cost_per_accelerator_h_usd",
+        "economic",
+        "Σ cost·v / Σ accelerator-hours in service·v",
+        "What owning an accelerator for an hour costs; also the break-even against a reserved rent.",
+    ),
+    _measure(
+        "break_even_rental_utilisation_fraction",
+        "economic",
+        "levelised owned hour / levelised rent of an hour",
+        "Renting by the hour is cheaper below this use; needs `finance.rental`.",
+    ),
+    _measure(
+        "break_even_api_price_ratio",
+        "economic",
+        "Σ cost·v / Σ API bill·v",
+        "How many times its price an API would have to charge for owning to cost the same; needs `finance.api_price`.",
+    ),
+    _measure(
+        "api_saving_npv_usd",
+        "economic",
+        "Σ (API bill − cost)·v",
+        "What owning saves against buying the same tokens from an API; needs `finance.api_price`.",
+    ),
+    _measure(
+        "revenue_usd", "accrual", "Σ tokens·price", "What the tokens served were sold for; needs `finance.token_price`."
+    ),
+    _measure(
+        "gross_margin_fraction",
+        "accrual",
+        "(revenue − cost) / revenue",
+        "Share of the revenue that is left after cost; needs `finance.token_price`.",
+    ),
+    _measure(
+        "break_even_utilisation_fraction",
+        "accrual",
+        "F / (Q·(p − v))",
+        "Use at which revenue covers cost: F is the cost but energy, Q the tokens at full use, p and v the revenue and "
+        "the energy of a token; needs `finance.token_price`.",
+    ),
+    _measure(
+        "irr_per_year",
+        "economic",
+        "r at which Σ flow·(1 + r)^(−m/12) = 0, if there is exactly one",
+        "Internal rate of return; needs `finance.token_price`.",
+    ),
+    _measure(
+        "payback_months",
+        "cash",
+        "months until the running total of flows last turns to gain",
+        "When the plan has paid for itself for good; needs `finance.token_price`.",
+    ),
+    _measure(
+        "discounted_payback_months",
+        "cash",
+        "the same for flow·v",
+        "The same at the discount rate; needs `finance.token_price`.",
+    ),
+    _measure("tax_usd", "accrual", "Σ tax", "Tax expense of the books, paid and deferred; needs `finance.tax`."),
+    _measure(
+        "energy_kwh_per_million_tokens",
+        "",
+        "10⁶ · Σ kWh at the meter / Σ tokens",
+        "Energy of a million tokens, cooling and distribution included.",
+    ),
+    _measure(
+        "operational_kg_per_million_tokens",
+        "",
+        "10⁶ · Σ kWh·g/kWh / 1000 / Σ tokens",
+        "CO2e of the electricity of a million tokens.",
+    ),
+    _measure(
+        "embodied_kg_per_million_tokens",
+        "",
+        "10⁶ · Σ embodied kg of the months / Σ tokens",
+        "CO2e of making the machines, spread evenly over their service life.",
+    ),
 )
 """Every measure of a run, in the order of the files."""
 
@@ -58,13 +155,26 @@ SERVICE = {
 }
 """How a plan served: what a cost per token must be read with."""
 AGAINST_BASELINE = (
-    MeasureDescription(name="saving_npv_usd", view="economic", formula="Σ (flow − baseline's flow)·v"),
-    MeasureDescription(
-        name="saving_irr_per_year", view="economic", formula="r at which that sum is zero, if there is exactly one"
+    _measure(
+        "saving_npv_usd",
+        "economic",
+        "Σ (flow − baseline's flow)·v",
+        "What the plan saves against the baseline, in present value.",
     ),
-    MeasureDescription(
-        name="saving_payback_months", view="cash", formula="months until the running saving last turns to gain"
+    _measure(
+        "saving_irr_per_year",
+        "economic",
+        "r at which that sum is zero, if there is exactly one",
+        "Rate of return of choosing the plan over the baseline.",
     ),
-    MeasureDescription(name="saving_discounted_payback_months", view="cash", formula="the same for saving·v"),
+    _measure(
+        "saving_payback_months",
+        "cash",
+        "months until the running saving last turns to gain",
+        "When choosing the plan has paid for itself for good.",
+    ),
+    _measure(
+        "saving_discounted_payback_months", "cash", "the same for saving·v", "The same at the baseline's discount rate."
+    ),
 )
 """Measures of one scenario against the baseline, at the baseline's discount rate."""

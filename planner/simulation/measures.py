@@ -1,8 +1,8 @@
 """The measures of a run: what finance asks for, each a formula over the ledger's sums.
 
-Every measure is defined once, in docs/explanation/finance.md; :mod:`planner.simulation.measure_names` repeats its
-formula for the files. One that has no meaning for a run (a margin without a price, a cost per token without tokens) is
-None, never zero.
+Every measure is defined once, in :mod:`planner.simulation.measure_names`, from which docs/reference/metrics.md is
+written; docs/explanation/finance.md says what they rest on. One that has no meaning for a run (a margin without a
+price, a cost per token without tokens) is None, never zero.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.finance.accounts import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.carbon import embodied_kg, operational_kg
 from planner.finance.depreciation import depreciate
+from planner.finance.ledger import Dimension, view_cents
 from planner.finance.measures import (
     discount_factors,
     discounted_payback_months,
@@ -68,20 +69,24 @@ def series_of(result: RunResult) -> Series:
     ledger, monthly = result.ledger, result.monthly
     each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
     served, rented = monthly.served_requests.sum(axis=1), result.rented.requests
+    cents = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     return Series(
         tokens=result.tokens(served + rented).sum(axis=1),
         output_tokens=result.tokens(served + rented, output_only=True).sum(axis=1),
-        accrued_usd=usd(ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
-        economic_usd=usd(ledger.monthly_cents(View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
-        economic_flow_usd=-usd(ledger.monthly_cents(View.ECONOMIC)),
-        cash_flow_usd=-usd(ledger.monthly_cents(View.CASH)),
+        accrued_usd=usd(view_cents(cents, View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
+        economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
+        economic_flow_usd=-usd(view_cents(cents, View.ECONOMIC)),
+        cash_flow_usd=-usd(view_cents(cents, View.CASH)),
         accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
     )
 
 
-def measures(result: RunResult) -> Figures:
-    """Return every measure of a run by name, in the order of :data:`MEASURES`."""
-    series, plan, ledger = series_of(result), result.plan, result.ledger
+def measures(result: RunResult, series: Series | None = None) -> Figures:
+    """Return every measure of a run by name, in the order of :data:`MEASURES`.
+
+    ``series`` are the run's monthly series, where the caller has them already.
+    """
+    series, plan, ledger = series_of(result) if series is None else series, result.plan, result.ledger
     rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
     accrued, tokens = series.accrued_usd.sum(), series.tokens.sum()
     tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)

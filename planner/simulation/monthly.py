@@ -97,6 +97,8 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[
     months = plan.month_edges_h.size - 1
 
     def months_first(sums: Floats) -> Floats:
+        if inside.size == months:
+            return np.moveaxis(sums, -1, 0)
         whole = np.zeros((months, *sums.shape[:-1]))
         whole[inside] = np.moveaxis(sums, -1, 0)
         return whole

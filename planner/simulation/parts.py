@@ -36,9 +36,9 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
     if not run.shop.failed or not run.shop.failure:
         return cost
     whole = Failures.joined(run.shop.failed)
-    numbers, rows = np.unique(np.array(run.shop.failure), return_index=True)
-    hard = whole.severity[numbers] == HARD
-    numbers, cluster = numbers[hard], np.array(run.shop.lost_cluster)[rows[hard]]
+    numbers = np.unique(np.array(run.shop.failure))
+    numbers = numbers[whole.severity[numbers] == HARD]
+    cluster = np.concatenate(run.shop.owner)[numbers]
     time_h, node = whole.time_h[numbers], whole.node[numbers]
     bought_h = np.zeros(time_h.shape)
     for index in range(len(plan.clusters)):

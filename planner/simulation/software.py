@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Generator
 from typing import Any
 
 import simpy
 
 from planner.fleet.plan import Plan, StackPlan, WorkloadPlan
-from planner.simulation.log import ChangeLog, SpeedChange
+from planner.simulation.log import ChangeLog, SoftwareEvent
 from planner.simulation.streams import Streams
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
+Pairs = tuple[tuple[int, int], ...]
 _MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
 _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
 
@@ -29,46 +31,57 @@ class SoftwareDesk:
         self.engineers = plan.software.engineers
         self.desk = simpy.Resource(env, capacity=max(1, round(self.engineers)))
         self.incidents = 0
-        self.last_gain = {stack.name: 0.0 for stack in plan.software.stacks}
+        self.releases: dict[str, list[tuple[float, float]]] = {}
+        """By stack: when each release is taken, and by how much it moves the logarithm of speed."""
 
     def start(self) -> None:
         """Set releases, incidents and bring-ups going."""
         for stack in self.plan.software.stacks:
             if stack.release_delay_h is not None and stack.releases_per_year > 0:
-                self.env.process(self._releases(stack))
+                self._schedule_releases(stack)
             for model in sorted({workload.model for workload in self.plan.workloads}):
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
                 if workload.launch_h is not None and workload.launch_h < self.plan.hours:
                     self.env.process(self._bring_up(stack, index, workload))
 
-    def _pairs(self, stack: StackPlan, model: str | None) -> list[tuple[int, int]]:
+    def _pairs(self, stack: StackPlan, model: str | None) -> Pairs:
         """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
-        return [
+        return tuple(
             (c, w)
             for w, workload in enumerate(self.plan.workloads)
             if model is None or workload.model == model
             for c in sorted(workload.cluster_order)
             if self.plan.clusters[c].stack == stack.name
-        ]
+        )
 
-    def _change(self, pairs: list[tuple[int, int]], factors: list[float], kind: str, incident: int = -1) -> None:
-        now = float(self.env.now)
-        for (cluster, workload), factor in zip(pairs, factors, strict=True):
-            if factor != 0.0:
-                self.log.speeds.append(SpeedChange(now, cluster, workload, factor, kind, incident))
+    def _change(self, pairs: Pairs, log_factors: tuple[float, ...], kind: str, incident: int) -> None:
+        self.log.software.append(SoftwareEvent(float(self.env.now), pairs, log_factors, kind, incident))
 
-    def _releases(self, stack: StackPlan) -> Steps:
-        """Ship releases on a cadence; each moves the speed of everything the stack serves, up or down, for good."""
-        draw = self.streams(f"software/{stack.name}/releases")
-        interval_h = HOURS_PER_YEAR / stack.releases_per_year
+    def _schedule_releases(self, stack: StackPlan) -> None:
+        """Draw the releases of a stack: each moves the speed of everything it serves, up or down, for good.
+
+        They come on a cadence whatever happens here, so they are known ahead and no process waits for them.
+        """
         pairs = self._pairs(stack, None)
-        yield self.env.timeout(draw.random() * interval_h + (stack.release_delay_h or 0.0))
-        while pairs:
+        if not pairs:
+            return
+        draw = self.streams(f"software/{stack.name}/releases")
+        taken = self.releases.setdefault(stack.name, [])
+        interval_h = HOURS_PER_YEAR / stack.releases_per_year
+        time_h = draw.random() * interval_h + (stack.release_delay_h or 0.0)
+        while time_h < self.plan.hours:
             gain = max(-0.9, stack.release_gain.normal(draw) * stack.release_gain_multiplier)
-            self.last_gain[stack.name] = math.log1p(gain)
-            self._change(pairs, [math.log1p(gain)] * len(pairs), "release")
-            yield self.env.timeout(interval_h * (0.5 + draw.random()))
+            moved = math.log1p(gain)
+            taken.append((time_h, moved))
+            self.log.software.append(SoftwareEvent(time_h, pairs, (moved,) * len(pairs), "release", -1))
+            time_h += interval_h * (0.5 + draw.random())
+
+    def _last_gain(self, stack: StackPlan) -> float:
+        """Return what the newest release of a stack gained, in the logarithm of speed."""
+        taken = self.releases.get(stack.name, [])
+        count = bisect_right(taken, (float(self.env.now), math.inf))
+        return taken[count - 1][1] if count else 0.0
 
     def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
         """Draw every incident of a stack and model in one block and start each at its time."""
@@ -84,9 +97,7 @@ class SoftwareDesk:
                 fix_h = stack.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
                 self.env.process(self._incident(stack, pairs, kind, (time_h, loss, fix_h)))
 
-    def _incident(
-        self, stack: StackPlan, pairs: list[tuple[int, int]], kind: str, figures: tuple[float, float, float]
-    ) -> Steps:
+    def _incident(self, stack: StackPlan, pairs: Pairs, kind: str, figures: tuple[float, float, float]) -> Steps:
         """Slow the stack from the incident until an engineer has taken it up and the fix is out."""
         time_h, loss, fix_h = figures
         yield self.env.timeout(time_h)
@@ -95,17 +106,17 @@ class SoftwareDesk:
         factors = self._factors(stack, pairs, kind, loss)
         self._change(pairs, factors, kind, number)
         yield from self._mend(self.plan.software.engineer_h, fix_h)
-        self._change(pairs, [-factor for factor in factors], kind + " fixed", number)
+        self._change(pairs, tuple(-factor for factor in factors), kind + " fixed", number)
 
-    def _factors(self, stack: StackPlan, pairs: list[tuple[int, int]], kind: str, loss: float) -> list[float]:
+    def _factors(self, stack: StackPlan, pairs: Pairs, kind: str, loss: float) -> tuple[float, ...]:
         """Return what an incident does to the logarithm of speed."""
         if kind == "regression":
-            return [math.log1p(-loss)] * len(pairs)
+            return (math.log1p(-loss),) * len(pairs)
         if kind == "hang":
-            return [math.log1p(-min(_MOST_LOST, self.plan.software.hang_loss_fraction))] * len(pairs)
+            return (math.log1p(-min(_MOST_LOST, self.plan.software.hang_loss_fraction)),) * len(pairs)
         wide = self.plan.software.wide_precision_factor
-        rolled_back = -max(self.last_gain[stack.name], 0.0)
-        return [rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs]
+        rolled_back = -max(self._last_gain(stack), 0.0)
+        return tuple(rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs)
 
     def _mend(self, engineer_h: float, fix_h: float) -> Steps:
         """Wait for an engineer, keep one for a while, then wait for the rest of the fix."""
@@ -120,7 +131,7 @@ class SoftwareDesk:
 
     def _bring_up(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> Steps:
         """Serve a new model on a slow fallback until engineers have brought it up on the stack."""
-        pairs = [pair for pair in self._pairs(stack, workload.model) if pair[1] == index]
+        pairs = tuple(pair for pair in self._pairs(stack, workload.model) if pair[1] == index)
         if not pairs:
             return
         draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
@@ -133,6 +144,6 @@ class SoftwareDesk:
         yield self.env.timeout(max(0.0, launch_h))
         self.incidents += 1
         number = self.incidents
-        self._change(pairs, [factor] * len(pairs), "bring-up", number)
+        self._change(pairs, (factor,) * len(pairs), "bring-up", number)
         yield from self._mend(math.inf, left_h)
-        self._change(pairs, [-factor] * len(pairs), "bring-up done", number)
+        self._change(pairs, (-factor,) * len(pairs), "bring-up done", number)

@@ -93,11 +93,18 @@ class Finished:
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
-        messages = self.store.column("error", self.rows)
         return [
-            Failure(replication=int(row), scenario=self.prepared.names[which], message=str(messages[row, which]))
-            for row, which in np.argwhere(messages != None)  # noqa: E711 - element by element
+            Failure(replication=row, scenario=self.prepared.names[which], message=message)
+            for row, which, message in self.store.errors(self.rows)
         ]
+
+    def interval(self) -> Estimate:
+        """Return the mean of the headline of the first scenario: what ``--until`` looks at."""
+        return mean_estimate(self.output(self.prepared.headline.name)[:, 0], self.prepared.study.scramblings)
+
+    def is_void(self) -> bool:
+        """Say whether no run of any scenario succeeded."""
+        return not np.isfinite(self.output("cost_usd")).any()
 
     def statistics(self) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of every output of every scenario."""
@@ -138,19 +145,17 @@ class Finished:
         if len(table) < 2:
             return
         names = self.prepared.names
-        columns = {name: self.input(name)[sound] for name in self.prepared.inputs.names}
-        for which, scenario in enumerate(names):
-            for name, values in columns.items():
-                yield from _given_data(scenario, "", name, values, table[:, which])
-        for which, other in enumerate(names[1:], start=1):
-            difference = table[:, 0] - table[:, which]
-            for found in self.prepared.inputs.each:
-                values = columns[found.name]
-                yield from _given_data(names[0], other, found.name, values, difference)
-                if is_numeric(found.distribution) and (at := flip(values, difference)) is not None:
-                    yield Driver(
-                        scenario=names[0], against=other, method="flip", input=found.name, measure="threshold", value=at
-                    )
+        followed = [(name, "", table[:, which]) for which, name in enumerate(names)]
+        followed += [(names[0], other, table[:, 0] - table[:, which]) for which, other in enumerate(names[1:], start=1)]
+        found: list[list[Driver]] = [[] for _ in followed]
+        for drawn in self.prepared.inputs.each:  # one at a time in memory
+            values = self.input(drawn.name)[sound]
+            for own, (scenario, against, output) in zip(found, followed, strict=True):
+                own.extend(_given_data(scenario, against, drawn.name, values, output))
+                if against and is_numeric(drawn.distribution) and (at := flip(values, output)) is not None:
+                    own.append(_flip(scenario, against, drawn.name, at))
+        for own in found:
+            yield from own
 
     def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
         """Return the headline's mean of every scenario after more and more rows."""
@@ -202,6 +207,10 @@ def _given_data(scenario: str, against: str, name: str, values: Floats, output: 
             low=low,
             high=high,
         )
+
+
+def _flip(scenario: str, against: str, name: str, at: float) -> Driver:
+    return Driver(scenario=scenario, against=against, method="flip", input=name, measure="threshold", value=at)
 
 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from planner.finance.measures import (
     payback_months,
 )
 from planner.scenario.scenario import Scenario
+from planner.simulation.chance import DRAWS, Chance, draw_again
 from planner.simulation.measure_names import AGAINST_BASELINE
-from planner.simulation.measures import measures, series_of, service
+from planner.simulation.measures import series_of
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
 from planner.studies.bridge import bridge, factors_of
@@ -38,6 +39,8 @@ class Comparison:
     bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
     """Cost per million tokens, and per million output tokens, by cause against the baseline; None where a run served
     nothing."""
+    chances: tuple[Chance, ...]
+    """Each plan drawn again, all under the same chance."""
     warnings: tuple[str, ...]
 
     @property
@@ -87,14 +90,16 @@ def compare(
     baseline: int = 0,
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    draws: int = DRAWS,
 ) -> Comparison:
-    """Run every scenario under one seed and hold it against the baseline."""
+    """Run every scenario under one seed, ``draws`` times, and hold it against the baseline."""
     warnings = check_comparable(scenarios, baseline)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
         progress(scenario.name)
         results.append(simulate(scenario, seed=common))
+    chances = tuple(draw_again(result, draws) for result in results)
     base = results[baseline]
     factors = [factors_of(result) for result in results]
     first = factors[baseline]
@@ -102,12 +107,13 @@ def compare(
         results=tuple(results),
         baseline=baseline,
         figures=tuple(
-            service(result) | measures(result) | (against(result, base) if result is not base else _nothing())
-            for result in results
+            chance.figures[0] | (against(result, base) if result is not base else _nothing())
+            for result, chance in zip(results, chances, strict=True)
         ),
         bridges=tuple(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
         ),
+        chances=chances,
         warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.plan.warnings)),
     )
 

@@ -6,12 +6,13 @@ the choice makes, not what luck makes.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
+from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate, share_estimate
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +42,8 @@ def decisions(headline: Floats, names: tuple[str, ...], scramblings: int, *, low
             if other != one:
                 found.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
         if len(names) > 2:
-            rest = np.delete(worse, one, axis=1).min(axis=1)
+            others = [worse[:, other] for other in range(len(names)) if other != one]
+            rest = functools.reduce(np.minimum, others)
             found.append(_compare(name, "", worse[:, one] - rest, scramblings, lower_is_better))
     return found
 
@@ -53,7 +55,7 @@ def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is
     return Comparison(
         scenario=name,
         against=against,
-        probability_better=mean_estimate(is_better, scramblings),
+        probability_better=share_estimate(is_better, scramblings),
         mean_difference=mean_estimate(excess if lower_is_better else -excess, scramblings),
         mean_regret=mean_estimate(regret, scramblings),
         p95_regret=percentile_estimate(regret, scramblings, 95),

@@ -1,30 +1,19 @@
-"""Uncertain inputs, resolved: what each one is drawn from and which fields of which scenario it sets."""
+"""Uncertain inputs: what each is drawn from, which fields of which scenario it sets, and a scenario with them set."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
-from planner.documents import KeyPath, dotted, parse_scalar
-from planner.errors import PlannerError, Problem, ScenarioError
-from planner.scenario import study as language
-from planner.scenario.checks import check_scenario
+from planner.documents import KeyPath
 from planner.scenario.scenario import Scenario
 from planner.studies import correlation, paths
-from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
-from planner.validation import choices, nearest
+from planner.studies.distributions import Resolved, quantile, value_of
 
 Floats = NDArray[np.float64]
-ERROR_PREFIX = "throughput_error"
-_THROUGHPUT = "output_tokens_per_s_per_accelerator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +86,13 @@ def changed(base: Stated, which: int, inputs: Inputs, values: Floats) -> tuple[S
             factors[found.throughput_of] = float(drawn)
             continue
         for path in found.targets[which]:
-            content = paths.replaced(content, path, _new_value(found, paths.at(base.dump, path), float(drawn)))
+            content = paths.replaced(content, path, new_value(found, paths.at(base.dump, path), float(drawn)))
     scenario = Scenario.model_validate(content)
     scenario._document = base.scenario.document
     return scenario, factors
 
 
-def _new_value(found: Input, before: Any, drawn: float) -> Any:
+def new_value(found: Input, before: Any, drawn: float) -> Any:
     """Return what a draw makes of a field: whole numbers stay whole."""
     value = value_of(found.distribution, drawn)
     if found.times_stated and isinstance(value, int | float):
@@ -111,232 +100,3 @@ def _new_value(found: Input, before: Any, drawn: float) -> Any:
     if type(before) is int and isinstance(value, float):
         return round(value)
     return value
-
-
-def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Inputs:
-    """Find every input's fields and distribution; raise one ScenarioError with all that is wrong."""
-    problems: list[Problem] = []
-    found: list[Input] = []
-    for name, written in study.uncertain.items():
-        try:
-            found.append(_resolve(study, scenarios, name, written))
-        except ScenarioError as error:
-            problems += error.problems
-    if study.throughput_error:
-        found += _throughput_errors(scenarios)
-    mixing = None
-    try:
-        mixing = _mixing(study, [entry.name for entry in found])
-    except ScenarioError as error:
-        problems += error.problems
-    if problems:
-        raise ScenarioError(problems)
-    return Inputs(each=tuple(found), mixing=mixing)
-
-
-def _resolve(
-    study: language.Study, scenarios: Mapping[str, Stated], name: str, written: language.Distribution
-) -> Input:
-    """Resolve one input and try its extremes on every scenario."""
-    where: KeyPath = ("uncertain", name)
-    if name.split(".", maxsplit=1)[0] in paths.FIXED:
-        raise ScenarioError(study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}"))
-    targets = tuple(tuple(paths.reach(name, base.dump)) for base in scenarios.values())
-    reached = [(base, path) for base, own in zip(scenarios.values(), targets, strict=True) for path in own]
-    if not reached:
-        hint = paths.why_unreachable(name, [base.dump for base in scenarios.values()])
-        raise ScenarioError(study.problem(where, "no scenario of the study has this field", hint))
-    for base, path in reached:
-        before = paths.at(base.dump, path)
-        if isinstance(before, dict | tuple):
-            raise ScenarioError(study.problem(where, f"{dotted(path)} is a section, not a value"))
-        if written.times_stated and (isinstance(before, bool) or not isinstance(before, int | float)):
-            message = f"{dotted(path)} of {base.name} states no number for times_stated to multiply"
-            raise ScenarioError(study.problem(where, message))
-    distribution = _distribution(study, written, where, reached)
-    made = Input(name=name, distribution=distribution, times_stated=written.times_stated, targets=targets)
-    _try_extremes(study, scenarios, made)
-    return made
-
-
-def _distribution(
-    study: language.Study, written: language.Distribution, where: KeyPath, reached: list[tuple[Stated, KeyPath]]
-) -> Resolved:
-    """Turn priors into percentiles and files into values; bound percentiles by the range of their field."""
-    if isinstance(written, language.Empirical):
-        return _empirical(study, written, where)
-    if isinstance(written, language.Prior):
-        written = _prior(study, written, where, reached[0][0].scenario)
-    if isinstance(written, language.Percentiles):
-        low, high = paths.bounds(reached[0][1]) if not written.times_stated else (0.0, None)
-        low, high = (low if written.low is None else written.low), (high if written.high is None else written.high)
-        if low is not None and low >= written.p10 and written.low is None:
-            low = None  # the field's own limit says what is wrong better than a curve that cannot be drawn
-        if high is not None and high <= written.p90 and written.high is None:
-            high = None
-        written = written.model_copy(update={"low": low, "high": high})
-        if not is_smooth(written):
-            message = (
-                f"no smooth distribution has percentiles {written.p10:g}, {written.p50:g}, {written.p90:g} "
-                f"between {'-∞' if low is None else f'{low:g}'} and {'∞' if high is None else f'{high:g}'}"
-            )
-            raise ScenarioError(study.problem(where, message, "try kind: triangular or pert"))
-    return written
-
-
-def _prior(study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario) -> language.Percentiles:
-    """Look a prior up in the catalogue of the first scenario that has the field."""
-    catalog = scenario.load_catalog()
-    if written.prior not in catalog.priors:
-        hint = nearest(written.prior, catalog.priors) or f"the catalogue has {choices(catalog.priors)}"
-        raise ScenarioError(study.problem((*where, "prior"), f"unknown prior {written.prior!r}", hint))
-    prior = catalog.priors[written.prior]
-    scale = prior.base if written.times_stated else 1.0
-    figures = f"{prior.low:g}, {prior.base:g}, {prior.high:g}"
-    if not prior.low < prior.base < prior.high or scale == 0.0:
-        message = f"prior {written.prior} ({figures}) has no spread on both sides of its base"
-        raise ScenarioError(study.problem((*where, "prior"), message, "state a distribution of your own"))
-    return language.Percentiles(
-        kind="percentiles",
-        p10=prior.low / scale,
-        p50=prior.base / scale,
-        p90=prior.high / scale,
-        low=written.low,
-        high=written.high,
-        times_stated=written.times_stated,
-    )
-
-
-def _empirical(study: language.Study, written: language.Empirical, where: KeyPath) -> language.Discrete:
-    """Read observed values; each is as likely as the others."""
-    place = study.document.locate((*where, "file"))
-    path = (Path(place.file).parent if place else Path()) / written.file
-    values: list[float] = []
-    problems: list[Problem] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream)
-            if written.column not in (reader.fieldnames or ()):
-                hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
-                raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
-            for row in reader:
-                value = parse_scalar((row[written.column] or "").strip())
-                if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-                    message = f"{written.column} must be a finite number, not {row[written.column]!r}"
-                    problems.append(Problem(file=str(path), line=reader.line_num, message=message))
-                else:
-                    values.append(float(value))
-    except FileNotFoundError:
-        problems.append(study.problem((*where, "file"), f"no such file: {path}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
-    if not problems and len(values) < 2:
-        problems.append(Problem(file=str(path), message=f"needs at least 2 values, has {len(values)}"))
-    if problems:
-        raise ScenarioError(problems[:20])
-    return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
-
-
-def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: Input) -> None:
-    """Refuse a distribution whose ends (or, of a list, whose values) its field would not accept."""
-    distribution = made.distribution
-    tried = quantile(distribution, np.array([TAIL, 1.0 - TAIL]))
-    if isinstance(distribution, language.Discrete):
-        tried = np.arange(len(distribution.values), dtype=np.float64)
-        if is_numeric(distribution):
-            tried = np.array(distribution.values, dtype=np.float64)
-    alone = Inputs(each=(made,), mixing=None)
-    problems: dict[Problem, None] = {}
-    for which, base in enumerate(scenarios.values()):
-        for drawn in tried if made.targets[which] else ():
-            path = made.targets[which][0]
-            value = _new_value(made, paths.at(base.dump, path), float(drawn))
-            shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-            try:
-                scenario, _ = changed(base, which, alone, np.array([drawn]))
-                if not is_numeric(distribution):  # a name or a date may contradict another field
-                    check_scenario(scenario)
-            except ValidationError as error:
-                reason = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
-                message = (
-                    f"reaches {shown}, which {dotted(path)} does not allow: {reason.removeprefix('Value error, ')}"
-                )
-            except PlannerError as error:
-                message = f"reaches {shown}: {str(error).splitlines()[0]}"
-            else:
-                continue
-            hint = None if isinstance(distribution, language.Discrete) else "cut it with low and high, or narrow it"
-            problems[study.problem(("uncertain", made.name), message, hint)] = None
-    if problems:
-        raise ScenarioError(list(problems))
-
-
-def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
-    """Return the throughput model's error for each accelerator and architecture class that the scenarios use.
-
-    ln(measured / predicted) has the calibration's median m and spread s; whether a model's bias carries over to traffic
-    of one's own is not known, so the draw is centred at 1 with σ² = s² + m².
-    """
-    residuals = read_calibration(SHIPPED_CALIBRATION).residuals
-    found: dict[str, Input] = {}
-    for base in scenarios.values():
-        catalog = base.scenario.load_catalog()
-        for cluster in base.scenario.clusters.values():
-            for workload in base.scenario.workloads.values():
-                kind = catalog.model(workload.model).architecture_class.value
-                name = f"{ERROR_PREFIX}.{cluster.accelerator}.{kind}"
-                spread = residuals.get(f"{_THROUGHPUT} {kind}") or residuals.get(f"tpot_s {kind}")
-                if name in found or spread is None:
-                    continue
-                sigma = float(np.hypot(spread.log_sigma, spread.log_median))
-                if sigma > 0.0:
-                    error = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
-                    found[name] = Input(name=name, distribution=error, throughput_of=(cluster.accelerator, kind))
-    return list(found.values())
-
-
-def _mixing(study: language.Study, names: list[str]) -> Floats | None:
-    """Return the factor of the correlation matrix, or raise with the nearest one that is valid."""
-    if not study.correlations:
-        return None
-    ranks = np.eye(len(names))
-    problems: list[Problem] = []
-    pairs: dict[tuple[int, int], int] = {}
-    for number, entry in enumerate(study.correlations):
-        where: KeyPath = ("correlations", number)
-        unknown = [name for name in entry.between if name not in names]
-        problems += [
-            study.problem(where, f"{name!r} is not an input", nearest(name, names) or f"there are {choices(names)}")
-            for name in unknown
-        ]
-        if unknown:
-            continue
-        first, second = sorted(names.index(name) for name in entry.between)
-        if first == second:
-            problems.append(study.problem(where, f"{entry.between[0]} is correlated with itself"))
-        elif (first, second) in pairs:
-            problems.append(study.problem(where, f"the pair is already at correlations[{pairs[first, second]}]"))
-        else:
-            pairs[first, second] = number
-            ranks[first, second] = ranks[second, first] = entry.rank
-    if problems:
-        raise ScenarioError(problems)
-    if not correlation.is_valid(ranks):
-        raise ScenarioError(_invalid(study, names, ranks, pairs))
-    return correlation.factor(ranks)
-
-
-def _invalid(
-    study: language.Study, names: list[str], ranks: Floats, pairs: dict[tuple[int, int], int]
-) -> list[Problem]:
-    """Say which correlations exclude each other, and what the nearest possible ones are."""
-    near = correlation.nearest_valid(ranks)
-    return [
-        study.problem(
-            ("correlations", number),
-            f"{names[first]} and {names[second]} cannot have rank correlation {ranks[first, second]:g} with the others",
-            f"the nearest valid matrix has {np.trunc(near[first, second] * 1000) / 1000:g}",
-        )
-        for (first, second), number in pairs.items()
-        if abs(near[first, second] - ranks[first, second]) > 2e-3
-    ]

@@ -73,6 +73,20 @@ def mean_estimate(rows: Floats, scramblings: int) -> Estimate:
     return estimate(rows, scramblings, lambda part: float(part.mean()))
 
 
+def share_estimate(rows: Floats, scramblings: int) -> Estimate:
+    """Return the mean of zeros and ones, and its interval.
+
+    Few randomisations may all count the same, and then say nothing of what they cannot resolve. So the interval is at
+    least half a count of one of them, and at least 3/n, the rule of three for what n rows never showed (Hanley and
+    Lippman-Hand 1983).
+    """
+    found = mean_estimate(rows, scramblings)
+    count = int(np.isfinite(rows).sum())
+    if count == 0 or np.isnan(found.half_width):
+        return found
+    return Estimate(value=found.value, half_width=max(found.half_width, 0.5 * scramblings / count, 3.0 / count))
+
+
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> Estimate:
     """Return a percentile and its interval; no interval where a randomisation has too few rows beyond it."""
     found = estimate(rows, scramblings, lambda part: _percentile(part, percentile))

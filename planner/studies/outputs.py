@@ -19,7 +19,7 @@ def headlines(result: RunResult, series: Series | None = None) -> Floats:
     ``series`` are the run's monthly series, where the caller has them already.
     """
     series = series_of(result) if series is None else series
-    figures = {**measures(result), **service(result), "served_tokens": float(series.tokens.sum())}
+    figures = {**measures(result, series), **service(result), "served_tokens": float(series.tokens.sum())}
     found = [figures[name] for name in headline_names()]
     return np.array([np.nan if value is None else value for value in found])
 

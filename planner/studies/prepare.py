@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.errors import ScenarioError
+from planner.build import build_plan
+from planner.errors import Problem, ScenarioError
 from planner.scenario.study import Study
 from planner.scenario.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names
-from planner.studies.inputs import Inputs, Stated, resolve_inputs, stated
+from planner.studies.inputs import Inputs, Stated, stated
 from planner.studies.points import MAX_DIMENSIONS, PointSet
 from planner.studies.replicate import Setup
+from planner.studies.resolve import resolve_inputs
 from planner.validation import choices, nearest
 
 
@@ -86,9 +88,24 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
         raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
+    problems = _unplannable(bases)
+    try:
+        inputs = resolve_inputs(study, bases)
+    except ScenarioError as error:
+        raise ScenarioError([*error.problems, *problems]) from None
+    if problems:
+        raise ScenarioError(problems)
     return Prepared(
-        study=study,
-        scenarios=tuple(bases.values()),
-        inputs=resolve_inputs(study, bases),
-        seed=study.seed if seed is None else seed,
+        study=study, scenarios=tuple(bases.values()), inputs=inputs, seed=study.seed if seed is None else seed
     )
+
+
+def _unplannable(bases: Mapping[str, Stated]) -> list[Problem]:
+    """Return why scenarios cannot be planned as stated: each of their runs would fail for the same reason."""
+    problems: list[Problem] = []
+    for name, base in bases.items():
+        try:
+            build_plan(base.scenario)
+        except ScenarioError as error:
+            problems += [replace(found, message=f"{found.message} (scenario {name})") for found in error.problems]
+    return problems

@@ -82,6 +82,7 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     With ``until``, the study ends at the first look where the interval of the headline's mean is narrower than that
     share of it: a look is every sixteen rows of each randomisation, so the end does not depend on who ran what.
     """
+    store.check_extends(goal.rows)
     place = headline_names().index(goal.headline)
     finished = set(store.finished())
     missing = [batch for batch in store.batches(goal.rows) if batch not in finished]

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import Problem, ScenarioError
-from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.identity import Identity, differences
 from planner.studies.replicate import Rows, Setup
+from planner.studies.stored_columns import schema_of, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,8 +48,8 @@ class Store:
                 message = f"holds another version of this study: {', '.join(changed)} changed"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run it without --resume"))
         elif is_ours:
-            if not (restart or (self.folder / MANIFEST).exists()):
-                rows = sum(last - first for first, last in self.finished())
+            rows = sum(last - first for first, last in self.finished())
+            if rows and not (restart or (self.folder / MANIFEST).exists()):
                 message = f"holds an unfinished study of {rows:,} replications"
                 hint = "continue it with --resume, or begin anew with --restart"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
@@ -62,7 +62,8 @@ class Store:
             text = json.dumps({"product": PRODUCT, "kind": "study", "identity": self.identity}, indent=2) + "\n"
             self.replace(STUDY, text.encode())
         except OSError as error:
-            raise self.unwritable(error) from None
+            message = f"cannot be written: {error.strerror or error}"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out")) from None
 
     def finished_rows(self) -> int:
         """Return the replications of a study that is finished and is this one; raise where it is neither."""
@@ -74,6 +75,15 @@ class Store:
             message = f"holds another version of this study: {', '.join(changed)} changed"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo again"))
         return int(manifest["replications"])
+
+    def check_extends(self, rows: int) -> None:
+        """Refuse to leave a finished study with fewer replications than it has."""
+        if (held := self._rows_in_whole()) > rows:
+            with contextlib.suppress(OSError):
+                (self.folder / SHARDS).rmdir()
+            message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
+            hint = "ask for more, or leave out --resume to begin anew"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
     def unwritable(self, error: OSError) -> ScenarioError:
         """Return the message for a disk that takes no more; what is finished stays."""
@@ -182,42 +192,73 @@ class Store:
             if first >= whole:
                 yield pq.read_table(self.folder / SHARDS / f"{first:08d}-{last:08d}.parquet")
 
-    def column(self, name: str, rows: int | None = None) -> NDArray[Any]:
+    def column(self, name: str, rows: int | None = None) -> Floats:
         """Return one column of what is stored, shape (rows, scenarios); of the whole file, or of the shards before."""
-        parts = [table.column(name).to_numpy() for table in self._pruned([name])]
-        joined = np.concatenate(parts) if parts else np.zeros(0)
-        shaped = joined.reshape(-1, len(self.setup.scenarios))
+        joined = np.empty(self._stored())
+        first = 0
+        for table in self._pruned([name]):
+            joined[first : first + len(table)] = table.column(name).to_numpy()
+            first += len(table)
+        shaped = joined[:first].reshape(-1, len(self.setup.scenarios))
         return shaped if rows is None else shaped[:rows]
 
+    def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
+        """Yield row, scenario and message of each run that failed, in order."""
+        first, per_row = 0, len(self.setup.scenarios)
+        for table in self._pruned(["error"]):
+            for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
+                row, scenario = divmod(first + place, per_row)
+                if row < rows:
+                    yield row, scenario, table.column("error")[place].as_py()
+            first += len(table)
+
     def parts(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the finished study in order, some rows at a time."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
+        """Yield the finished study in order, at most so many rows of the table at a time.
+
+        Row group by row group: Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
+        """
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
         with pq.ParquetFile(self.folder / WHOLE) as file:
-            for part in file.iter_batches(batch_size=rows):
-                yield pa.Table.from_batches([part])
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                for first in range(0, len(table), rows):
+                    yield table.slice(first, rows)
 
     def monthly(self, name: str, scenario: int, months: range) -> Floats:
         """Return some months of a monthly figure of one scenario, shape (rows, months)."""
         per_row = len(self.setup.scenarios)
-        parts = []
+        joined = np.empty((self._stored() // per_row, len(months)))
+        first = 0
         for table in self._pruned([f"month:{name}"]):
             flat = table.column(0).combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            parts.append(flat.reshape(-1, per_row, self.setup.months)[:, scenario, months.start : months.stop].copy())
-        return np.concatenate(parts) if parts else np.zeros((0, len(months)))
+            part = flat.reshape(-1, per_row, self.setup.months)[:, scenario, months.start : months.stop]
+            joined[first : first + len(part)] = part
+            first += len(part)
+        return joined[:first]
 
     def _pruned(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the wanted columns of the whole file row group by row group; of the shards where there is none."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        if (self.folder / SHARDS).is_dir():
+        if not self._is_joined():
             for table in self._tables():
                 yield table.select(columns)
             return
         with pq.ParquetFile(self.folder / WHOLE) as file:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group, columns=list(columns))
+
+    def _is_joined(self) -> bool:
+        """Say whether all that is stored is in the whole file."""
+        return (self.folder / WHOLE).exists() and not any((self.folder / SHARDS).glob("*.parquet"))
+
+    def _stored(self) -> int:
+        """Return how many rows of the table ``_pruned`` yields."""
+        per_row = len(self.setup.scenarios)
+        if not self._is_joined():
+            return len(self.finished()) * self.batch * per_row
+        return self._rows_in_whole() * per_row
 
     def _rows_in_whole(self) -> int:
         path = self.folder / WHOLE
@@ -243,38 +284,3 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def schema_of(setup: Setup) -> pa.Schema:
-    """Return the columns of the store."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
-    fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
-    fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
-    fields += [pa.field(f"month:{output.name}", pa.list_(pa.float64(), setup.months)) for output in MONTHLY]
-    return pa.schema([*fields, pa.field("error", pa.string())])
-
-
-def table_of(setup: Setup, rows: Rows) -> pa.Table:
-    """Return a batch as a table: one row per replication and scenario."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    count, scenarios = len(rows.chance), len(setup.scenarios)
-    messages: list[str | None] = [None] * (count * scenarios)
-    for row, scenario, message in rows.errors:
-        messages[(row - rows.first) * scenarios + scenario] = message
-    columns: list[Any] = [
-        np.repeat(np.arange(rows.first, rows.last), scenarios),
-        [base.name for base in setup.scenarios] * count,
-        np.repeat(rows.chance, scenarios),
-        *(np.repeat(rows.inputs[:, place], scenarios) for place in range(len(setup.inputs))),
-        *(rows.headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
-        *(
-            pa.FixedSizeListArray.from_arrays(pa.array(rows.monthly[:, :, place].ravel()), setup.months)
-            for place in range(len(MONTHLY))
-        ),
-        messages,
-    ]
-    schema = schema_of(setup)
-    return pa.table([pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema)

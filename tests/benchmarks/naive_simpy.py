@@ -131,13 +131,19 @@ class NaiveFleet:
                 self.backlogs[w].append([hour, wanted])
                 wanted = sum(requests for _, requests in self.backlogs[w])
             left = wanted
-            for level in plan.fill_levels:
-                for c in workload.cluster_order:
-                    rate = rates[c, w, month] * self.speed[c, w]
-                    part = min(max(self.up[c] * level - used[c], 0.0), left / rate)
-                    used[c] += part
-                    left -= part * rate
-                    self.served[c, w] += part * rate
+            each = {c: rates[c, w, month] * self.speed[c, w] for c in workload.cluster_order}
+            for c, rate in each.items():
+                part = min(max(self.up[c] * plan.preferred_utilisation - used[c], 0.0), left / rate)
+                used[c] += part
+                left -= part * rate
+                self.served[c, w] += part * rate
+            free = {c: max(self.up[c] - used[c], 0.0) * rate for c, rate in each.items()}
+            whole = sum(free.values())
+            spread = min(left, whole) / whole if whole > 0 else 0.0
+            for c, rate in each.items():
+                used[c] += free[c] * spread / rate
+                left -= free[c] * spread
+                self.served[c, w] += free[c] * spread
             if workload.deadline_h:
                 self._settle(w, hour, wanted - left)
             else:

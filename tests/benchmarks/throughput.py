@@ -46,9 +46,9 @@ def operating_points_per_s(cases: int = CASES) -> dict[str, float]:
     }
     rates = {}
     for name, run in runs.items():
-        start = time.perf_counter()
+        start = time.thread_time()
         run()
-        rates[name] = cases / (time.perf_counter() - start)
+        rates[name] = cases / (time.thread_time() - start)
     return rates
 
 

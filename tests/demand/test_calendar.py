@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +69,6 @@ def test_hours_and_dates_of_a_horizon() -> None:
     horizon = Horizon(start=date(2026, 1, 1), hours=48)
     assert horizon.hour_of(date(2026, 1, 3)) == 48.0
     assert horizon.hour_of(date(2025, 12, 31)) == -24.0
-    np.testing.assert_array_equal(horizon.mid_hours_h[:2], [0.5, 1.5])
 
 
 def test_bad_zone_names_the_nearest() -> None:

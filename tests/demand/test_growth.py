@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.demand.growth import CompoundGrowth, Growth, SCurveGrowth, StepGrowth, TableGrowth, growth_multiplier
+from planner.demand.growth import (
+    CompoundGrowth,
+    Growth,
+    SCurveGrowth,
+    StepGrowth,
+    TableGrowth,
+    growth_multiplier,
+    hourly_growth,
+)
 from planner.errors import ScenarioError
 from planner.units import HOURS_PER_YEAR
 
@@ -74,3 +82,18 @@ def test_bad_growth_is_refused_with_every_problem(make: object, message: str) ->
 )
 def test_growth_keeps_the_shape_of_its_hours(growth: Growth) -> None:
     assert growth_multiplier(growth, np.zeros((3, 2))).shape == (3, 2)
+
+
+@pytest.mark.parametrize("hours", [1, 23, 24, 25, 26_304])
+@pytest.mark.parametrize(
+    "growth",
+    [
+        CompoundGrowth(per_year=0.6),
+        CompoundGrowth(per_year=-0.4),
+        SCurveGrowth(ceiling_multiple=5.0, midpoint_years=1.0, steepness_per_year=3.0),
+        StepGrowth(steps=((12.0, 2.0),)),
+    ],
+)
+def test_hours_grow_as_their_middles_do(growth: Growth, hours: int) -> None:
+    expected = growth_multiplier(growth, np.arange(hours) + 0.5)
+    np.testing.assert_allclose(hourly_growth(growth, hours), expected, rtol=1e-13)

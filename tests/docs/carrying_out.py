@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.reference.site import tutorial_pages
 from tests.docs.blocks import Output, Step, steps
 
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".*", "planner", "tests", "outputs", "site", "build", "dist", "*.egg-info")
 _MAKE = re.compile(r"^make((?: [\w-]+)*)$")
-_LIMIT_S = 120
+_LIMIT_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,12 @@ class Outcome:
 def pages() -> list[Path]:
     """Return README.md and every page of the docs."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def courses() -> list[list[Path]]:
+    """Return the pages by how a reader follows them: the tutorial's in a row and in one folder, the others alone."""
+    tutorial = [ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs")]
+    return [*([page] for page in pages() if page not in tutorial), tutorial]
 
 
 def copy_checkout(target: Path) -> None:

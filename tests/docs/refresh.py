@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.docs.blocks import steps
-from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, pages, shown
+from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, courses, shown
+from tests.docs.pictures import refresh_pictures
 
 
 def refreshed(text: str, outcomes: Iterable[Outcome]) -> str:
@@ -23,28 +24,39 @@ def refreshed(text: str, outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Refresh every page; stop at the first command that fails."""
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        if not steps(text):
-            continue
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "checkout"
-            copy_checkout(folder)
+def refresh(course: Sequence[Path]) -> bool:
+    """Refresh pages that are followed in one folder; return whether every command succeeded."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "checkout"
+        copy_checkout(folder)
+        for page in course:
+            text = page.read_text(encoding="utf-8")
             outcomes = []
             for outcome in carry_out(text, folder):
                 if outcome.exit_code:
                     place = f"{page.relative_to(ROOT)}:{outcome.step.line}"
                     print(f"{place}: exit code {outcome.exit_code}", *outcome.printed, sep="\n", file=sys.stderr)
-                    return 1
+                    return False
                 outcomes.append(outcome)
-        fresh = refreshed(text, outcomes)
-        if fresh != text:
-            page.write_text(fresh, encoding="utf-8")
-            print(f"wrote {page.relative_to(ROOT)}")
+            fresh = refreshed(text, outcomes)
+            changed = refresh_pictures(page, folder)
+            if fresh != text:
+                page.write_text(fresh, encoding="utf-8")
+                changed.append(page)
+            for path in changed:
+                print(f"wrote {path.relative_to(ROOT)}")
+    return True
+
+
+def main(wanted: Sequence[str] = ()) -> int:
+    """Refresh every page, or those in whose path a wanted word occurs; stop at the first command that fails."""
+    for course in courses():
+        if wanted and not any(word in str(page.relative_to(ROOT)) for word in wanted for page in course):
+            continue
+        if any(steps(page.read_text(encoding="utf-8")) for page in course) and not refresh(course):
+            return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from tests.docs.blocks import blocks, steps
-from tests.docs.carrying_out import ROOT, carry_out, copy_checkout, makefile_recipes, pages, shown
+from tests.docs.carrying_out import ROOT, carry_out, copy_checkout, courses, makefile_recipes, pages, shown
+from tests.docs.pictures import LARGEST_BYTES, drawn, look_the_same, pictures
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 HTML_FETCH = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["'](?:https?:)?//[^"']*["']""")
+
+REFRESH = "python -m tests.docs.refresh puts what is printed and drawn now into the pages"
 
 
 def _name(page: Path) -> str:
@@ -33,19 +37,50 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if steps(_text(page))], ids=_name)
-def test_what_a_page_shows_happens(page: Path, checkout: Path) -> None:
-    for outcome in carry_out(_text(page), checkout):
-        place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
-        assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
-        output = outcome.step.output
-        if output is None:
-            continue
-        assert outcome.is_compared, f"{place}\nshows output that cannot be checked here"
-        difference = difflib.unified_diff(shown(output), outcome.printed, "in the page", "printed now", lineterm="")
-        assert shown(output) == outcome.printed, "\n".join(
-            [place, *difference, "python -m tests.docs.refresh puts what is printed now into the pages"]
-        )
+def _followed() -> list[object]:
+    """Return what can be carried out: single pages, and the tutorial as one, which takes a minute."""
+    found = [course for course in courses() if any(steps(_text(page)) for page in course)]
+    return [
+        pytest.param(course, id=_name(course[0]))
+        if len(course) == 1
+        else pytest.param(course, id=_name(course[0].parent), marks=pytest.mark.slow)
+        for course in found
+    ]
+
+
+@pytest.mark.parametrize("course", _followed())
+def test_what_a_page_shows_happens(course: list[Path], checkout: Path) -> None:
+    for page in course:
+        for outcome in carry_out(_text(page), checkout):
+            place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
+            assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
+            output = outcome.step.output
+            if output is None:
+                continue
+            assert outcome.is_compared, f"{place}\nshows output that cannot be checked here"
+            difference = difflib.unified_diff(shown(output), outcome.printed, "in the page", "printed now", lineterm="")
+            assert shown(output) == outcome.printed, "\n".join([place, *difference, REFRESH])
+        for picture in pictures(page):
+            assert (checkout / picture.source.partition("#")[0]).is_file(), f"{_name(page)}: nothing draws {picture}"
+            if not picture.is_screenshot:
+                with Image.open(picture.path) as present:
+                    assert look_the_same(present, drawn(picture, checkout)), f"{picture.path}: {REFRESH}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=_name)
+def test_pictures_are_there_small_and_told_in_words(page: Path) -> None:
+    described = list(pictures(page))
+    for picture in described:
+        assert picture.path.stat().st_size < LARGEST_BYTES, picture.path
+        assert len(picture.words.split()) >= 4, f"{picture.path}: say what it shows"
+    if page.parent.name == "tutorial":  # elsewhere a picture may come from another generator
+        shown_there = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", _text(page))
+        assert len(shown_there) == len(described), "a picture of the tutorial says which command draws it"
+
+
+def test_every_picture_of_the_tutorial_is_used() -> None:
+    used = {picture.path.resolve() for page in pages() for picture in pictures(page)}
+    assert {path.resolve() for path in (ROOT / "docs" / "tutorial" / "images").iterdir()} == used
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)

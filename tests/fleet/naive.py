@@ -60,19 +60,17 @@ class Naive:
         """Add requests to clusters; return the node-equivalents taken, and update what is used."""
         usable, used = room
         taken = [0.0] * len(used)
-        if self.plan.proportional:
-            free = {c: max(usable[c] - used[c], 0.0) for c in order}
-            whole = sum(free[c] * rates[c] for c in order)
-            for c in order:
-                taken[c] = free[c] * min(requests, whole) / whole if whole > 0 else 0.0
-                used[c] += taken[c]
-            return taken
-        for level in self.plan.fill_levels:
-            for c in order:
-                part = min(max(usable[c] * level - used[c], 0.0), requests / rates[c])
-                used[c] += part
-                taken[c] += part
-                requests -= part * rates[c]
+        for c in order:
+            part = min(max(usable[c] * self.plan.preferred_utilisation - used[c], 0.0), requests / rates[c])
+            used[c] += part
+            taken[c] += part
+            requests -= part * rates[c]
+        free = {c: max(usable[c] - used[c], 0.0) for c in order}
+        whole = sum(free[c] * rates[c] for c in order)
+        for c in order:
+            part = free[c] * min(requests, whole) / whole if whole > 0 else 0.0
+            used[c] += part
+            taken[c] += part
         return taken
 
     def run(self, window: WindowInput) -> list[Hour]:

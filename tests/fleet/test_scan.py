@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from planner.fleet.scan import clamp_scan, steps_by_hour, time_weighted
+from planner.fleet.scan import clamp_scan, hours_within, steps_by_hour, time_weighted
 
 Floats = NDArray[np.float64]
 moderate = st.floats(-100.0, 100.0, width=32)
@@ -101,3 +101,18 @@ def test_steps_by_hour_integrates_the_levels(pairs: list[tuple[float, float]], f
     deltas = np.diff(np.array([1.0, *levels])).tolist()
     found = steps_by_hour(np.array(times, dtype=float), np.array(levels, dtype=float), first, hours)
     np.testing.assert_allclose(found, brute(times, deltas, first, hours, start=1.0), atol=1e-9)
+
+
+spans = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(0.0, 20.0)), max_size=8)
+
+
+@given(spans, st.integers(0, 30), st.integers(1, 20))
+def test_hours_within_are_those_an_interval_touches(drawn: list[tuple[float, float]], first: int, hours: int) -> None:
+    pairs = sorted((start, start + length) for start, length in drawn)
+    found = hours_within(pairs, first, hours).tolist()
+    touched = [
+        h for h in range(hours) if any(start < first + h + 1 and end > first + h for start, end in pairs if end > start)
+    ]
+    assert found == sorted(set(found))
+    assert set(touched) <= set(found)  # an interval that begins and ends on one hour's edge may add that hour
+    assert all(any(start < first + h + 1 and end >= first + h for start, end in pairs) for h in found)

@@ -43,8 +43,7 @@ class Recipe(NamedTuple):
     deadlines: tuple[int, ...]
     level: float
     tightest: float
-    proportional: bool
-    fill_levels: tuple[float, ...]
+    preferred_utilisation: float
 
 
 def sites(*, capped: bool) -> st.SearchStrategy[Recipe]:
@@ -57,8 +56,7 @@ def sites(*, capped: bool) -> st.SearchStrategy[Recipe]:
         deadlines=st.lists(st.sampled_from((0, 0, 1, 3, 12)), min_size=1, max_size=4).map(tuple),
         level=st.sampled_from((0.3, 0.8, 1.5)),
         tightest=st.sampled_from((0.15, 0.4, 0.7)) if capped else st.just(math.inf),
-        proportional=st.booleans(),
-        fill_levels=st.sampled_from(((0.6, 1.0), (1.0,), (0.5, 0.8, 1.0))),
+        preferred_utilisation=st.sampled_from((0.0, 0.5, 0.8, 1.0)),
     )
 
 
@@ -94,8 +92,7 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
         clusters,
         workloads,
         requests_per_node_h=rates,
-        proportional=recipe.proportional,
-        fill_levels=recipe.fill_levels,
+        preferred_utilisation=recipe.preferred_utilisation,
         site=site,
     )
     speed = {pair: random.uniform(0.5, 1.2, hours) for pair in np.ndindex(*shape) if random.random() < 0.3}
@@ -190,14 +187,14 @@ def test_interactive_work_comes_before_standard_and_deferrable() -> None:
 
 
 def test_work_spills_to_the_next_cluster_before_the_first_is_full() -> None:
-    plan = make_plan([cluster_plan("a"), cluster_plan("b")], fill_levels=(0.85, 1.0))
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], preferred_utilisation=0.85)
     demand = np.array([[8.0, 10.0, 17.0, 19.0]]) * 3600
     result = evaluate_window(plan, window_of(plan, demand, np.full((2, 4), 10.0)))
-    assert result.busy_nodes == pytest.approx(np.array([[8, 8.5, 8.5, 10], [0, 1.5, 8.5, 9]]))
+    assert result.busy_nodes == pytest.approx(np.array([[8, 8.5, 8.5, 9.5], [0, 1.5, 8.5, 9.5]]))
 
 
 def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
-    plan = make_plan([cluster_plan("a", 10), cluster_plan("b", 30)], proportional=True)
+    plan = make_plan([cluster_plan("a", 10), cluster_plan("b", 30)], preferred_utilisation=0.0)
     result = evaluate_window(plan, window_of(plan, np.array([[8.0 * 3600]]), np.array([[10.0], [30.0]])))
     assert result.busy_nodes[:, 0] == pytest.approx([2, 6])
 

@@ -145,7 +145,8 @@ def test_a_group_that_is_down_cannot_fail_again() -> None:
 
 
 def drawn_for(plan: ReliabilityPlan, cluster: ClusterPlan, hours: float, seed: int = 1) -> Failures:
-    return draw_failures(plan, cluster, np.zeros(cluster.nodes), 0, hours, np.random.default_rng(seed))
+    failures = draw_failures(plan, cluster, np.zeros(cluster.nodes), 0, hours, np.random.default_rng(seed))
+    return failures.where(np.argsort(failures.time_h))
 
 
 def steady(per_node_h: float, severity: int, mean_h: float, **changes: Any) -> ReliabilityPlan:

@@ -73,8 +73,8 @@ def test_little_s_law_holds(replica: int, concurrency: float, prompt: float, out
     if not point.fits[0]:
         return
     in_system = point.requests_per_s[0] * (point.ttft_s[0] + output * point.tpot_s[0])
-    # Three tangents do not quite settle the wait for prefills begun by others.
-    assert in_system == pytest.approx(concurrency, rel=0.01 if burst else 0.06)
+    # Without bursts, five tangents leave the wait for prefills begun by others half a percent off at the very worst.
+    assert in_system == pytest.approx(concurrency, rel=1e-9 if burst else 0.01)
     assert point.running_sequences[0] <= concurrency * (1 + 1e-9)
 
 

@@ -38,10 +38,11 @@ def test_every_measure_is_there_with_a_unit_in_its_name(run: Run) -> None:
 
 
 def test_every_measure_is_defined_once_in_the_docs(root: Path) -> None:
-    page = (root / "docs" / "explanation" / "finance.md").read_text(encoding="utf-8")
-    table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    page = (root / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    of_a_run, _, rest = page.partition("\n## How a plan served\n")
     for measure in MEASURES:
-        assert sum(f"`{measure.name}`" in cell for cell in table) == 1, measure.name
+        assert of_a_run.count(f"\n| `{measure.name}` |") == 1, measure.name
+        assert rest.count(f"| {measure.formula} |") == 0, "a formula is written once"
 
 
 def test_what_needs_a_price_is_empty_without_one(run: Run) -> None:

@@ -192,7 +192,7 @@ def test_a_change_in_one_cluster_leaves_traffic_and_other_failures_alone() -> No
 
     assert failures(run) == failures(changed)
     assert len(failures(run)) > 10
-    speeds = [[c for c in which.log.speeds if c.cluster == 0 and "fixed" not in c.kind] for which in (run, changed)]
+    speeds = [[c for c in which.log.speeds() if c.cluster == 0 and "fixed" not in c.kind] for which in (run, changed)]
     assert [(c.time_h, c.log_factor) for c in speeds[0]] == [(c.time_h, c.log_factor) for c in speeds[1]]
     assert speeds[0]
 

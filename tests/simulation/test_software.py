@@ -31,7 +31,7 @@ def plan_with(months: int = 12, workloads: Any = None, clusters: Any = None, **c
 
 def speeds_of(plan: Plan, seed: int = 1) -> list[SpeedChange]:
     run, _ = run_engine(plan, seed)
-    return run.log.speeds
+    return run.log.speeds()
 
 
 def test_nothing_happens_to_a_quiet_stack() -> None:
@@ -107,9 +107,9 @@ def test_one_engineer_mends_one_thing_at_a_time() -> None:
     desk = SoftwareDesk(env, plan, log, streams(1))
     stack = plan.software.stacks[0]
     for _ in range(3):
-        env.process(desk._incident(stack, [(0, 0)], "regression", (10.0, 0.2, 120.0)))
+        env.process(desk._incident(stack, ((0, 0),), "regression", (10.0, 0.2, 120.0)))
     env.run()
-    ends = [change.time_h - 10.0 for change in log.speeds if change.kind == "regression fixed"]
+    ends = [change.time_h - 10.0 for change in log.speeds() if change.kind == "regression fixed"]
     assert ends == pytest.approx([120.0, 160.0, 200.0])
 
 
@@ -118,17 +118,17 @@ def test_half_an_engineer_takes_twice_as_long_and_none_waits_for_the_vendor() ->
         plan = plan_with(1, engineers=engineers)
         env, log = simpy.Environment(), ChangeLog()
         desk = SoftwareDesk(env, plan, log, streams(1))
-        env.process(desk._incident(plan.software.stacks[0], [(0, 0)], "regression", (0.0, 0.2, 120.0)))
+        env.process(desk._incident(plan.software.stacks[0], ((0, 0),), "regression", (0.0, 0.2, 120.0)))
         env.run()
-        assert log.speeds[-1].time_h == pytest.approx(expected)
+        assert log.speeds()[-1].time_h == pytest.approx(expected)
 
 
 def incident_factors(software: SoftwarePlan, kind: str, last_gain: float = 0.0) -> list[float]:
     plan = dataclasses.replace(make_plan(), software=software)
     env, log = simpy.Environment(), ChangeLog()
     desk = SoftwareDesk(env, plan, log, streams(1))
-    desk.last_gain["cuda-vllm"] = last_gain
-    return desk._factors(software.stacks[0], [(0, 0)], kind, 0.3)
+    desk.releases["cuda-vllm"] = [(0.0, last_gain), (1.0, 9.0)]  # the second is still to come
+    return list(desk._factors(software.stacks[0], ((0, 0),), kind, 0.3))
 
 
 def test_wrong_numerics_roll_back_or_widen() -> None:

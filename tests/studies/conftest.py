@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import TINY
+from tests.studies.processes import files, finish
+
 SMALL = """\
 name: small
 scenarios:
@@ -31,3 +34,19 @@ def study_file(tmp_path: Path, tiny: str) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def study(study_file: Callable[..., Path]) -> Path:
+    """The small study's file."""
+    return study_file()
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What an uninterrupted study in one process writes."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "study.yaml").write_text(SMALL)
+    finish(folder / "study.yaml", folder / "out", "--workers", "1")
+    return files(folder / "out")

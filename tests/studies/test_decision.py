@@ -45,3 +45,14 @@ def test_ties_count_half_and_failed_rows_not_at_all() -> None:
     found = decisions(rows, ("a", "b"), 4, lower_is_better=True)
     assert len(found) == 2
     assert found[0].probability_better.value == pytest.approx(2 / 3)
+
+
+def test_a_probability_is_never_told_more_exactly_than_its_rows_can() -> None:
+    """Randomisations that all count the same would have an interval of no width."""
+    certain = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, lower_is_better=True)}["a", "b"]
+    assert certain.probability_better.value == 1.0
+    assert certain.probability_better.half_width == pytest.approx(0.5 * 8 / 800)
+    rows = np.tile([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], (40, 1)).reshape(40, 4, 2)
+    alike = decisions(rows.transpose(1, 0, 2).reshape(160, 2), ("a", "b"), 4, lower_is_better=True)[0]
+    assert alike.probability_better.value == pytest.approx(0.75)
+    assert alike.probability_better.half_width == pytest.approx(3.0 / 160)  # the rule of three

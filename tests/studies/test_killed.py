@@ -2,96 +2,48 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import TINY
-from tests.studies.conftest import SMALL
+from tests.studies.processes import (
+    LIMIT_S,
+    Process,
+    children,
+    command,
+    end,
+    environment,
+    files,
+    finish,
+    start_study,
+    wait_for,
+)
 
 pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
 import psutil
 
-Write = Callable[..., Path]
-ROWS = "64"
-LIMIT_S = 180.0
-
-
-def command(study: Path, out: Path, *options: str) -> list[str]:
-    arguments = ["montecarlo", str(study), "-n", ROWS, "--out", str(out), "--no-charts", *options]
-    return [sys.executable, "-m", "planner.cli.app", *arguments]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-
-
-def finish(study: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(study, out, *options), capture_output=True, text=True, check=True, env=environment(), timeout=LIMIT_S
-    )
-
 
 @pytest.fixture
-def study(study_file: Write) -> Path:
-    return study_file()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What an uninterrupted study in one process writes."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    (folder / "tiny.yaml").write_text(TINY)
-    (folder / "study.yaml").write_text(SMALL)
-    finish(folder / "study.yaml", folder / "out", "--workers", "1")
-    return files(folder / "out")
-
-
-@pytest.fixture
-def running(study: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def running(study: Path) -> Iterator[Callable[..., Process]]:
     """Start a study and wait until its first shards are written."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Process] = []
 
-    def start(out: Path, *options: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command(study, out, *options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-            start_new_session=True,
-        )
-        started.append(process)
-        wait_for(lambda: len(list(out.glob("shards/*.parquet"))) >= 2 or process.poll() is not None)
-        assert process.poll() is None, process.communicate()
-        return process
+    def begin(out: Path, *options: str) -> Process:
+        started.append(start_study(study, out, *options))
+        return started[-1]
 
-    yield start
+    yield begin
     for process in started:
-        for child in [*children(process), psutil.Process(process.pid)] if process.poll() is None else []:
-            child.kill()
-        process.communicate()
+        end(process)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def children(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return list(psutil.Process(process.pid).children(recursive=True))
-
-
-def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def workers(process: Process) -> list[Any]:
     """The processes that do the work: forked from the fork server, or started by Dask."""
     found = []
     for child in children(process):
@@ -102,20 +54,11 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """All bytes; but a study's folder is named in its data dictionary."""
-    return {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.name not in ("datapackage.json", "manifest.json")
-    }
-
-
 @pytest.mark.parametrize("options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")])
 def test_a_killed_worker_costs_nothing(
     study: Path,
     tmp_path: Path,
-    running: Callable[..., subprocess.Popen[str]],
+    running: Callable[..., Process],
     options: tuple[str, ...],
     whole: dict[str, bytes],
 ) -> None:
@@ -130,7 +73,7 @@ def test_a_killed_worker_costs_nothing(
 
 
 def test_a_killed_study_is_resumed(
-    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]], whole: dict[str, bytes]
+    study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes]
 ) -> None:
     process = running(tmp_path / "killed", "--workers", "1")
     process.send_signal(signal.SIGKILL)
@@ -145,7 +88,7 @@ def test_a_killed_study_is_resumed(
 
 
 def test_an_interrupt_says_how_to_go_on(
-    study: Path, tmp_path: Path, running: Callable[..., subprocess.Popen[str]], whole: dict[str, bytes]
+    study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes]
 ) -> None:
     process = running(tmp_path / "cut", "--workers", "2")
     process.send_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.scenario.study import Normal
 from planner.simulation.run import simulate
-from planner.studies import engines, runner
+from planner.studies import dask_engine, engines, runner
 from planner.studies.analysis import Finished
 from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
@@ -106,6 +106,33 @@ def test_a_finished_study_is_extended_to_the_same_bytes(prepared: Prepared, tmp_
     assert bytes_of(tmp_path / "grown" / "s") == bytes_of(tmp_path / "whole" / "s")
     finish(prepared, tmp_path / "grown" / "s", rows=8)  # without --resume a finished study is replaced
     assert json.loads((tmp_path / "grown" / "s" / "manifest.json").read_text())["replications"] == 8
+
+
+def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path) -> None:
+    finish(prepared, tmp_path / "s", rows=24)
+    before = bytes_of(tmp_path / "s")
+    with pytest.raises(ScenarioError, match=r"holds 24 finished replications, more than the 8 asked for"):
+        finish(prepared, tmp_path / "s", rows=8, resume=True)
+    assert bytes_of(tmp_path / "s") == before
+
+
+def test_a_finished_study_that_was_opened_again_is_read_whole(prepared: Prepared, tmp_path: Path) -> None:
+    finished = finish(prepared, tmp_path / "s", rows=20)  # not a whole number of batches
+    before = finished.output("cost_usd")
+    store_of(prepared, tmp_path / "s", resume=True)  # and then killed
+    assert np.array_equal(finished.output("cost_usd"), before)
+    assert before.shape == (20, 2)
+
+
+def test_a_study_of_nothing_is_no_hindrance(prepared: Prepared, tmp_path: Path) -> None:
+    store_of(prepared, tmp_path / "s")  # opened, and then perhaps no scheduler answered
+    assert finish(prepared, tmp_path / "s", rows=8).rows == 8
+
+
+def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScenarioError, match=r"file: cannot be written: Not a directory \(choose another --out\)"):
+        store_of(prepared, tmp_path / "file")
 
 
 def test_another_version_of_the_study_is_refused(prepared: Prepared, study_file: Write, tmp_path: Path) -> None:
@@ -211,7 +238,7 @@ def test_a_scheduler_that_does_not_answer_is_one_message(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "_CONNECT_S", 1)
+    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
         finish(prepared, tmp_path / "s", force=Workforce(scheduler="tcp://127.0.0.1:9"))
 

@@ -11,6 +11,7 @@ import pytest
 from planner.errors import ScenarioError
 from planner.studies.inputs import changed
 from planner.studies.prepare import prepare
+from tests.conftest import Planner
 from tests.studies.conftest import SMALL
 
 Write = Callable[..., Path]
@@ -187,3 +188,44 @@ def test_a_prior_can_be_a_factor_on_what_is_stated(study_file: Write) -> None:
     prepared = prepare(study_file(with_input(line)))
     drawn = prepared.inputs.drawn(np.full((1, len(prepared.inputs)), 0.9))
     assert drawn[0, 0] == pytest.approx(0.13 / 0.075)
+
+
+IMPOSSIBLE = "workloads.chat.slo.ttft_s=0.0001"
+
+
+@pytest.mark.parametrize("arguments", [("montecarlo",), ("sensitivity", "--method", "tornado")])
+def test_a_scenario_that_cannot_be_planned_is_one_error_and_nothing_is_written(
+    study_file: Write, tmp_path: Path, planner: Planner, arguments: tuple[str, ...]
+) -> None:
+    path, out = study_file(), tmp_path / "out"
+    told = planner(arguments[0], path, *arguments[1:], "-n", 8, "--out", out, "--set", IMPOSSIBLE)
+    told.refused("workloads.chat: no cluster can serve it", "meets 0.0001 s", "(scenario both)", "(scenario nvidia)")
+    assert not out.exists()
+
+
+def test_one_scenario_that_cannot_be_planned_is_told_beside_bad_inputs(study_file: Write) -> None:
+    text = with_input("site.pue_ratio: {prior: nothing}").replace("h200: {nodes: 6}", "h200: {tensor_parallel: 3}")
+    message = refusal(study_file(text))
+    assert "unknown prior 'nothing'" in message
+    assert "not on 3 (scenario nvidia)" in message
+    assert "(scenario both)" not in message
+
+
+def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
+    study_file: Write, tmp_path: Path, planner: Planner
+) -> None:
+    path = study_file(with_input("workloads.chat.slo.ttft_s: {kind: uniform, low: 0.0001, high: 0.0002}"))
+    options = ("-n", 4, "--workers", 1, "--no-charts", "--out", tmp_path / "out")
+    told = planner("montecarlo", path, *options)
+    assert told.code == 1
+    assert "every run failed, the first with: ScenarioError: " in told.err
+    assert "no cluster can serve it" in told.err
+    assert (tmp_path / "out" / "samples.csv").exists()
+
+
+def test_an_interval_that_stays_too_wide_is_told(study_file: Write, tmp_path: Path, planner: Planner) -> None:
+    options = ("-n", 16, "--workers", 1, "--no-charts", "--out", tmp_path / "out")
+    told = planner("montecarlo", study_file(), *options, "--until", "0.001%")
+    assert told.code == 0
+    assert "the interval of the mean is ±" in told.err
+    assert "% after 16 replications; extend with --resume and more" in told.err

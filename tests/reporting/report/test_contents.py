@@ -12,7 +12,7 @@ from planner.errors import ScenarioError
 from planner.reporting.charts import write_charts
 from planner.reporting.csv_table import CsvFormat
 from planner.reporting.report.contents import Contents, read_contents
-from planner.reporting.run_folder import write_run
+from planner.reporting.run_folder import Wanted, write_run
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate
 from tests.conftest import TINY
@@ -48,7 +48,7 @@ def test_commas_marks_and_apostrophes_of_every_format(tmp_path: Path) -> None:
     result = simulate(load_scenario(tmp_path / "tiny.yaml"))
     read = []
     for name, form in (("plain", CsvFormat()), ("comma", CsvFormat(decimal_comma=True, byte_order_mark=True))):
-        write_run(result, tmp_path / name, form=form)
+        write_run(result, tmp_path / name, wanted=Wanted(form=form))
         table = read_contents(tmp_path / name).table("ledger")
         assert table is not None
         read.append((table.texts("account"), table.numbers("amount_usd")))

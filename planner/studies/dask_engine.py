@@ -1,0 +1,150 @@
+"""Batches on a Dask cluster: the study travels to each worker once, and lost batches are run again."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import logging
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from planner.errors import PlannerError, Problem, ScenarioError
+from planner.studies.replicate import Replicator, Rows, Setup
+
+Batch = tuple[int, int]
+LOCAL_DASK = "local-dask"
+MAX_LOSSES = 3
+"""Workers that may die on one batch before the study ends."""
+_CONNECT_S = 10
+_WORKERS_S = 60
+"""How long a cluster may take to have its first worker; one that grows with its work starts with none."""
+_COUNT_EVERY_S = 10.0
+"""Between two looks at how many workers there are: they come and go."""
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.tick.cycle": "5s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Less of Dask's watching over itself, for a cluster of our own: by default each of its processes spends 3 to 4% of a
+core on samples of its own stack and state, and here they share the cores with the work."""
+
+_thread = threading.local()
+
+
+def dask_batches(setup: Setup, todo: deque[Batch], workers: int, scheduler: str) -> Iterator[Rows]:
+    """Yield the rows of each batch as the cluster finishes it, in no certain order."""
+    with _client(scheduler, workers) as client:
+        flight = _Flight(client, setup, todo)
+        flight.fill()
+        while flight.flying:
+            rows = flight.landed()
+            flight.fill()
+            if rows is not None:
+                yield rows
+
+
+def _work(payload: bytes, digest: str, first: int, last: int) -> Rows:
+    """Run a batch on a Dask worker; each of its threads keeps its own study."""
+    if getattr(_thread, "digest", None) != digest:
+        _thread.replicator, _thread.digest = Replicator(pickle.loads(payload)), digest
+    rows: Rows = _thread.replicator.run(first, last)
+    return rows
+
+
+def _same(payload: bytes) -> bytes:
+    return payload
+
+
+@contextlib.contextmanager
+def _client(scheduler: str, workers: int) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine."""
+    try:
+        import dask.config  # noqa: PLC0415 - the optional extra [dask]
+        import distributed  # noqa: PLC0415 - as above
+        from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
+    except ImportError:
+        raise ScenarioError("--scheduler needs Dask: pip install 'datacenter-planner[dask]'") from None
+    if scheduler == LOCAL_DASK:
+        with (
+            dask.config.set(_QUIET),
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    with silence_logging_cmgr(logging.CRITICAL):  # what a user can mend is raised
+        try:
+            client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
+        with client:
+            yield client
+
+
+class _Flight:
+    """Batches that a cluster has been given and has not returned: two for each thread of its workers."""
+
+    def __init__(self, client: Any, setup: Setup, todo: deque[Batch]) -> None:
+        import distributed  # noqa: PLC0415 - as above
+
+        self.payload = pickle.dumps(setup)
+        self.client, self.todo, self.address = client, todo, client.scheduler.address
+        self.digest = hashlib.sha256(self.payload).hexdigest()
+        self.study = self._sent()
+        self.flying: dict[Any, Batch] = {}
+        self.losses: dict[Batch, int] = {}
+        self.queue = distributed.as_completed()
+        self.threads, self.counted_s = 0, 0.0
+        try:
+            client.wait_for_workers(1, timeout=_WORKERS_S)
+        except TimeoutError:
+            message = f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
+            raise ScenarioError(message) from None
+
+    def _sent(self) -> Any:
+        """Give the cluster the study: as a task, which is run again where the worker that held it is lost."""
+        return self.client.submit(_same, self.payload, key=f"study-{self.digest}")
+
+    def fill(self) -> None:
+        """Give the cluster what it can hold."""
+        if time.monotonic() - self.counted_s > _COUNT_EVERY_S:
+            self.threads = max(sum(self.client.nthreads().values()), 1)
+            self.counted_s = time.monotonic()
+        if self.study.cancelled():  # by a connection that was lost and found again
+            self.study = self._sent()
+        while self.todo and len(self.flying) < 2 * self.threads:
+            batch = self.todo.popleft()
+            future = self.client.submit(_work, self.study, self.digest, *batch, pure=False)
+            self.flying[future] = batch
+            self.queue.add(future)
+
+    def landed(self) -> Rows | None:
+        """Return the next batch that is finished, or None where one was lost and will be run again."""
+        import distributed  # noqa: PLC0415 - as above
+
+        future = next(self.queue)
+        batch = self.flying.pop(future)
+        try:
+            rows: Rows = future.result()
+        except ImportError as error:
+            raise ScenarioError(f"the Dask workers cannot run a study: {error}; install the planner there") from None
+        except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
+            if self.client.status != "running":
+                message = f"the Dask scheduler at {self.address} is gone; finished replications are kept"
+                raise ScenarioError(Problem(message=message, hint="add --resume")) from None
+            self.losses[batch] = self.losses.get(batch, 0) + 1
+            if self.losses[batch] >= MAX_LOSSES:
+                raise PlannerError(f"Dask workers die on replications {batch[0]} to {batch[1]}: {error}") from None
+            self.todo.appendleft(batch)
+            return None
+        return rows

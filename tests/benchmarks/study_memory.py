@@ -1,0 +1,82 @@
+"""What the process that collects a study needs: made-up replications through the real way from worker to report.
+
+``python -m tests.benchmarks.study_memory ROWS`` prints the peak memory in MB and the seconds it took. Only the workers'
+part is made up (a few rows drawn once, shifted a little for each batch): storing, joining, statistics, tables and
+charts are the study's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from planner.reporting.study_folder import write_study
+from planner.studies import runner
+from planner.studies.analysis import Finished
+from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.studies.identity import identity
+from planner.studies.prepare import prepare
+from planner.studies.replicate import Rows, Setup
+from planner.studies.store import Store
+
+STUDY = Path(__file__).parents[2] / "scenarios" / "mixed-fleet-study.yaml"
+
+
+def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
+    """Yield batches of the shape that workers send."""
+    generator = np.random.default_rng(1)
+    rows = batches[0][1] - batches[0][0]
+    shape = (rows, len(setup.scenarios))
+    base = Rows(
+        first=0,
+        chance=np.arange(rows),
+        inputs=setup.inputs.drawn(generator.random((rows, len(setup.inputs)))),
+        headlines=generator.lognormal(size=(*shape, len(HEADLINES))),
+        monthly=generator.lognormal(size=(*shape, len(MONTHLY), setup.months)),
+        errors=(),
+    )
+    for first, last in batches:
+        factor = generator.lognormal(sigma=0.2)
+        yield dataclasses.replace(
+            base,
+            first=first,
+            chance=np.arange(first, last),
+            inputs=base.inputs * factor,
+            headlines=base.headlines * factor,
+            monthly=base.monthly * factor,
+        )
+
+
+def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True) -> Finished:
+    """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
+    prepared = prepare(STUDY)
+    setup = prepared.setup(prepared.montecarlo())
+    store = Store(folder, setup, identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))))
+    store.open(resume=False, restart=False)
+    goal = runner.Goal(rows=rows, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
+    with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
+        done = runner.run_rows(store, goal, runner.Workforce())
+    finished = Finished(prepared=prepared, store=store, rows=done)
+    write_study(finished, charts=charts)
+    return finished
+
+
+def peak_mb() -> float:
+    """Return this process's peak resident memory."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1024.0 * (1.0 if sys.platform.startswith("linux") else 1 / 1024.0)
+
+
+if __name__ == "__main__":
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as place:
+        collect(int(sys.argv[1]), Path(place) / "out", int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    print(f"{peak_mb():.0f} {time.perf_counter() - start:.1f}")

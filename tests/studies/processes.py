@@ -1,0 +1,86 @@
+"""Studies as processes of their own: started, waited for, looked into, killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROWS = "64"
+LIMIT_S = 180.0
+Process = subprocess.Popen[str]
+
+
+def command(study: Path, out: Path, *options: str) -> list[str]:
+    """Return the command line of a study."""
+    arguments = ["montecarlo", str(study), "-n", ROWS, "--out", str(out), "--no-charts", *options]
+    return [sys.executable, "-m", "planner.cli.app", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a study."""
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def start(arguments: list[str]) -> Process:
+    """Start a command apart from the test's own terminal."""
+    return subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+
+
+def finish(study: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a study to its end."""
+    return subprocess.run(
+        command(study, out, *options), capture_output=True, text=True, check=True, env=environment(), timeout=LIMIT_S
+    )
+
+
+def start_study(study: Path, out: Path, *options: str) -> Process:
+    """Start a study and wait until its first shards are written."""
+    process = start(command(study, out, *options))
+    wait_for(lambda: len(list(out.glob("shards/*.parquet"))) >= 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def children(process: Process) -> list[Any]:
+    """Return all processes below one."""
+    import psutil  # noqa: PLC0415 - comes with Dask, an extra
+
+    return list(psutil.Process(process.pid).children(recursive=True))
+
+
+def end(process: Process) -> None:
+    """Kill a process and all below it, where it still runs."""
+    if process.poll() is None:
+        for child in children(process):
+            child.kill()
+        process.kill()
+    process.communicate()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return all bytes; but a study's folder is named in its data dictionary."""
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name not in ("datapackage.json", "manifest.json")
+    }
