@@ -11,9 +11,10 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, measured, percent, unit_price
+from planner.reporting.report.words import NOTHING, measured, percent, served_worse, unit_price
 
 HEADLINE = "cost_per_million_tokens_usd"
+OBJECTIVE = "slo_attainment_fraction"
 SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "shed_fraction", "slo_attainment_fraction")
 SWEPT = ("utilisation_fraction", "shed_fraction", "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
@@ -36,7 +37,7 @@ def answer_section(contents: Contents) -> Section | None:
     found = _measures(comparison)
     baseline = str(contents.manifest.get("baseline", next(iter(found))))
     priced = {name: figures[HEADLINE] for name, figures in found.items() if figures.get(HEADLINE)}
-    body = [paragraph(_headline(priced, baseline), class_="headline"), _scenario_table(found, priced, baseline)]
+    body = [paragraph(_headline(priced, baseline, found), class_="headline"), _scenario_table(found, priced, baseline)]
     warnings = contents.json("summary.json").get("warnings", ())
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in warnings)
     body.append(
@@ -48,7 +49,7 @@ def answer_section(contents: Contents) -> Section | None:
     return Section(key="answer", title="What should we do?", body=join(body))
 
 
-def _headline(priced: dict[str, Any], baseline: str) -> str:
+def _headline(priced: dict[str, Any], baseline: str, found: dict[str, dict[str, float | None]]) -> str:
     if not priced:
         return "None of these plans served a token."
     best = min(priced, key=lambda name: (priced[name], name != baseline))
@@ -58,7 +59,9 @@ def _headline(priced: dict[str, Any], baseline: str) -> str:
         margin = f", {percent(1 - priced[best] / others[0])} below the next" if others else ""
         return f"{said}{margin}. It is the baseline: none of the others saves anything."
     if baseline in priced:
-        return f"{said}, {percent(1 - priced[best] / priced[baseline])} less than the baseline {baseline}."
+        own, other = found[best].get(OBJECTIVE), found[baseline].get(OBJECTIVE)
+        saved = percent(1 - priced[best] / priced[baseline])
+        return f"{said}, {saved} less than the baseline {baseline}." + served_worse(own, other, baseline)
     return f"{said}."
 
 
