@@ -11,12 +11,11 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, measured, percent, served_worse, unit_price
+from planner.reporting.report.words import NOTHING, WORSE_SERVED, measured, percent, unit_price
 
 HEADLINE = "cost_per_million_tokens_usd"
-OBJECTIVE = "slo_attainment_fraction"
-SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "shed_fraction", "slo_attainment_fraction")
-SWEPT = ("utilisation_fraction", "shed_fraction", "cost_usd", HEADLINE)
+SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "slo_attainment_fraction")
+SWEPT = ("utilisation_fraction", "slo_attainment_fraction", "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
 
 
@@ -37,19 +36,41 @@ def answer_section(contents: Contents) -> Section | None:
     found = _measures(comparison)
     baseline = str(contents.manifest.get("baseline", next(iter(found))))
     priced = {name: figures[HEADLINE] for name, figures in found.items() if figures.get(HEADLINE)}
-    body = [paragraph(_headline(priced, baseline, found), class_="headline"), _scenario_table(found, priced, baseline)]
-    warnings = contents.json("summary.json").get("warnings", ())
-    body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in warnings)
+    summary = contents.json("summary.json")
+    worse = _worse_served(found, baseline)
+    body = [
+        paragraph(_headline({name: each for name, each in priced.items() if name not in worse}, baseline, summary),
+                  class_="headline"),
+        *(paragraph(line, class_="note") for line in worse.values()),
+        _scenario_table(found, priced, baseline),
+    ]  # fmt: skip
+    body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
     body.append(
         paragraph(
-            "All scenarios had the same traffic and the same luck, so the differences are the plans'. They are one "
-            "draw of that luck: ", code("planner montecarlo"), " says how often the order holds.", class_="note",
+            "All scenarios had the same traffic and the same luck, so the differences are the plans'. ",
+            code("planner montecarlo"), " says how often the order holds when prices, growth and throughput are not as "
+            "stated.", class_="note",
         )
     )  # fmt: skip
     return Section(key="answer", title="What should we do?", body=join(body))
 
 
-def _headline(priced: dict[str, Any], baseline: str, found: dict[str, dict[str, float | None]]) -> str:
+def _worse_served(found: dict[str, dict[str, float | None]], baseline: str) -> dict[str, str]:
+    """Return, of the scenarios that serve clearly worse than the baseline, what there is to say."""
+    reference = found[baseline].get("slo_attainment_fraction")
+    said = {}
+    for name, figures in found.items():
+        attained = figures.get("slo_attainment_fraction")
+        if attained is not None and reference is not None and attained < reference - WORSE_SERVED:
+            said[name] = (
+                f"{name} is no alternative as it stands: it serves {percent(attained)} of requests within their "
+                f"objective, {baseline} {percent(reference)}. What it saves, it saves by doing less."
+            )
+    return said
+
+
+def _headline(priced: dict[str, Any], baseline: str, summary: dict[str, Any]) -> str:
+    """Say which of the plans that serve as well as the baseline is cheapest, and by how much."""
     if not priced:
         return "None of these plans served a token."
     best = min(priced, key=lambda name: (priced[name], name != baseline))
@@ -57,12 +78,15 @@ def _headline(priced: dict[str, Any], baseline: str, found: dict[str, dict[str, 
     if best == baseline:
         others = sorted(value for name, value in priced.items() if name != baseline)
         margin = f", {percent(1 - priced[best] / others[0])} below the next" if others else ""
-        return f"{said}{margin}. It is the baseline: none of the others saves anything."
-    if baseline in priced:
-        own, other = found[best].get(OBJECTIVE), found[baseline].get(OBJECTIVE)
-        saved = percent(1 - priced[best] / priced[baseline])
-        return f"{said}, {saved} less than the baseline {baseline}." + served_worse(own, other, baseline)
-    return f"{said}."
+        return f"{said}{margin}. It is the baseline: none of the others saves anything and serves as well."
+    if baseline not in priced:
+        return f"{said}."
+    saved = f"{said}, {percent(1 - priced[best] / priced[baseline])} less than the baseline {baseline}"
+    interval = summary.get("saving_interval_fraction", {}).get(best)
+    if interval is None:
+        return f"{saved}."
+    words = summary["chance"][best]["words"]
+    return f"{saved} ({percent(interval[0])} to {percent(interval[1])} in {words})."
 
 
 def _scenario_table(found: dict[str, dict[str, float | None]], priced: dict[str, Any], baseline: str) -> Html:

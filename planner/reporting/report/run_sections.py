@@ -34,25 +34,45 @@ def answer_section(contents: Contents) -> Section | None:
     summary = contents.json("summary.json")
     if "clusters" not in summary:
         return None
-    fleet = summary["clusters"][FLEET]
-    cards = element(
-        "dl",
-        *(
-            element("div", element("dt", term), element("dd", shown), class_="card")
-            for term, shown in (
-                ("per million tokens", unit_price(fleet["cost_per_million_tokens_usd"])),
-                ("per million generated", unit_price(fleet["cost_per_million_output_tokens_usd"])),
-                (f"over {summary['horizon_months']} months", dollars(fleet["cost_usd"])),
-                ("tokens served", count(fleet["served_tokens"])),
-                ("utilised", percent(fleet["utilisation_fraction"])),
-                ("requests within objective", percent(fleet.get("slo_attainment_fraction"), 2)),
-            )
-        ),
-        class_="cards",
-    )
     found = element("ul", *(element("li", line) for line in findings(summary)))
-    body = join([paragraph(_headline(summary), class_="headline"), cards, found, _cluster_table(summary), _baseline()])
+    body = join(
+        [
+            paragraph(_headline(summary), class_="headline"),
+            _cards(summary),
+            found,
+            _cluster_table(summary),
+            _baseline(summary),
+        ]
+    )
     return Section(key="answer", title="What should we do?", body=body)
+
+
+def _cards(summary: dict[str, Any]) -> Html:
+    """Return the headline figures, each with the range that chance gives it where the plan was drawn again."""
+    fleet = summary["clusters"][FLEET]
+    intervals = (summary.get("chance") or {}).get("intervals", {})
+    months = f"over {summary['horizon_months']} months"
+    cards = (
+        ("per million tokens", fleet["cost_per_million_tokens_usd"], unit_price, "cost_per_million_tokens_usd"),
+        ("per million generated", fleet["cost_per_million_output_tokens_usd"], unit_price,
+         "cost_per_million_output_tokens_usd"),
+        (months, fleet["cost_usd"], dollars, "cost_usd"),
+        ("tokens served", fleet["served_tokens"], count, ""),
+        ("utilised", fleet["utilisation_fraction"], percent, "utilisation_fraction"),
+        ("requests within objective", fleet.get("slo_attainment_fraction"), _two_digits, "slo_attainment_fraction"),
+    )  # fmt: skip
+    shown = []
+    for term, value, form, name in cards:
+        parts = [element("dt", term), element("dd", form(value))]
+        if name in intervals:
+            low, high = (form(end) for end in intervals[name])
+            parts.append(element("dd", low if low == high else f"{low} to {high}", class_="range"))
+        shown.append(element("div", *parts, class_="card"))
+    return element("dl", *shown, class_="cards")
+
+
+def _two_digits(share: float | None) -> str:
+    return percent(share, 2)
 
 
 def _headline(summary: dict[str, Any]) -> str:
@@ -96,6 +116,13 @@ def findings(summary: dict[str, Any]) -> list[str]:
     if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001:
         missed = percent(worst["missed_fraction"], 2)
         found.append(f"The worst month is {worst['month']}: {missed} of requests refused or late.")
+    lucky = (summary.get("chance") or {}).get("intervals", {}).get("slo_attainment_fraction")
+    attained = fleet.get("slo_attainment_fraction")
+    if lucky and attained is not None and lucky[0] < attained - 0.01:
+        found.append(
+            f"Luck decides whether this plan is large enough: other draws of it meet the objective for "
+            f"{percent(lucky[0])} of requests only. Leave more room, or let a review buy it."
+        )
     return [*found, *(f"Warning: {warning}" for warning in summary.get("warnings", ()))]
 
 
@@ -126,11 +153,18 @@ def _cluster_table(summary: dict[str, Any]) -> Html:
     return bar_table(header, rows, "The clusters side by side")
 
 
-def _baseline() -> Html:
+def _baseline(summary: dict[str, Any]) -> Html:
+    chance = summary.get("chance")
+    if chance is None:
+        said = "This is one plan and one draw of its luck, so it has no interval and no baseline. "
+    else:
+        said = (
+            f"The small figures are where {chance['words']} lie ({chance['draws']} draws of traffic noise, failures, "
+            "incidents and slips, every input as stated). The plan has no baseline here. "
+        )
     return paragraph(
-        "This is one plan and one draw of its failures, so it has no interval and no baseline. ",
-        code("planner compare"), " puts it beside another plan on the same traffic and the same luck; ",
-        code("planner montecarlo"), " gives the interval.", class_="note",
+        said, code("planner compare"), " puts it beside another plan on the same traffic and the same luck; ",
+        code("planner montecarlo"), " adds what is not known about prices, growth and throughput.", class_="note",
     )  # fmt: skip
 
 

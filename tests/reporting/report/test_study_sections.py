@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html import escape
@@ -199,7 +200,28 @@ def test_a_comparison_won_by_the_baseline(planner: Planner, write: Write, tiny: 
     write()
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "tiny.yaml", "dear.yaml", "--out", "o", "-q").code == 0
-    assert "It is the baseline: none of the others saves anything." in (tmp_path / "o" / "report.html").read_text()
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "It is the baseline: none of the others saves anything and serves as well." in page
+
+
+def test_a_plan_that_does_less_is_not_called_cheapest(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
+    busy = tiny.replace("requests_per_s: 5", "requests_per_s: 150")
+    write(busy)
+    write(busy.replace("name: tiny", "name: starved").replace("nodes: 4", "nodes: 1"), "starved.yaml")
+    write(busy.replace("name: tiny", "name: lean").replace("nodes: 3", "nodes: 1"), "lean.yaml")
+    assert planner("compare", "tiny.yaml", "starved.yaml", "lean.yaml", "--out", "o", "-q").code == 0
+    found = json.loads((tmp_path / "o" / "summary.json").read_text())
+    served = {name: own["slo_attainment_fraction"] for name, own in found["scenarios"].items()}
+    cost = {name: own["cost_per_million_tokens_usd"] for name, own in found["scenarios"].items()}
+    assert served["starved"] < served["tiny"] - 0.01
+    assert cost["starved"] < cost["lean"] < cost["tiny"]
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "lean serves a token for least" in page
+    assert "starved is no alternative as it stands" in page
+    low, high = found["saving_interval_fraction"]["lean"]
+    assert f"({100 * low:.1f}% to {100 * high:.1f}% in nine of ten draws of chance)" in page
 
 
 def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write, tmp_path: Path) -> None:
