@@ -11,13 +11,12 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, measured, percent, unit_price
+from planner.reporting.report.words import NOTHING, WORSE_SERVED, measured, percent, unit_price
 
 HEADLINE = "cost_per_million_tokens_usd"
 SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "slo_attainment_fraction")
 SWEPT = ("utilisation_fraction", "slo_attainment_fraction", "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
-WORSE_SERVED = 0.01  # a share of requests that a user would notice: assumption
 
 
 def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:

@@ -39,7 +39,7 @@ def measures_section(contents: Contents) -> Section | None:
     missing = [_words(name) for name in names if name not in known]
     if missing:
         body.append(paragraph(f"Without meaning here: {', '.join(missing)}.", class_="note"))
-    shown = details(f"All {len(known)} measures and how each is defined", *body)
+    shown = details(f"All {len(known)} measures and how each is defined", *body, class_="roomy")
     return Section(key="answer", title="What should we do?", body=join([shown]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
@@ -10,10 +11,11 @@ from planner.reporting.report.html import DUMP, Html, breakable, details, elemen
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
 from planner.reporting.report.timelines import Calendar, colours
-from planner.reporting.report.words import NOTHING, figure, measured, percent
+from planner.reporting.report.words import NOTHING, figure, measured, percent, served_worse
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
+OBJECTIVE = "slo_attainment_fraction"
 DEFAULT_HEADLINE = "cost_per_million_tokens_usd"
 BANDS = {
     "cost_per_million_tokens_usd": ("Cost per million tokens", "usd"),
@@ -61,7 +63,8 @@ def answer_section(contents: Contents) -> Section | None:
     found = _statistics(percentiles, output)
     if not found:
         return None
-    body = [paragraph(_headline(found, output, contents), class_="headline")]
+    served = {name: row.get("mean", NO_FIGURE)[0] for name, row in _statistics(percentiles, OBJECTIVE).items()}
+    body = [paragraph(_headline(found, output, contents, served), class_="headline")]
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
     body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]
@@ -80,7 +83,7 @@ def _mean_of(found: Statistics, name: str) -> Figure:
     return found[name].get("mean", NO_FIGURE)
 
 
-def _headline(found: Statistics, output: str, contents: Contents) -> str:
+def _headline(found: Statistics, output: str, contents: Contents, served: Mapping[str, float | None]) -> str:
     """Say which scenario is best, with its interval, and how it stands against the baseline."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
     priced = {name: value for name in found if (value := _mean_of(found, name)[0]) is not None}
@@ -104,7 +107,8 @@ def _headline(found: Statistics, output: str, contents: Contents) -> str:
     whose = f"the baseline {baseline}" if best != baseline else f"the next best, {rival}"
     lead = f"{said}. It is the baseline, {baseline}." if best == baseline else f"{said}."
     who = (best, rival, whose)
-    return lead + _against(contents, who, priced.get(rival), output)
+    worse = served_worse(served.get(best), served.get(rival), rival)
+    return lead + _against(contents, who, priced.get(rival), output) + worse
 
 
 def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reporting.report.words import NOTHING, axis_label, count, dollars, percent, short, unit_price
+from planner.reporting.report.words import (
+    NOTHING,
+    axis_label,
+    count,
+    dollars,
+    figure,
+    measured,
+    percent,
+    served_worse,
+    short,
+    unit_price,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +64,37 @@ def test_axis_labels_follow_their_unit() -> None:
 def test_a_price_is_shown_to_half_a_percent(amount: float) -> None:
     shown = float(unit_price(amount).replace("$", "").replace(",", ""))
     assert shown == pytest.approx(amount, rel=0.006, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "said"),
+    [(0.9, 0.98, "90.0% of requests"), (0.978, 0.98, ""), (0.99, 0.9, ""), (None, 0.9, ""), (0.5, None, "")],
+)
+def test_a_plan_that_serves_worse_is_called_so(own: float | None, other: float | None, said: str) -> None:
+    told = served_worse(own, other, "base")
+    assert said in told
+    assert bool(told) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "shown"),
+    [
+        (0.0886, "cost_per_million_tokens_usd", "$0.0886"),
+        (2.5, "levelised_cost_per_accelerator_h_usd", "$2.50"),
+        (95_590_127.0, "cost_usd", "$95.6 million"),
+        (0.25, "irr_per_year", "25.0%"),
+        (1.234, "break_even_api_price_ratio", "1.23"),
+        (5e6, "energy_kwh", "5.0 million"),
+        (None, "npv_usd", "–"),
+        (float("inf"), "npv_usd", "–"),
+    ],
+)
+def test_a_figure_is_read_as_its_name_says(number: float | None, name: str, shown: str) -> None:
+    assert measured(number, name) == shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"), [("31000.04", "31,000"), ("0.825115", "0.8251"), ("fp8", "fp8"), ("inf", "inf")]
+)
+def test_a_figure_in_full_is_shown_in_short(cell: str, shown: str) -> None:
+    assert figure(cell) == shown
