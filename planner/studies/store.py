@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 PRODUCT = "datacenter-planner"
 STUDY, SHARDS, WHOLE, MANIFEST = "study.json", "shards", "replications.parquet", "manifest.json"
+_CLEARED = ".cleared.json"
+"""The manifest of a finished study while its files are being removed."""
 _ROW_GROUP = 8192
 
 
@@ -47,6 +49,8 @@ class Store:
             if changed := differences(before["identity"], self.identity):
                 message = f"holds another version of this study: {', '.join(changed)} changed"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run it without --resume"))
+            if (self.folder / _CLEARED).exists():
+                self._clear(keep_rows=True)
         elif is_ours:
             rows = sum(last - first for first, last in self.finished())
             if rows and not (restart or (self.folder / MANIFEST).exists()):
@@ -54,13 +58,14 @@ class Store:
                 hint = "continue it with --resume, or begin anew with --restart"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
             self._clear()
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+        elif self.folder.is_dir() and any(path.name != _part_of(STUDY) for path in self.folder.iterdir()):
             message = "is not a study's folder, and will not be overwritten"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out"))
         try:
-            (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"product": PRODUCT, "kind": "study", "identity": self.identity}, indent=2) + "\n"
-            self.replace(STUDY, text.encode())
+            self.replace(STUDY, text.encode())  # first: it says whose the folder is
+            (self.folder / SHARDS).mkdir(exist_ok=True)
         except OSError as error:
             message = f"cannot be written: {error.strerror or error}"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out")) from None
@@ -92,24 +97,34 @@ class Store:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write one file whole or not at all."""
-        part = self.folder / f".{Path(name).name}.part"
+        part = self.folder / _part_of(name)
         try:
             part.write_bytes(content)
             part.replace(self.folder / name)
         finally:
             part.unlink(missing_ok=True)
 
-    def _clear(self) -> None:
-        """Remove what an earlier study wrote here, and nothing else."""
-        manifest = _read_json(self.folder / MANIFEST)
+    def _clear(self, *, keep_rows: bool = False) -> None:
+        """Remove what an earlier study wrote here, but for its replications where those are kept, and nothing else.
+
+        Killed at any moment, it leaves a folder that does not look finished and is known to be a study's: the manifest
+        goes out of sight first and is read by the next that clears, and the study's own file stays to be replaced.
+        """
+        leaving = self.folder / _CLEARED
+        if (self.folder / MANIFEST).exists():
+            (self.folder / MANIFEST).replace(leaving)
+        manifest = _read_json(leaving)
         known = manifest.get("files", {}) if isinstance(manifest, dict) else {}
-        for name in (*known, WHOLE, MANIFEST, STUDY):
+        kept = {STUDY, WHOLE} if keep_rows else {STUDY}
+        for name in {*known, WHOLE} - kept:
             if not Path(name).is_absolute() and ".." not in Path(name).parts:
                 (self.folder / name).unlink(missing_ok=True)
         for within in {Path(name).parent for name in known} - {Path()}:
             with contextlib.suppress(OSError):  # it is not there, or holds something that is not ours
                 (self.folder / within).rmdir()
-        shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
+        if not keep_rows:
+            shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
+        leaving.unlink(missing_ok=True)
 
     def finished(self) -> list[tuple[int, int]]:
         """Return the batches that are stored, whole file and shards together, in order."""
@@ -266,6 +281,11 @@ class Store:
 
     def _is_whole(self, path: Path) -> bool:
         return _row_count(path) == self.batch * len(self.setup.scenarios)
+
+
+def _part_of(name: str) -> str:
+    """Return the name under which a file is written until it is whole."""
+    return f".{Path(name).name}.part"
 
 
 def _row_count(path: Path) -> int:
