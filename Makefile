@@ -17,7 +17,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reference docs/reference

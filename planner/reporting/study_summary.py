@@ -60,11 +60,20 @@ def _known(number: float) -> float | None:
 def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
     """Return the inputs that explain most of the first scenario's variance, with the ends of their bars."""
     own = [driver for driver in drivers if driver.scenario == scenario and not driver.against]
-    shares = {driver.input: driver.value for driver in own if driver.method == "variance-share"}
+    told = [driver for driver in own if driver.method == "variance-share"]
+    shares = {driver.input: driver.value for driver in told if driver.measure == "first_order"}
+    noise = {driver.input: driver.value for driver in told if driver.measure == "noise_level"}
     bars = [driver for driver in own if driver.method == "conditional-mean"]
     largest = sorted(bars, key=lambda bar: (shares[bar.input], bar.value), reverse=True)[:_DRIVERS]
     return [
-        {"input": bar.input, "variance_share": shares[bar.input], "low": bar.low, "high": bar.high} for bar in largest
+        {
+            "input": bar.input,
+            "variance_share": shares[bar.input],
+            "noise_share": noise[bar.input],
+            "low": bar.low,
+            "high": bar.high,
+        }
+        for bar in largest
     ]
 
 
@@ -95,10 +104,12 @@ def _percent(value: float | None) -> str:
 def _sentences(summary: dict[str, Any]) -> list[str]:
     """Say in words what the table does not show."""
     lines = []
+    clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
     if summary["drivers"]:
-        first = next(iter(summary["scenarios"]))
-        parts = [f"{row['input']} {row['variance_share']:.0%}" for row in summary["drivers"]]
-        lines.append(f"share of the variance of {first}: " + ", ".join(parts))
+        first, noise = next(iter(summary["scenarios"])), max(row["noise_share"] for row in summary["drivers"])
+        parts = [f"{row['input']} {row['variance_share']:.0%}" for row in clear] or ["no input"]
+        about = f", above the {noise:.0%} that chance shows" if clear else f" stands out from the {noise:.0%} of chance"
+        lines.append(f"share of the variance of {first}: " + ", ".join(parts) + about)
     for row in summary["flips"][:_DRIVERS]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")

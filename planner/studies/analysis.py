@@ -193,6 +193,7 @@ def _given_data(scenario: str, against: str, name: str, values: Floats, output: 
         ("conditional-mean", "swing", found.swing, found.conditional_low, found.conditional_high),
         ("rank-correlation", "spearman", found.rank_correlation, np.nan, np.nan),
         ("variance-share", "first_order", found.variance_share, np.nan, np.nan),
+        ("variance-share", "noise_level", found.variance_noise, np.nan, np.nan),
         ("pawn", "median_distance", found.pawn, np.nan, np.nan),
         ("pawn", "noise_level", found.pawn_noise, np.nan, np.nan),
     )

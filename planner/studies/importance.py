@@ -25,6 +25,8 @@ class Importance:
     """Spearman's, −1 to 1."""
     variance_share: float
     """Variance of the bins' means over the output's variance, less what noise alone gives: the first-order index."""
+    variance_noise: float
+    """The share that an input without any influence shows on so many rows at most, 99 times in 100."""
     pawn: float
     """Median distance of the output's distribution within a bin from the whole, 0 to 1 (Pianosi and Wagener 2015)."""
     pawn_noise: float
@@ -49,6 +51,7 @@ def importance(values: Floats, output: Floats) -> Importance:
         conditional_high=float(means.max()),
         rank_correlation=spearman(values, output),
         variance_share=_variance_share(output, means, counts),
+        variance_noise=_variance_noise(len(output), len(means)),
         pawn=float(np.median(distances)),
         pawn_noise=float(noise),
     )
@@ -87,6 +90,20 @@ def _variance_share(output: Floats, means: Floats, counts: NDArray[np.int64]) ->
     between = float((counts * (means - output.mean()) ** 2).sum())
     within = (total - between) / (len(output) - len(means))
     return float(np.clip((between - (len(means) - 1) * within) / total, 0.0, 1.0))
+
+
+def _variance_noise(rows: int, bins: int) -> float:
+    """Return the 99% point of ε² for independent normal outputs: that of F with k − 1 and n − k degrees of freedom.
+
+    With F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k).
+    """
+    from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
+
+    between, within = bins - 1, rows - bins
+    if between < 1 or within < 1:
+        return 1.0
+    ratio = float(fdtri(between, within, 0.99))
+    return (ratio - 1.0) * between / (ratio * between + within)
 
 
 def _distance(whole: Floats, part: Floats) -> float:

@@ -48,6 +48,12 @@ def drawn(kept: Path) -> dict[str, bytes]:
     return draw_charts(read_contents(kept))
 
 
+def colours_of(picture: Image.Image) -> set[int]:
+    """Return the colours in a picture, each as one number."""
+    red, green, blue = np.moveaxis(np.asarray(picture.convert("RGB"), dtype=np.int32), -1, 0)
+    return set(np.unique((red << 16) + (green << 8) + blue).tolist())
+
+
 def test_each_chart_is_there_in_both_forms(drawn: dict[str, bytes]) -> None:
     assert set(drawn) == {f"charts/{name}.{suffix}" for name in CHARTS for suffix in ("png", "svg")}
 
@@ -56,10 +62,10 @@ def test_each_chart_is_there_in_both_forms(drawn: dict[str, bytes]) -> None:
 def test_a_png_is_a_picture_with_something_on_it(drawn: dict[str, bytes], name: str) -> None:
     with Image.open(io.BytesIO(drawn[f"charts/{name}.png"])) as picture:
         assert picture.size == tuple(int(inches * DOTS_PER_INCH) for inches in SIZE_INCHES)
-        colours = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+        colours = colours_of(picture)
         assert not picture.info.get("Software")
-    assert len(np.unique(colours, axis=0)) > 50
-    assert (colours == [0x00, 0x67, 0xA5]).all(axis=1).any() or name == "losses"
+    assert len(colours) > 50
+    assert 0x0067A5 in colours or name == "losses"
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -143,7 +149,7 @@ def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, k
             assert b"mathdefault" not in path.read_bytes()  # an axis that shows its markup
         else:
             with Image.open(path) as picture:
-                assert len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)) > 30
+                assert len(colours_of(picture)) > 30
     for name in set(before) - {"manifest.json"}:
         assert (folder / name).read_bytes() == before[name], name
     known = json.loads((folder / "manifest.json").read_text())["files"]

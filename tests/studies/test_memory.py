@@ -11,7 +11,7 @@ import pytest
 from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
-BATCH, FEW, MANY = 256, 512, 2048
+BATCH, FEW, MANY = 256, 512, 1280
 BYTES_PER_ROW = 700
 """Half a gigabyte for a million replications: one figure of four scenarios takes 32 bytes each, and some are needed at
 a time."""

@@ -131,7 +131,7 @@ def test_a_study_of_nothing_is_no_hindrance(prepared: Prepared, tmp_path: Path) 
 
 def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ScenarioError, match=r"file: cannot be written: Not a directory \(choose another --out\)"):
+    with pytest.raises(ScenarioError, match=r"file: cannot be written: File exists \(choose another --out\)"):
         store_of(prepared, tmp_path / "file")
 
 

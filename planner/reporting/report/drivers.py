@@ -15,8 +15,6 @@ from planner.reporting.report.words import measured, percent
 SHOWN_INPUTS = 15
 OPEN_TORNADOES = 2
 """The first scenario's, and its difference from the next; the others are folded."""
-NAMED_SHARE = 0.02
-"""Least share of the variance that is named in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +135,13 @@ def _first_things_first(rows: list[Row]) -> Callable[[Panel], int]:
 def _variance(rows: list[Row]) -> str:
     """Say which inputs the baseline's variance comes from; what is not named is no more than noise."""
     own = [row for row in rows if row[0] == rows[0][0] and not row[1] and row[2] == "variance-share"]
-    named = sorted(((row[5] or 0.0, row[3]) for row in own if (row[5] or 0.0) >= NAMED_SHARE), reverse=True)
+    noise = {row[3]: row[5] or 0.0 for row in own if row[4] == "noise_level"}
+    shares = {row[3]: row[5] or 0.0 for row in own if row[4] == "first_order"}
+    named = sorted(((share, name) for name, share in shares.items() if share > noise.get(name, 0.0)), reverse=True)
     if not named:
         return ""
     parts = ", ".join(f"{name} {percent(share, 0)}" for share, name in named)
-    rest = " Bars of the inputs not named here may be noise." if len(named) < len(own) else ""
+    rest = " Bars of the inputs not named here may be noise." if len(named) < len(shares) else ""
     return f"Share of the variance of {rows[0][0]}: {parts}.{rest}"
 
 

@@ -54,7 +54,10 @@ SENSITIVITY = (
     "mixed,,sobol,site.pue_ratio,total,0.25,0.20,0.30\n"
     "mixed,,conditional-mean,site.pue_ratio,swing,0.01,0.095,0.105\n"
     "mixed,all-b200,conditional-mean,site.pue_ratio,swing,0.01,0.015,0.025\n"
-    "mixed,,variance-share,site.pue_ratio,share,0.2,,\n"
+    "mixed,,variance-share,site.pue_ratio,first_order,0.2,,\n"
+    "mixed,,variance-share,site.pue_ratio,noise_level,0.15,,\n"
+    "mixed,,variance-share,workloads.*.growth.per_year,first_order,0.12,,\n"
+    "mixed,,variance-share,workloads.*.growth.per_year,noise_level,0.15,,\n"
 )
 MANIFEST = {
     "kind": "study", "replications": 64,
@@ -112,12 +115,14 @@ def test_the_tornado_is_widest_first() -> None:
     body = hangs[hangs.index("<tbody>") :]
     assert body.index("workloads.*.growth") < body.index("site.pue_ratio")
     assert hangs.count('class="tornado"') == 5
-    assert "All 15 measures" in hangs
+    assert "All 18 measures" in hangs
     first = re.search(r'<th scope="row">workloads[^<]*</th><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>', hangs)
     assert first
     assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
     assert "mixed and all-b200 change places within the range of site.pue_ratio." in hangs
-    assert "Share of the variance of mixed: site.pue_ratio 20%." in hangs
+    assert (
+        "Share of the variance of mixed: site.pue_ratio 20%. Bars of the inputs not named here may be noise." in hangs
+    )
     assert "Sobol: share of the variance" in hangs
     assert "25.0%" in hangs
 
