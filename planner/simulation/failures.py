@@ -38,8 +38,8 @@ class Failures:
     severity: NDArray[np.int64]
     repair_h: Floats
 
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Failures:
-        """Return the failures that a mask or an order chooses."""
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Failures:
+        """Return the failures that a mask, an order or a slice chooses."""
         return Failures(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     @staticmethod
@@ -166,6 +166,7 @@ class RepairShop:
         self.owner: list[NDArray[np.int64]] = []
         """Cluster of each failure."""
         self._expected: list[tuple[int, Failures]] = []
+        """What is still to fail, by cluster, in time order."""
         self._waiting_parts: list[tuple[float, int, float, int, int, float]] = []
         """When the part comes, the outage, hours of repair, node, group, and when it failed."""
 
@@ -185,7 +186,7 @@ class RepairShop:
 
     def expect(self, cluster: int, failures: Failures) -> None:
         """Take in failures drawn for nodes of a cluster."""
-        self._expected.append((cluster, failures))
+        self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
@@ -225,14 +226,14 @@ class RepairShop:
 
     def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
         """Return what fails before ``end_h`` in time order: number, time, cluster, node, group, severity, repair."""
-        parts = [(cluster, failures, failures.time_h < end_h) for cluster, failures in self._expected]
-        self._expected = [(c, f.where(~due)) for c, f, due in parts if not due.all()]
-        parts = [part for part in parts if part[2].any()]
+        counts = [int(np.searchsorted(failures.time_h, end_h)) for _, failures in self._expected]
+        parts = [(c, f.where(slice(n))) for (c, f), n in zip(self._expected, counts, strict=True) if n]
         if not parts:
             return iter(())
-        due = [failures if mask.all() else failures.where(mask) for _, failures, mask in parts]
-        owner = np.concatenate([np.full(f.time_h.size, c) for (c, _, _), f in zip(parts, due, strict=True)])
-        whole = Failures.joined(due)
+        left = [(c, f.where(slice(n, None)) if n else f) for (c, f), n in zip(self._expected, counts, strict=True)]
+        self._expected = [(c, failures) for c, failures in left if failures.time_h.size]
+        owner = np.concatenate([np.full(failures.time_h.size, c) for c, failures in parts])
+        whole = Failures.joined([failures for _, failures in parts])
         order = np.argsort(whole.time_h, kind="stable")
         whole, owner = whole.where(order), owner[order]
         first = sum(part.time_h.size for part in self.failed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,15 +69,31 @@ def in_proportion(amount: Floats, weights: Floats) -> Floats:
 
 
 def sum_months(plan: Plan, run: Run) -> Monthly:
-    """Sum a run's windows into months; a month may span windows and a window may span months."""
-    parts = [_window_sums(plan, window, machines) for window, machines in zip(run.windows, run.node_hours, strict=True)]
-    whole = parts[0]
-    if len(parts) > 1:
-        for name in whole:
-            arrays = [part[name] for part in parts]
-            whole[name] = np.max(arrays, axis=0) if name == "peak_facility_kw" else np.sum(arrays, axis=0)
+    """Sum a run's hours into months."""
+    whole = _sums(plan, *_joined(run))
     whole["facility_kwh"] = _by_cluster(plan, whole["facility_kwh"], whole["it_kwh"])
     return Monthly(**whole)
+
+
+def _joined(run: Run) -> tuple[WindowResult, NodeHours]:
+    """Return a run's windows as one."""
+    if len(run.windows) == 1:
+        return run.windows[0], run.node_hours[0]
+
+    def hours(name: str) -> Floats:
+        return np.concatenate([getattr(window, name) for window in run.windows], axis=-1)
+
+    first, last = run.windows[0], run.windows[-1]
+    by_hour = [field.name for field in fields(WindowResult) if isinstance(getattr(first, field.name), np.ndarray)]
+    changes: dict[str, Any] = {name: hours(name) for name in by_hour}
+    window = replace(first, waiting_requests=last.waiting_requests, **changes)
+    machines = NodeHours(
+        **{
+            field.name: np.concatenate([getattr(part, field.name) for part in run.node_hours], axis=-1)
+            for field in fields(NodeHours)
+        }
+    )
+    return window, machines
 
 
 def _by_cluster(plan: Plan, facility_kwh: Floats, it_kwh: Floats) -> Floats:
@@ -85,26 +102,12 @@ def _by_cluster(plan: Plan, facility_kwh: Floats, it_kwh: Floats) -> Floats:
     return in_proportion(facility_kwh, np.where(it_kwh.sum(axis=1, keepdims=True) > 0, it_kwh, rated))
 
 
-def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:
-    """Sum one window's hours into the months they belong to; months outside the window are zero.
-
-    Facility energy is not yet split by cluster: its shape is (months,).
-    """
-    first, hours = window.first_hour, window.nodes.shape[1]
-    edges = np.clip(plan.month_edges_h - first, 0, hours)
-    inside = np.flatnonzero(np.diff(edges) > 0)
-    starts = edges[inside]
-    months = plan.month_edges_h.size - 1
-
-    def months_first(sums: Floats) -> Floats:
-        if inside.size == months:
-            return np.moveaxis(sums, -1, 0)
-        whole = np.zeros((months, *sums.shape[:-1]))
-        whole[inside] = np.moveaxis(sums, -1, 0)
-        return whole
+def _sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:
+    """Sum the hours of the whole horizon; facility energy is not yet split by cluster: its shape is (months,)."""
+    starts = plan.month_edges_h[:-1]
 
     def by_month(hourly: Floats) -> Floats:
-        return months_first(np.add.reduceat(hourly, starts, axis=-1))
+        return np.moveaxis(np.add.reduceat(hourly, starts, axis=-1), -1, 0)
 
     it_kwh = by_month(window.it_kw)
     return {
@@ -117,7 +120,7 @@ def _window_sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[
         "served_requests": by_month(window.served_requests),
         "it_kwh": it_kwh,
         "facility_kwh": by_month(window.facility_kw),
-        "peak_facility_kw": months_first(np.maximum.reduceat(window.facility_kw, starts)),
+        "peak_facility_kw": np.maximum.reduceat(window.facility_kw, starts),
         "demand_requests": by_month(window.demand_requests),
         "shed_requests": by_month(window.shed_requests),
         "late_requests": by_month(window.late_requests),

@@ -151,7 +151,7 @@ class Finished:
         for drawn in self.prepared.inputs.each:  # one at a time in memory
             values = self.input(drawn.name)[sound]
             for own, (scenario, against, output) in zip(found, followed, strict=True):
-                own.extend(_given_data(scenario, against, drawn.name, values, output))
+                own.extend(_given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.each)))
                 if against and is_numeric(drawn.distribution) and (at := flip(values, output)) is not None:
                     own.append(_flip(scenario, against, drawn.name, at))
         for own in found:
@@ -186,9 +186,11 @@ def _band(scenario: str, output: str, month: str, rows: Floats) -> Band:
     )
 
 
-def _given_data(scenario: str, against: str, name: str, values: Floats, output: Floats) -> Iterator[Driver]:
+def _given_data(
+    scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int
+) -> Iterator[Driver]:
     """Yield the measures that need no new runs."""
-    found = importance(values, output)
+    found = importance(values, output, inputs)
     measures = (
         ("conditional-mean", "swing", found.swing, found.conditional_low, found.conditional_high),
         ("rank-correlation", "spearman", found.rank_correlation, np.nan, np.nan),

@@ -26,7 +26,7 @@ class Importance:
     variance_share: float
     """Variance of the bins' means over the output's variance, less what noise alone gives: the first-order index."""
     variance_noise: float
-    """The share that an input without any influence shows on so many rows at most, 99 times in 100."""
+    """The share that none of the inputs without any influence exceeds on so many rows, 99 times in 100."""
     pawn: float
     """Median distance of the output's distribution within a bin from the whole, 0 to 1 (Pianosi and Wagener 2015)."""
     pawn_noise: float
@@ -38,8 +38,8 @@ class Importance:
         return self.conditional_high - self.conditional_low
 
 
-def importance(values: Floats, output: Floats) -> Importance:
-    """Measure how one output follows one input; both of shape (rows,), without NaN."""
+def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
+    """Measure how one output follows one of some inputs; both of shape (rows,), without NaN."""
     bins = bin_of(values)
     means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
     counts = np.bincount(bins)
@@ -51,7 +51,7 @@ def importance(values: Floats, output: Floats) -> Importance:
         conditional_high=float(means.max()),
         rank_correlation=spearman(values, output),
         variance_share=_variance_share(output, means, counts),
-        variance_noise=_variance_noise(len(output), len(means)),
+        variance_noise=_variance_noise(len(output), len(means), inputs),
         pawn=float(np.median(distances)),
         pawn_noise=float(noise),
     )
@@ -92,17 +92,18 @@ def _variance_share(output: Floats, means: Floats, counts: NDArray[np.int64]) ->
     return float(np.clip((between - (len(means) - 1) * within) / total, 0.0, 1.0))
 
 
-def _variance_noise(rows: int, bins: int) -> float:
-    """Return the 99% point of ε² for independent normal outputs: that of F with k − 1 and n − k degrees of freedom.
+def _variance_noise(rows: int, bins: int, inputs: int) -> float:
+    """Return what ε² of idle inputs stays below: a point of F with k − 1 and n − k degrees of freedom.
 
-    With F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k).
+    With F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for
+    granted. The largest of m inputs stays below the point of 1 − 0.01 / m in 99 of 100 studies or more (Bonferroni).
     """
     from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
 
     between, within = bins - 1, rows - bins
     if between < 1 or within < 1:
         return 1.0
-    ratio = float(fdtri(between, within, 0.99))
+    ratio = float(fdtri(between, within, 1.0 - 0.01 / inputs))
     return (ratio - 1.0) * between / (ratio * between + within)
 
 

@@ -25,6 +25,8 @@ def test_an_idle_input_passes_for_a_driver_once_in_a_hundred() -> None:
     tries = [importance(random.random(64), random.standard_normal(64)) for _ in range(3000)]
     passed = np.mean([found.variance_share > found.variance_noise for found in tries])
     assert 0.005 < passed < 0.016
+    many = [importance(random.random(64), random.standard_normal(64), inputs=20) for _ in range(3000)]
+    assert np.mean([found.variance_share > found.variance_noise for found in many]) < 0.002
 
 
 def test_a_driver_stands_out_even_without_a_trend() -> None:
