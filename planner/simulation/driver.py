@@ -19,8 +19,8 @@ from planner.fleet.plan import Plan
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
-from planner.simulation.failures import RepairShop
 from planner.simulation.log import ChangeLog
+from planner.simulation.repair_shop import RepairShop
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams

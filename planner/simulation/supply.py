@@ -10,8 +10,9 @@ import simpy
 from numpy.typing import NDArray
 
 from planner.fleet.plan import ClusterPlan, Plan
-from planner.simulation.failures import RepairShop, draw_failures
+from planner.simulation.failures import draw_failures
 from planner.simulation.log import Change, ChangeLog, Purchase
+from planner.simulation.repair_shop import RepairShop
 from planner.simulation.streams import Streams
 
 Steps = Generator[simpy.Event, Any, None]

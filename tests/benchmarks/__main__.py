@@ -87,7 +87,7 @@ def shares(plan: Plan, replications: int = 20) -> dict[str, float]:
     whole = sum(row[2] for row in rows.values())
     cumulative = {(Path(file).name, name): row[3] for (file, _, name), row in rows.items()}
     events = cumulative.get(("core.py", "run"), 0.0)
-    shop = cumulative.get(("failures.py", "work_until"), 0.0) + cumulative.get(("failures.py", "draw_failures"), 0.0)
+    shop = cumulative.get(("repair_shop.py", "work_until"), 0.0) + cumulative.get(("failures.py", "draw_failures"), 0.0)
     drawn = cumulative.get(("failures.py", "draw_failures"), 0.0)  # called from within a SimPy process
     return {
         "SimPy": (events - drawn) / whole,

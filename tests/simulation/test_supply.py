@@ -11,8 +11,8 @@ import pytest
 import simpy
 
 from planner.fleet.plan import Plan, Triangle
-from planner.simulation.failures import RepairShop
 from planner.simulation.log import ChangeLog
+from planner.simulation.repair_shop import RepairShop
 from planner.simulation.run import run_engine
 from planner.simulation.streams import streams
 from planner.simulation.supply import Supply

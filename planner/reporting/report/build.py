@@ -16,6 +16,7 @@ from planner.reporting.report import (
     evidence,
     measures,
     plans,
+    run_answer,
     run_sections,
     study_sections,
     timelines,
@@ -27,7 +28,7 @@ from planner.reporting.report.page import Section, page
 SectionMaker = Callable[[Contents], Section | None]
 
 SECTIONS: Sequence[SectionMaker] = (
-    run_sections.answer_section,
+    run_answer.answer_section,
     compare_sections.answer_section,
     compare_sections.sweep_section,
     study_sections.answer_section,

@@ -1,0 +1,152 @@
+"""The first section of a single run's report: what it costs, what to look at, and what it cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.reporting.report.bars import Part, bar_table
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.html import Html, element, join, paragraph
+from planner.reporting.report.page import Section, code
+from planner.reporting.report.timechart import FLEET
+from planner.reporting.report.timelines import colours
+from planner.reporting.report.words import count, dollars, percent, unit_price
+
+
+def answer_section(contents: Contents) -> Section | None:
+    """Return the headline of one run: what it costs, what to look at, and what it cannot say."""
+    summary = contents.json("summary.json")
+    if "clusters" not in summary:
+        return None
+    found = element("ul", *(element("li", line) for line in findings(summary)))
+    body = join(
+        [
+            paragraph(_headline(summary), class_="headline"),
+            _cards(summary),
+            found,
+            _cluster_table(summary),
+            _baseline(summary),
+        ]
+    )
+    return Section(key="answer", title="What should we do?", body=body)
+
+
+def _cards(summary: dict[str, Any]) -> Html:
+    """Return the headline figures, each with the range that chance gives it where the plan was drawn again."""
+    fleet = summary["clusters"][FLEET]
+    intervals = (summary.get("chance") or {}).get("intervals", {})
+    months = f"over {summary['horizon_months']} months"
+    cards = (
+        ("per million tokens", fleet["cost_per_million_tokens_usd"], unit_price, "cost_per_million_tokens_usd"),
+        ("per million generated", fleet["cost_per_million_output_tokens_usd"], unit_price,
+         "cost_per_million_output_tokens_usd"),
+        (months, fleet["cost_usd"], dollars, "cost_usd"),
+        ("tokens served", fleet["served_tokens"], count, ""),
+        ("utilised", fleet["utilisation_fraction"], percent, "utilisation_fraction"),
+        ("requests within objective", fleet.get("slo_attainment_fraction"), _two_digits, "slo_attainment_fraction"),
+    )  # fmt: skip
+    shown = []
+    for term, value, form, name in cards:
+        parts = [element("dt", term), element("dd", form(value))]
+        if name in intervals:
+            low, high = (form(end) for end in intervals[name])
+            parts.append(element("dd", low if low == high else f"{low} to {high}", class_="range"))
+        shown.append(element("div", *parts, class_="card"))
+    return element("dl", *shown, class_="cards")
+
+
+def _two_digits(share: float | None) -> str:
+    return percent(share, 2)
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    fleet = summary["clusters"][FLEET]
+    attained = fleet.get("slo_attainment_fraction")
+    served = f", and serves {percent(attained, 2)} of requests within their objective" if attained is not None else ""
+    return (
+        f"This plan serves {count(fleet['served_tokens'])} tokens in {summary['horizon_months']} months for "
+        f"{dollars(fleet['cost_usd'])}: {unit_price(fleet['cost_per_million_tokens_usd'])} per million tokens{served}."
+    )
+
+
+def findings(summary: dict[str, Any]) -> list[str]:
+    """Say what the figures suggest: what stands idle, what is dear, what is late, what was warned of."""
+    fleet = summary["clusters"][FLEET]
+    clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
+    lost = summary.get("capacity_fraction", {})
+    found = []
+    if (idle := lost.get("without_demand", 0.0)) > 0.5:
+        found.append(
+            f"{percent(idle)} of node-hours had no demand: the fleet is larger than the traffic. Try fewer nodes, or "
+            "later deliveries, before anything else."
+        )
+    priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
+    if len(priced) > 1:
+        dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
+        cheap = min(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
+        times = priced[dear]["cost_per_million_tokens_usd"] / priced[cheap]["cost_per_million_tokens_usd"]
+        if times > 1.2:
+            found.append(
+                f"A token costs {times:.1f} times as much on {dear} as on {cheap}: {dear} takes "
+                f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
+                f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
+                f"{percent(priced[dear]['utilisation_fraction'], 0)} utilisation. They may not serve the same work."
+            )
+    unused = [name for name, row in clusters.items() if not row["served_tokens"]]
+    if unused:
+        found.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
+    if (shed := fleet.get("shed_fraction") or 0.0) > 0.001:
+        found.append(f"{percent(shed, 2)} of tokens were refused or ran out of time: this plan is too small.")
+    if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001:
+        missed = percent(worst["missed_fraction"], 2)
+        found.append(f"The worst month is {worst['month']}: {missed} of requests refused or late.")
+    lucky = (summary.get("chance") or {}).get("intervals", {}).get("slo_attainment_fraction")
+    attained = fleet.get("slo_attainment_fraction")
+    if lucky and attained is not None and lucky[0] < attained - 0.01:
+        found.append(
+            f"Luck decides whether this plan is large enough: other draws of it meet the objective for "
+            f"{percent(lucky[0])} of requests only. Leave more room, or let a review buy it."
+        )
+    return [*found, *(f"Warning: {warning}" for warning in summary.get("warnings", ()))]
+
+
+def _cluster_table(summary: dict[str, Any]) -> Html:
+    palette = colours(summary["clusters"])
+    most = max((row["cost_per_million_tokens_usd"] or 0.0) for row in summary["clusters"].values()) or 1.0
+    names = [*(name for name in summary["clusters"] if name != FLEET), FLEET]
+    rows = []
+    for name in names:
+        row = summary["clusters"][name]
+        each = row["cost_per_million_tokens_usd"]
+        parts = [Part(name=name, share=(each or 0.0) / most, colour=palette[name], shown=unit_price(each))]
+        numbers = (
+            percent(row["availability_fraction"]), percent(row["utilisation_fraction"]), count(row["served_tokens"]),
+            dollars(row["cost_usd"]), unit_price(row["cost_per_million_output_tokens_usd"]), unit_price(each),
+        )  # fmt: skip
+        rows.append((name, numbers, parts))
+    header = (
+        "cluster",
+        "available",
+        "utilised",
+        "tokens",
+        "cost",
+        "USD/M generated",
+        "USD/M tokens",
+        "per million tokens",
+    )
+    return bar_table(header, rows, "The clusters side by side")
+
+
+def _baseline(summary: dict[str, Any]) -> Html:
+    chance = summary.get("chance")
+    if chance is None:
+        said = "This is one plan and one draw of its luck, so it has no interval and no baseline. "
+    else:
+        said = (
+            f"The small figures are where {chance['words']} lie ({chance['draws']} draws of traffic noise, failures, "
+            "incidents and slips, every input as stated). The plan has no baseline here. "
+        )
+    return paragraph(
+        said, code("planner compare"), " puts it beside another plan on the same traffic and the same luck; ",
+        code("planner montecarlo"), " adds what is not known about prices, growth and throughput.", class_="note",
+    )  # fmt: skip
