@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed
+from planner.simulation.measure_names import DRAWS
 
 
 def compare(
@@ -24,7 +25,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<names>].")
     ] = None,
-    draws: Draws = 19,
+    draws: Draws = DRAWS,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,

@@ -11,6 +11,7 @@ import typer
 from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed
 from planner.cli.progress import stages
+from planner.simulation.measure_names import DRAWS
 
 
 def run(
@@ -20,7 +21,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
     ] = None,
-    draws: Draws = 19,
+    draws: Draws = DRAWS,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
     decimal_comma: DecimalComma = False,

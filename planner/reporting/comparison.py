@@ -20,7 +20,8 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.summary import chance_summary
 from planner.reporting.text_table import text_table
-from planner.simulation.chance import DRAWS, Interval
+from planner.simulation.chance import Interval, ends_of
+from planner.simulation.measure_names import DRAWS
 from planner.simulation.measures import series_of
 from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison
@@ -41,16 +42,11 @@ def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
             known = value is not None and reference is not None
             difference = value - reference if value is not None and reference is not None else None
             share = difference / abs(reference) if known and difference is not None and reference else None
-            ends = [end for interval in (own, apart) for end in _ends(interval)]
+            ends = [end for interval in (own, apart) for end in ends_of(interval)]
             row = (name, measure, value, unit_of(measure) or "", reference, difference, share, *ends)
             for column, cell in zip(columns, row, strict=True):
                 columns[column].append(cell)
     return columns
-
-
-def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
-    """Return both ends of an interval, or nothing twice."""
-    return (None, None) if interval is None else (interval.low, interval.high)
 
 
 def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:

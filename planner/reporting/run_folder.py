@@ -28,8 +28,8 @@ from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
-from planner.simulation.chance import DRAWS, Chance
-from planner.simulation.measure_names import MEASURES
+from planner.simulation.chance import Chance, ends_of
+from planner.simulation.measure_names import DRAWS, MEASURES
 from planner.simulation.measures import measures
 from planner.simulation.result import RunResult
 from planner.units import unit_of
@@ -90,12 +90,12 @@ def _tables(
 def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
     """Return the columns of measures.csv."""
     found = measures(result)
-    intervals = [chance.interval(name) if chance is not None else None for name in found]
+    ends = [ends_of(chance.interval(name) if chance is not None else None) for name in found]
     return {
         "measure": list(found),
         "value": list(found.values()),
-        "low": [None if interval is None else interval.low for interval in intervals],
-        "high": [None if interval is None else interval.high for interval in intervals],
+        "low": [low for low, _ in ends],
+        "high": [high for _, high in ends],
         "unit": [unit_of(name) or "" for name in found],
         "view": [measure.view for measure in MEASURES],
         "formula": [measure.formula for measure in MEASURES],

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from planner.simulation.measures import Figures, measures, series_of, service
+from planner.simulation.measure_names import DRAWS
+from planner.simulation.measures import Figures, measures, service
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
 
-DRAWS = 19
 _BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
 
 
@@ -57,13 +57,16 @@ class Chance:
 
     def difference(self, name: str, base: Chance) -> Interval | None:
         """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
-        pairs = [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
+        pairs = self._beside(name, base)
         return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
 
     def saving(self, name: str, base: Chance) -> Interval | None:
         """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
-        pairs = [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
-        return interval_of([1.0 - a / b if a is not None and b else None for a, b in pairs])
+        return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
+
+    def _beside(self, name: str, base: Chance) -> list[tuple[float | None, float | None]]:
+        """Return a figure of this plan and of another, draw by draw."""
+        return [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
 
 
 def _place(draws: int) -> int:
@@ -80,9 +83,14 @@ def interval_of(values: Sequence[float | None]) -> Interval | None:
     return Interval(low=known[place - 1], high=known[-place])
 
 
+def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
+    """Return both ends of an interval, or nothing twice."""
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
 def figures_of(result: RunResult) -> Figures:
     """Return how a run served, and its measures."""
-    return service(result) | measures(result, series_of(result))
+    return service(result) | measures(result)
 
 
 def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:

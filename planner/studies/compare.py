@@ -16,8 +16,8 @@ from planner.finance.measures import (
     payback_months,
 )
 from planner.scenario.scenario import Scenario
-from planner.simulation.chance import DRAWS, Chance, draw_again
-from planner.simulation.measure_names import AGAINST_BASELINE
+from planner.simulation.chance import Chance, draw_again
+from planner.simulation.measure_names import AGAINST_BASELINE, DRAWS
 from planner.simulation.measures import series_of
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate

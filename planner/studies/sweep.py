@@ -13,7 +13,7 @@ from planner.build.reuse import Reuse
 from planner.errors import Problem, ScenarioError
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
-from planner.simulation.measures import measures, service
+from planner.simulation.chance import figures_of
 from planner.simulation.run import simulate_plan
 from planner.studies.axes import Axis
 
@@ -71,7 +71,7 @@ def sweep(
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
         else:
-            points.append(Point(values=values, figures=service(result) | measures(result), problem=""))
+            points.append(Point(values=values, figures=figures_of(result), problem=""))
     return tuple(points)
 
 

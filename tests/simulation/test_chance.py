@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.scenario.loading import load_scenario
-from planner.simulation.chance import DRAWS, Chance, Interval, draw_again, interval_of
+from planner.simulation.chance import Chance, Interval, draw_again, interval_of
+from planner.simulation.measure_names import DRAWS
 from planner.simulation.run import simulate
 from tests.conftest import WriteScenario
 
