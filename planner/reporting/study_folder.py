@@ -17,7 +17,7 @@ from planner.errors import PlannerError
 from planner.reporting import study_columns
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
-from planner.reporting.folder import CHARTS, MANIFEST, PRODUCT, json_text
+from planner.reporting.folder import CHARTS, PRODUCT, json_text
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
@@ -40,7 +40,7 @@ from planner.studies.distributions import is_numeric, value_of
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared
-from planner.studies.store import STUDY, WHOLE, Store
+from planner.studies.store import CLEARED, STUDY, WHOLE, Store
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +62,7 @@ def write_study(
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
+        store.unfinish()
         samples = _write_samples(finished, form)
         writer = _Writer(prepared=prepared, store=store, rows=finished.rows, command=command)
         writer.write(tables, form, extra=(samples,), charts=charts)
@@ -84,6 +85,7 @@ def write_designed(
         (study_columns.SENSITIVITY, driver_columns(drivers)),
     ]
     try:
+        store.unfinish()
         writer = _Writer(prepared=prepared, store=store, rows=rows, command=command)
         writer.write(tables, DEFAULT_FORMAT, charts=True)
     except OSError as error:
@@ -134,7 +136,7 @@ class _Writer:
             store.replace(name, text)
         names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
         hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
-        store.replace(MANIFEST, json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
+        store.finish(json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
 
     def _manifest(self) -> dict[str, Any]:
         manifest: dict[str, Any] = {
@@ -158,7 +160,7 @@ class _Writer:
     def _drop_older_charts(self) -> None:
         """Remove what ``planner charts`` drew of fewer replications, and nothing that it did not draw."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads((self.store.folder / MANIFEST).read_bytes())["files"]
+            known = json.loads((self.store.folder / CLEARED).read_bytes())["files"]
             for name in known:
                 if Path(name).parts[:-1] == (CHARTS,):
                     (self.store.folder / name).unlink(missing_ok=True)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 PRODUCT = "datacenter-planner"
 STUDY, SHARDS, WHOLE, MANIFEST = "study.json", "shards", "replications.parquet", "manifest.json"
-_CLEARED = ".cleared.json"
-"""The manifest of a finished study while its files are being removed."""
+CLEARED = ".cleared.json"
+"""The manifest of a finished study while its files are being removed or replaced."""
 _ROW_GROUP = 8192
 
 
@@ -49,7 +49,9 @@ class Store:
             if changed := differences(before["identity"], self.identity):
                 message = f"holds another version of this study: {', '.join(changed)} changed"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run it without --resume"))
-            if (self.folder / _CLEARED).exists():
+            if (self.folder / MANIFEST).exists():
+                (self.folder / CLEARED).unlink(missing_ok=True)
+            elif (self.folder / CLEARED).exists():
                 self._clear(keep_rows=True)
         elif is_ours:
             rows = sum(last - first for first, last in self.finished())
@@ -110,10 +112,8 @@ class Store:
         Killed at any moment, it leaves a folder that does not look finished and is known to be a study's: the manifest
         goes out of sight first and is read by the next that clears, and the study's own file stays to be replaced.
         """
-        leaving = self.folder / _CLEARED
-        if (self.folder / MANIFEST).exists():
-            (self.folder / MANIFEST).replace(leaving)
-        manifest = _read_json(leaving)
+        self.unfinish()
+        manifest = _read_json(self.folder / CLEARED)
         known = manifest.get("files", {}) if isinstance(manifest, dict) else {}
         kept = {STUDY, WHOLE} if keep_rows else {STUDY}
         for name in {*known, WHOLE} - kept:
@@ -124,7 +124,17 @@ class Store:
                 (self.folder / within).rmdir()
         if not keep_rows:
             shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
-        leaving.unlink(missing_ok=True)
+        (self.folder / CLEARED).unlink(missing_ok=True)
+
+    def unfinish(self) -> None:
+        """Take the manifest out of sight, so that the folder does not look finished while its files change."""
+        if (self.folder / MANIFEST).exists():
+            (self.folder / MANIFEST).replace(self.folder / CLEARED)
+
+    def finish(self, manifest: bytes) -> None:
+        """Write the manifest, which says that every other file is whole."""
+        self.replace(MANIFEST, manifest)
+        (self.folder / CLEARED).unlink(missing_ok=True)
 
     def finished(self) -> list[tuple[int, int]]:
         """Return the batches that are stored, whole file and shards together, in order."""
@@ -159,6 +169,8 @@ class Store:
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
         part = self.folder / f".{WHOLE}.part"
+        if self._rows_in_whole() != rows:
+            self.unfinish()
         try:
             with pq.ParquetWriter(part, schema_of(self.setup)) as writer:
                 for table in self._in_groups(rows):

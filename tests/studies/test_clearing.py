@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ class Killed(BaseException):
 
 def opened_and_killed(prepared: Prepared, folder: Path, after: int, patch: pytest.MonkeyPatch) -> bool:
     """Begin a study anew, dead from the step of that number on; return whether it came so far."""
+    return killed(lambda: open_store(prepared, folder, restart=True), after, patch)
+
+
+def killed(work: Callable[[], object], after: int, patch: pytest.MonkeyPatch) -> bool:
+    """Do some work, dead from the step of that number on; return whether it came so far."""
     taken = 0
     with patch.context() as patched:
         for name in STEPS:
@@ -41,16 +47,16 @@ def opened_and_killed(prepared: Prepared, folder: Path, after: int, patch: pytes
 
             patched.setattr(os, name, step)
         try:
-            open_store(prepared, folder, restart=True)
+            work()
         except Killed:
             return True
     return False
 
 
-def done(prepared: Prepared, store: Store) -> None:
-    goal = Goal(rows=ROWS, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
-    rows = run_rows(store, goal, Workforce(workers=1))
-    write_study(Finished(prepared=prepared, store=store, rows=rows), charts=True)
+def done(prepared: Prepared, store: Store, rows: int = ROWS) -> None:
+    goal = Goal(rows=rows, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
+    count = run_rows(store, goal, Workforce(workers=1))
+    write_study(Finished(prepared=prepared, store=store, rows=count), charts=True)
 
 
 def test_killed_before_any_step_it_looks_unfinished_and_can_be_begun_again(
@@ -97,3 +103,22 @@ def test_a_new_folder_killed_before_any_step_is_in_nobodys_way(
         open_store(prepared, tmp_path / f"o{after}")
         after += 1
     assert after >= 3
+
+
+def test_a_study_killed_while_it_grows_does_not_look_finished(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(study)
+    done(prepared, open_store(prepared, tmp_path / "finished"))
+    for after in range(0, 40, 3):
+        folder = tmp_path / f"o{after}"
+        shutil.copytree(tmp_path / "finished", folder)
+
+        def grow(folder: Path = folder) -> None:
+            done(prepared, open_store(prepared, folder, resume=True), 2 * ROWS)
+
+        killed(grow, after, monkeypatch)
+        assert faults_of(folder) == []
+    done(prepared, open_store(prepared, folder, resume=True), 2 * ROWS)
+    assert faults_of(folder) == []
+    assert not any(path.name.startswith(".") for path in folder.iterdir())
