@@ -1,5 +1,6 @@
 # make run        set up and run the reference scenario
 # make test       set up and run every check
+# make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make reference  write the generated docs pages and the output shown in the docs anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
 # make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
@@ -8,7 +9,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test fuzz pythons bench reference docs clean
+.PHONY: run test prove fuzz pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -18,6 +19,9 @@ test: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto --dist worksteal
+
+prove: $(VENV)/installed-dev
+	$(BIN)/pytest -n auto --dist worksteal -m prove
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reference docs/reference

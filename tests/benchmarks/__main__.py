@@ -27,7 +27,8 @@ from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "scenarios" / "mixed-fleet.yaml"
+REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"
+"""The reference scenario of November 2026, frozen: speed is measured on it whatever the shipped one becomes."""
 
 
 def least_s(action: Callable[[], object], repetitions: int) -> float:

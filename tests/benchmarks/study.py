@@ -19,7 +19,7 @@ from planner.studies.runner import batch_size
 from planner.studies.study import open_store
 
 ROOT = Path(__file__).parents[2]
-STUDY = ROOT / "scenarios" / "mixed-fleet-study.yaml"
+STUDY = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
 TARGET_ROWS = 10_000
 REPLANNED = """\
 name: replanned
@@ -95,7 +95,7 @@ def replanned_s(rows: int = 16) -> float:
     """Return processor seconds of a replication whose service objectives are drawn, so that it is planned anew."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.yaml"
-        path.write_text(REPLANNED.format(scenario=ROOT / "scenarios" / "mixed-fleet.yaml"))
+        path.write_text(REPLANNED.format(scenario=ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"))
         return cpu_s_of(prepare(path), rows)
 
 

@@ -27,7 +27,7 @@ from planner.studies.prepare import prepare
 from planner.studies.replicate import Rows, Setup
 from planner.studies.store import Store
 
-STUDY = Path(__file__).parents[2] / "scenarios" / "mixed-fleet-study.yaml"
+STUDY = Path(__file__).parents[2] / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
 
 
 def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
