@@ -16,15 +16,17 @@ from planner.demand.bursts import BurstConditions
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.fleet.window import MISS_CELLS
 from planner.physics.coefficients import Calibration
-from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit, weight_bytes
+from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.part import PRECISIONS
+from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
+_DEFAULT_PRECISION = "fp8"  # what public serving runs use
 _WIDER = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}
 
 
@@ -44,12 +46,24 @@ class Service:
     single_ttft_s: float
     prefill_fraction: float
     """Share of a loaded replica's time spent in prefill."""
-    weight_bytes: float
-    kv_bytes: float
-    """Cache of one mean sequence."""
-    flop_per_token: float
+    single_stream_s: float
+    """Bytes that one board moves in the step of a single sequence, over its bandwidth."""
+    stream_s: float
+    """The same in a step of the full batch."""
+    compute_s_per_token: float
+    """Operations of one token on one board, over its dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
+
+
+def served_precision(cluster: Cluster, workload: Workload) -> str:
+    """Return the arithmetic in which a cluster serves a workload: the wider of what both state.
+
+    What a workload states is a floor of quality, which no cluster may undercut; where it states nothing the cluster
+    decides, and where neither does it is fp8.
+    """
+    stated = [name for name in (cluster.precision, workload.precision) if name is not None]
+    return min(stated, key=PRECISIONS.index, default=_DEFAULT_PRECISION)
 
 
 def cv(length: Length) -> float:
@@ -118,8 +132,8 @@ def _service(
         except CapacityError as error:
             return error
 
-    hardware = (cluster.accelerator, cluster.engine, cluster.precision, cluster.tensor_parallel)
-    traffic = (workload.model, workload.precision, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
+    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), cluster.tensor_parallel)
+    traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     key = ("service", hardware, cluster.throughput_tokens_per_s_per_accelerator, traffic, horizon_months)
     return reuse.once(key, serve)
 
@@ -130,7 +144,7 @@ def _serve(
     """Choose the replica that serves most per accelerator within the objective."""
     accelerator = catalog.accelerator(cluster.accelerator)
     part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, catalog.model(workload.model))
-    precision = cluster.precision or workload.precision
+    precision = served_precision(cluster, workload)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
     smallest = smallest_fit(part, shape, precision, tokens).accelerators
     degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
@@ -163,8 +177,8 @@ def _serve(
     if cluster.throughput_tokens_per_s_per_accelerator is not None:
         claimed = cluster.throughput_tokens_per_s_per_accelerator
         yearly = claimed * part.accelerators_per_node / (workload.tokens.output.mean * (yearly[0] / yearly))
-    fit = memory_fit(part, shape, precision, degrees[best])
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
+    single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
         tensor_parallel=degrees[best],
         accelerators_per_node=part.accelerators_per_node,
@@ -175,11 +189,26 @@ def _serve(
         single_tpot_s=float(single.tpot_s[best]),
         single_ttft_s=float(single.ttft_s[best]),
         prefill_fraction=_prefill_fraction(replicas, best, workload, point),
-        weight_bytes=weight_bytes(shape, precision) / degrees[best],
-        kv_bytes=fit.kv_bytes_per_token * (tokens - workload.tokens.output.mean / 2) / degrees[best],
-        flop_per_token=2.0 * shape.active_parameters / degrees[best],
+        single_stream_s=single_stream_s,
+        stream_s=full_stream_s,
+        compute_s_per_token=float(describe([specs[best]]).flops_s_per_token[0]),
         wide_factor=_wide_factor(specs[best], workload, calibration, float(rate[best])),
     )
+
+
+def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float]:
+    """Return what one board moves in a decode step, in seconds at its full bandwidth, shape (batches,).
+
+    Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
+    sequence halfway through its output.
+    """
+    work = describe([spec])
+    fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators)
+    context = workload.tokens.input.mean + workload.tokens.output.mean / 2
+    cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
+    experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
+    seconds: list[float] = (work.shared_stream_s + experts_s + batch * cache_s).tolist()
+    return seconds
 
 
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.build.capacity import served_precision
 from planner.build.events import refuse_floods
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
@@ -42,6 +43,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     warnings += _power(plan, refuse)
     warnings += _blocks(plan)
     warnings += _demand(plan)
+    warnings += _precisions(scenario, plan)
     if problems:
         raise ScenarioError(problems)
     return warnings
@@ -106,3 +108,19 @@ def _demand(plan: Plan) -> list[str]:
             f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
         ]
     return []
+
+
+def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
+    """Say where a workload's stated precision goes before a cluster's narrower one."""
+    warnings = []
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
+            served = served_precision(cluster, workload)
+            if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
+                warnings.append(
+                    f"{scenario.document.problem(mine, served)} goes before "
+                    f"{scenario.document.problem(other, str(cluster.precision))}: "
+                    f"{name} is served in {served} on {cluster_name}"
+                )
+    return warnings

@@ -64,7 +64,7 @@ class Cluster(Strict):
     engine: str = "vllm"
     """Serving engine. Default vllm: first class on both vendors."""
     precision: Precision | None = None
-    """Arithmetic this cluster serves in. Default: each workload's own."""
+    """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
     online: datetime.date | None = None
