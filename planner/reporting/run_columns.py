@@ -145,7 +145,13 @@ EVENTS = TableDescription(
         _text("detail", "Node, severity and wait of a repair; stack, model and size of an incident."),
         _whole("accelerators", "Accelerators that came, left or were lost."),
         _number("duration_h", "Hours from beginning to end, within the horizon.", 4),
-        _number("lost_capacity_tokens", "Tokens that the machines concerned could have carried in their usual mix.", 0),
+        _number(
+            "lost_node_h",
+            "Node-hours it took, as `losses.csv` counts them: the failures, incidents and outages of a run sum to the "
+            "columns `lost_to_failures_node_h`, `lost_to_software_node_h` and `lost_to_outages_node_h` there.",
+            4,
+        ),
+        _number("lost_capacity_tokens", "Tokens that those node-hours carry in the cluster's usual mix.", 0),
     ),
 )
 ASSUMPTIONS = TableDescription(

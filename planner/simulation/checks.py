@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from planner.errors import ConservationError
@@ -14,7 +16,14 @@ _RELATIVE = 1e-9
 
 def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
     """Raise ConservationError unless tokens, machines, energy and capacity add up."""
-    problems = [*_requests(plan, run, monthly), *_machines(plan, run), *_energy(run, monthly), *_capacity(monthly)]
+    problems = [
+        *_requests(plan, run, monthly),
+        *_dark(plan, run),
+        *_launches(plan, run),
+        *_machines(plan, run),
+        *_energy(plan, run, monthly),
+        *_capacity(monthly),
+    ]
     if problems:
         raise ConservationError("this run does not add up: " + "; ".join(problems))
 
@@ -30,6 +39,36 @@ def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
         f"{difference[w]:.3g}"
         for w in np.flatnonzero(difference > _RELATIVE * demand + 1e-3)
     ]
+
+
+def _dark(plan: Plan, run: Run) -> list[str]:
+    """What arrives while the site is dark and cannot wait is shed: rate × dark time, hour by hour."""
+    if not run.log.site:
+        return []
+    moments = np.array(run.log.site).ravel()  # outages follow one another: start, end, start, end, ...
+    gone_h = np.concatenate(([0.0], np.cumsum(np.diff(moments) * (np.arange(moments.size - 1) % 2 == 0))))
+    problems = []
+    for window in run.windows:
+        edges = np.arange(window.first_hour, window.first_hour + window.nodes.shape[1] + 1)
+        owed = window.demand_requests * np.diff(np.interp(edges, moments, gone_h))
+        short = owed - window.shed_requests > _RELATIVE * window.demand_requests + 1e-6
+        problems += [
+            f"{workload.name}: requests that arrived in an outage were served"
+            for w, workload in enumerate(plan.workloads)
+            if not workload.deadline_h and short[w].any()
+        ]
+    return problems
+
+
+def _launches(plan: Plan, run: Run) -> list[str]:
+    """Nothing is asked of a model before its launch, and nothing served."""
+    problems = []
+    for w, workload in enumerate(plan.workloads):
+        for window in run.windows:
+            before = max(0, math.ceil(workload.launch_h or 0.0) - window.first_hour)
+            if window.demand_requests[w, :before].any() or window.served_requests[:, w, :before].any():
+                problems.append(f"{workload.name}: served before its model's launch")
+    return problems
 
 
 def _machines(plan: Plan, run: Run) -> list[str]:
@@ -48,13 +87,20 @@ def _machines(plan: Plan, run: Run) -> list[str]:
     return problems
 
 
-def _energy(run: Run, monthly: Monthly) -> list[str]:
-    """KWh = Σ kW·h, IT and facility."""
+def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
+    """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest but for a cap."""
     it = sum(float(window.it_kw.sum()) for window in run.windows)
     facility = sum(float(window.facility_kw.sum()) for window in run.windows)
     problems = []
     if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
         problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
+    node_h = monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h
+    idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
+    least = 0.0 if plan.site.cap_kw is not None else node_h * idle
+    if np.any(monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6) or np.any(
+        monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6
+    ):
+        problems.append("a cluster draws more than its nodes do at full load, or less than at rest")
     if it > 0 and abs(monthly.facility_kwh.sum() - facility) > 1e-6 * facility:
         problems.append(f"facility energy by month {monthly.facility_kwh.sum():.9g} kWh, by hour {facility:.9g}")
     return problems

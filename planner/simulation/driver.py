@@ -83,7 +83,8 @@ class Simulation:
             self.env.run(until=last)
             self.shop.work_until(last)
             speed, incidents = self._speeds(first, last)
-            machines = self._node_hours(first, last)
+            lit = self._lit_fraction(first, last)
+            machines = self._node_hours(first, last, lit)
             window = evaluate_window(
                 self.plan,
                 WindowInput(
@@ -93,6 +94,7 @@ class Simulation:
                     speed=speed,
                     incidents=incidents,
                     waiting_requests=waiting,
+                    lit_fraction=lit,
                 ),
             )
             waiting = window.waiting_requests
@@ -104,7 +106,7 @@ class Simulation:
                 month = []
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
-    def _node_hours(self, first: int, last: int) -> NodeHours:
+    def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
         """Turn the log into nodes by hour, each averaged over its hour."""
         shape = (len(self.plan.clusters), last - first)
         present, failed = np.empty(shape), np.empty(shape)
@@ -118,7 +120,6 @@ class Simulation:
         np.maximum(failed, 0.0, out=failed)
         np.minimum(failed, present, out=failed)
         healthy = present - failed
-        lit = self._lit_fraction(first, last)
         dark = np.zeros(shape)
         if lit is not None:
             np.multiply(healthy, 1.0 - lit, out=dark)
