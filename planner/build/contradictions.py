@@ -44,6 +44,12 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     warnings += _blocks(plan)
     warnings += _demand(plan)
     warnings += _precisions(scenario, plan)
+    warnings += [
+        f"{scenario.document.problem(('workloads', name, 'model_launch'), str(scenario.workloads[name].model_launch))} "
+        "is after the horizon: it brings no traffic"
+        for name, workload in zip(scenario.workloads, plan.workloads, strict=True)
+        if workload.launch_h is not None and workload.launch_h >= plan.hours
+    ]
     if problems:
         raise ScenarioError(problems)
     return warnings

@@ -54,6 +54,7 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
             )
             for tenant in workload.tenants
         ),
+        launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
     )
 
 

@@ -41,7 +41,7 @@ def events(result: RunResult) -> dict[str, Any]:
     _agree("software incidents", incidents, monthly.drag_node_h)
     _agree("outages", outages, monthly.dark_node_h)
     rows = sorted([*_deliveries(result), *failures, *incidents, *outages])
-    lost = np.array([row.lost_node_h for row in rows]).reshape(len(rows), -1)
+    lost = np.array([row.lost_node_h for row in rows]).reshape(len(rows), len(result.plan.clusters))
     start = datetime.datetime.combine(result.plan.start, datetime.time())
 
     def stamp(hour: float) -> str:

@@ -16,7 +16,9 @@ class MonthFigures:
     utilisation: tuple[float, ...]
     """Mean utilisation by cluster."""
     shed_fraction: float
+    """Tokens shed over tokens demanded."""
     late_fraction: float
+    """Requests late over requests served."""
 
 
 class Review:

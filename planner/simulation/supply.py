@@ -29,6 +29,8 @@ class Supply:
         self.log = log
         self.streams = streams
         self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
+        self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
+        """By part: happens when its first nodes are in service."""
         self.provisioned_kw = 0.0
         self.batches = [0] * len(plan.clusters)
         self.in_service = [0] * len(plan.clusters)
@@ -82,11 +84,19 @@ class Supply:
             detail = f"batch {self.batches[index]}"
             self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail))
         self.in_service[index] += ready_h.size
+        self.env.process(self._announce(cluster.accelerator, float(times[0])))
         self.log.purchases.append(Purchase(float(times[0]), index, int(ready_h.size), prices_usd))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
         first = self.shop.admit(index, ready_h.size)
         failures = draw_failures(self.plan.reliability, cluster, ready_h, first, end_h, stream)
         self.shop.expect(index, failures)
+
+    def _announce(self, part: str, time_h: float) -> Steps:
+        """Tell those who wait for a part that the first nodes of it are there."""
+        if not self.arrived[part].triggered:
+            yield self.env.timeout(max(0.0, time_h - self.env.now))
+            if not self.arrived[part].triggered:  # another cluster's may have come in the meantime
+                self.arrived[part].succeed()
 
     def _powered_h(self, cluster: ClusterPlan, nodes: int) -> Floats:
         """Return when power for each further node is energised; infinity for never."""
