@@ -121,7 +121,8 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
-    all others left. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds, deferrable work waits first, then clusters are throttled in order.
+    all others left. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds,
+    deferrable work waits first, then clusters are throttled in order.
     """
     ways = _ways(plan, window)
     routed = _route(plan, window, window.nodes, ways, plan.by_priority)

@@ -42,7 +42,7 @@ def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
 
 
 def _dark(plan: Plan, run: Run) -> list[str]:
-    """What arrives while the site is dark and cannot wait is shed: rate × dark time, hour by hour."""
+    """Shed ≥ demand × dark share of the hour, for every workload that cannot wait."""
     if not run.log.site:
         return []
     moments = np.array(run.log.site).ravel()  # outages follow one another: start, end, start, end, ...

@@ -164,7 +164,7 @@ def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tupl
     taken: dict[tuple[int, int], float] = defaultdict(float)
     for window in result.run.windows:
         for pair, drag in window.drags.items():
-            hours = drag.hours + float(window.first_hour)
+            hours = (drag.hours + window.first_hour).astype(np.float64)
             weights = [
                 -change.log_factor * _open_fraction(hours, change.time_h, ends.get((change.incident, *pair), math.inf))
                 for change in begun[pair]
@@ -178,7 +178,8 @@ def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tupl
 
 def _open_fraction(hours: Floats, start_h: float, end_h: float) -> Floats:
     """Return the part of each hour that lies between two moments, shape (hours,)."""
-    return np.clip(np.minimum(hours + 1.0, end_h) - np.maximum(hours, start_h), 0.0, 1.0)
+    within: Floats = np.minimum(hours + 1.0, end_h) - np.maximum(hours, start_h)
+    return np.maximum(within, 0.0)
 
 
 def _outages(result: RunResult) -> list[_Row]:

@@ -104,9 +104,9 @@ def agreed(result: RunResult) -> None:
     np.testing.assert_allclose(own["lost_capacity_tokens"], tokens, rtol=1e-9)
     for name in carried:  # cluster by cluster where the row names one
         for event in ("failure", "software"):
-            taken = own[(own["event"] == event) & (own["cluster"] == name)]["lost_node_h"].sum()
-            lost = losses[losses["cluster"] == name][f"lost_to_{LOST[event]}_node_h"].sum()
-            assert taken == pytest.approx(lost, rel=1e-9, abs=1e-9)
+            by_event = own[(own["event"] == event) & (own["cluster"] == name)]["lost_node_h"]
+            by_month = losses[losses["cluster"] == name][f"lost_to_{LOST[event]}_node_h"]
+            assert by_event.sum() == pytest.approx(by_month.sum(), rel=1e-9, abs=1e-9)
 
 
 def test_events_and_losses_tell_of_the_same_node_hours(result: RunResult) -> None:
