@@ -211,14 +211,26 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> ND
     return usd(opening + schedule.acquired_cents) * growth
 
 
-def market_value_usd(
-    cost_usd: ArrayLike, age_months: ArrayLike, residual_fraction: ArrayLike, reference_months: float = 36.0
-) -> NDArray[np.float64]:
-    """Return what a used asset would fetch: cost·ρ^(age / reference), ρ the share left at the reference age.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResaleCurve:
+    """What a used server fetches as a share of its price when new, by age.
 
-    Geometric decline is the usual reading of a single published residual ("30% after 36 months"); the shape
-    between and beyond is our assumption. Shapes broadcast.
+    The share is 1 at age zero and as stated at each age; between two ages, and beyond the last, it falls evenly in
+    ratio (beyond: as over the last step). That shape is our assumption, the points are the catalogue's or the user's.
     """
-    age = np.asarray(age_months, dtype=np.float64)
-    share = np.asarray(residual_fraction, dtype=np.float64)
-    return np.asarray(cost_usd, dtype=np.float64) * share ** (np.maximum(age, 0.0) / reference_months)
+
+    age_months: tuple[float, ...]
+    """Rising, above zero; at least one."""
+    fractions: tuple[float, ...]
+    """Share of the price when new at each age; above zero."""
+    multiplier: float = 1.0
+    """Factor on every share; the product is never above 1, since used hardware does not fetch more than new."""
+
+    def fraction(self, age_months: ArrayLike) -> NDArray[np.float64]:
+        """Return min(1, multiplier·exp(interpolated ln share)) at these ages; shape as given."""
+        ages = np.array([0.0, *self.age_months])
+        logs = np.log([1.0, *self.fractions])
+        age = np.maximum(np.asarray(age_months, dtype=np.float64), 0.0)
+        beyond = np.maximum(age - ages[-1], 0.0) * (logs[-1] - logs[-2]) / (ages[-1] - ages[-2])
+        share: NDArray[np.float64] = self.multiplier * np.exp(np.interp(age, ages, logs) + beyond)
+        return np.minimum(share, 1.0)

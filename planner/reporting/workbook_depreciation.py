@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.finance.money import cents
-from planner.reporting.workbook_sheets import address, month_dates, write_headings
+from planner.reporting.workbook_sheets import RATE_CELL, address, month_dates, write_headings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 NEVER_MONTHS = 1e6
 """Stands for "not retired": a spreadsheet has no infinity."""
-RATE_CELL = "Summary!$B$5"
 RESIDUAL_CELL = "Summary!$B$7"
 EDGE_ROW = 1
 """Row of the month coordinates; a month's column holds its start, the next column its end."""
@@ -88,8 +87,8 @@ def _write_cohort(sheets: Sheets, content: WorkbookContent, figures: Figures, co
     row += cohort
     residual = int(cents(cohorts.residual_usd)[cohort])
     sheet.write_number(row, COST, int(cents(cohorts.cost_usd)[cohort]), formats["count"])
-    if figures.residual_fraction is None:
-        sheet.write_number(row, RESIDUAL, residual, formats["count_in"])
+    if "residual" in figures.fixed:
+        sheet.write_number(row, RESIDUAL, residual, formats["count"])
     else:
         formula = f"=INT({address(row, COST)}*{RESIDUAL_CELL}+0.500001)"
         sheet.write_formula(row, RESIDUAL, formula, formats["count"], residual)

@@ -10,6 +10,9 @@ from pydantic import Field, model_validator
 from planner.scenario.fields import BelowOne, Fraction, NonNegative, Positive, Precision, Price, Spread
 from planner.validation import Strict
 
+AgeMonths = Annotated[int, Field(ge=1, le=600)]
+ResaleShare = Annotated[float, Field(gt=0, le=1)]
+
 
 class Order(Strict):
     """A purchase order: what arrives late, in parts, and not always sound."""
@@ -87,6 +90,11 @@ class Cluster(Strict):
     """Further discounts by rising number of accelerators in one order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    resale_fractions: Annotated[dict[AgeMonths, ResaleShare], Field(max_length=60)] = Field(default_factory=dict)
+    """What a used server of it (accelerators and host) fetches, as a share of its price when new, by age in months:
+    {12: 0.6, 36: 0.3}. Default: its vendor's curve in the catalogue."""
+    resale_multiplier: NonNegative = 1.0
+    """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: NonNegative | None = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 

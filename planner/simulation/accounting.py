@@ -11,9 +11,9 @@ from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
-from planner.finance.tax import income_tax, tax_depreciation
+from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
-from planner.simulation.cohorts import Cohort, assets_of, cohorts_of, owned_value_cents, parts_usd
+from planner.simulation.cohorts import Cohort, assets_of, cohorts_of, owned_value_cents, parts_usd, tax_base
 from planner.simulation.driver import Run
 from planner.simulation.energy import demand_charge_usd, energy_usd
 from planner.simulation.monthly import Monthly
@@ -68,7 +68,7 @@ def write_ledger(
     _post_upkeep(books, run, monthly)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
-        _post_tax(books, assets)
+        _post_tax(books, plan.money.market.tax)
     ledger = books.builder.build()
     ledger.check(opening)
     return ledger
@@ -91,7 +91,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
     charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
-    value = owned_value_cents(plan, owner, assets, schedule)[:, -1]
+    value = owned_value_cents(plan, cohorts)[:, -1]
     last = plan.months.period_count - 1
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule.opening_book_cents
@@ -167,17 +167,16 @@ def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None
             books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
 
 
-def _post_tax(books: _Books, assets: Cohorts | None) -> None:
-    """Post income tax: on book income as expense, on taxable income as cash, the difference deferred."""
-    plan, rules = books.plan, books.plan.money.market.tax
-    if rules is None:
-        return
+def _post_tax(books: _Books, rules: TaxRules) -> None:
+    """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
+    plan, months = books.plan, np.arange(books.plan.months.period_count)
     before = -usd(books.running_cents)
-    taxable = before.copy()
-    if assets is not None:
-        tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
-        taxable += usd((tables.gain_cents - tables.deduction_cents).sum(axis=0))
-    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules)
-    months = np.arange(plan.months.period_count)
+    taxable, gain = before.copy(), 0.0
+    if books.cohorts:
+        base = tax_base(plan, books.cohorts, rules)
+        taxable += usd(base.income_cents.sum(axis=0))
+        gain = float(usd(base.end_gain_cents[:, -1].sum()))
+    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)
+    books.builder.post(Account.TAX_ON_END_VALUE, charge.on_end_gain_cents, month=months[-1])

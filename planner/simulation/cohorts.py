@@ -7,15 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.depreciation import Cohorts, DepreciationSchedule, make_cohorts, market_value_usd
+from planner.finance.depreciation import Cohorts, make_cohorts
 from planner.finance.money import cents, usd
-from planner.finance.tax import tax_depreciation
+from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
 from planner.simulation.log import ChangeLog
 
 Floats = NDArray[np.float64]
 Cents = NDArray[np.int64]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SERVER_PARTS = 2
+"""Of a node's four prices, the accelerators and the host are the server that can be sold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,42 +87,85 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
 
     Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents.
     """
-    capital, grid = plan.money.capital, plan.months
-    owner = np.array([cohort.cluster for cohort in cohorts], dtype=np.int64)
+    capital = plan.money.capital
     cost = usd(cents(parts_usd(cohorts).sum(axis=1)))
-    bought = grid.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
-    retired_h = np.array([cohort.retired_h for cohort in cohorts])
-    stays = ~np.isfinite(retired_h)
-    retired = np.where(stays, np.inf, grid.coordinate_of_hour(np.where(stays, 0.0, retired_h)))
-    age = np.where(stays, 0.0, retired - bought)
-    sold = market_value_usd(cost, age, capital.market_fraction[owner], capital.market_months)
+    bought, retired = bought_months(plan, cohorts), retired_months(plan, cohorts)
+    stays = ~np.isfinite(retired)
+    sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
+    if capital.residual_fraction is None:
+        residual = resale_usd(plan, cohorts, (bought + capital.depreciation_months)[:, None])[:, 0]
+    else:
+        residual = cost * capital.residual_fraction
     return make_cohorts(
         cost,
         bought,
-        residual_usd=usd(cents(cost * capital.residual_fraction[owner])),
+        residual_usd=usd(cents(residual)),
         life_months=capital.depreciation_months,
         declining_factor=capital.declining_factor,
         disposal=(retired, np.where(stays, 0.0, sold)),
     )
 
 
-def owned_value_cents(plan: Plan, owner: Cents, assets: Cohorts, schedule: DepreciationSchedule) -> Cents:
-    """Return what is still owned at each month's end, at the value the scenario chose, shape (cohorts, months).
+def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
+    """Return the month coordinate of the day each cohort is paid for, shape (cohorts,)."""
+    return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
 
-    Under income tax the value is what a sale would leave: less tax on what it brings above the tax basis.
+
+def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
+    """Return the month coordinate of the day each cohort leaves, infinity for never, shape (cohorts,)."""
+    hours = np.array([cohort.retired_h for cohort in cohorts])
+    stays = ~np.isfinite(hours)
+    months = plan.months.coordinate_of_hour(np.where(stays, 0.0, hours))
+    return np.asarray(np.where(stays, np.inf, months), dtype=np.float64)
+
+
+def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Floats:
+    """Return what each cohort would fetch at month coordinates of shape (cohorts or 1, times), shape (cohorts, times).
+
+    Servers, accelerators and hosts, fetch their price times the cluster's resale curve at their age; network and
+    storage fetch nothing, since no figure for them is known and cabling stays with its building.
     """
-    capital, edges = plan.money.capital, plan.months.edge_coordinates[None, 1:]
-    if capital.end_value == "none":
-        return np.zeros_like(schedule.acquired_cents)
-    value = schedule.closing_book_cents
-    if capital.end_value == "market":
-        start, retired = assets.in_service_months[:, None], assets.retired_months[:, None]
-        share = capital.market_fraction[owner][:, None]
-        worth = market_value_usd(assets.cost_usd[:, None], edges - start, share, capital.market_months)
-        value = cents(np.where((start < edges) & (retired >= edges), worth, 0.0))
-    if plan.money.market.tax is None:
-        return value
-    rules = plan.money.market.tax
-    deducted = np.cumsum(tax_depreciation(assets, plan.months, rules.bonus_fraction).deduction_cents, axis=1)
-    basis = np.where(value > 0, cents(assets.cost_usd)[:, None] - deducted, 0)
-    return value - cents(usd(value - basis) * rules.rate_fraction)
+    servers = parts_usd(cohorts)[:, :SERVER_PARTS].sum(axis=1)
+    ages = months - bought_months(plan, cohorts)[:, None]
+    curves = [plan.money.capital.resale[cohort.cluster] for cohort in cohorts]
+    fractions = np.stack([curve.fraction(age) for curve, age in zip(curves, ages, strict=True)])
+    return np.asarray(servers[:, None] * fractions, dtype=np.float64)
+
+
+def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> NDArray[np.bool_]:
+    """Return whether each cohort is paid for and not yet retired at each month's end, shape (cohorts, months)."""
+    edges = plan.months.edge_coordinates[None, 1:]
+    bought, retired = bought_months(plan, cohorts)[:, None], retired_months(plan, cohorts)[:, None]
+    return np.asarray((bought < edges) & (retired >= edges))
+
+
+def owned_value_cents(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cents:
+    """Return what a sale of all that is owned at each month's end would bring, before tax, shape (cohorts, months)."""
+    if plan.money.capital.end_value == "none":
+        return np.zeros((len(cohorts), plan.months.period_count), dtype=np.int64)
+    worth = resale_usd(plan, cohorts, plan.months.edge_coordinates[None, 1:])
+    return cents(np.where(is_owned(plan, cohorts), worth, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxBase:
+    """What purchases add to taxable income, in cents, shape (cohorts, months)."""
+
+    income_cents: Cents
+    """Gains on what was retired, less tax depreciation."""
+    end_gain_cents: Cents
+    """What a sale of all that is owned at the month's end would add: its proceeds less the tax basis left."""
+
+
+def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBase:
+    """Return what purchases add to taxable income.
+
+    The basis counts for all that is owned, whether it would fetch anything or not: what is scrapped is still deducted.
+    """
+    assets = assets_of(plan, cohorts)
+    tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
+    basis = cents(assets.cost_usd)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
+    return TaxBase(
+        income_cents=tables.gain_cents - tables.deduction_cents,
+        end_gain_cents=np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0),
+    )
