@@ -47,10 +47,11 @@ def money_plan(
 
 def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
     """Return the cluster's own resale curve, or its vendor's, under both multipliers."""
-    points = cluster.resale_fractions or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
+    stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
+    points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
     return ResaleCurve(
-        age_months=tuple(map(float, sorted(points))),
-        fractions=tuple(points[age] for age in sorted(points)),
+        age_months=tuple(points),
+        fractions=tuple(points.values()),
         multiplier=finance.resale_multiplier * cluster.resale_multiplier,
     )
 

@@ -86,10 +86,11 @@ class Catalog(Strict):
         """Return the prior of that name."""
         return self._entry("priors", name)  # type: ignore[no-any-return]
 
-    def resale_fractions(self, vendor: str) -> dict[int, float]:
-        """Return what a vendor's used servers fetch, as a share of new, by age in months: its ``resale`` priors."""
+    def resale_fractions(self, vendor: str) -> dict[float, float]:
+        """Return what a vendor's used servers fetch, as a share of new, by rising age in months: its resale priors."""
         names = {name: re.fullmatch(rf"resale_(\d+)m_{vendor}", name) for name in self.priors}
-        return {int(match[1]): self.priors[name].base for name, match in names.items() if match}
+        points = {float(match[1]): self.priors[name].base for name, match in names.items() if match}
+        return dict(sorted(points.items()))
 
     def _entry(self, section: str, name: str) -> Any:
         known = getattr(self, section)

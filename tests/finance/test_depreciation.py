@@ -12,10 +12,10 @@ from planner.finance.depreciation import (
     DOUBLE_DECLINING,
     Cohorts,
     DepreciationSchedule,
+    ResaleCurve,
     capital_charge_usd,
     depreciate,
     make_cohorts,
-    market_value_usd,
 )
 from planner.finance.measures import discount_factors
 from planner.finance.money import cents
@@ -169,9 +169,20 @@ def test_capital_is_charged_for_the_days_it_was_held() -> None:
     assert not charge[1, 2:].any()
 
 
-def test_market_value_meets_the_published_residual() -> None:
-    values = market_value_usd(37_000.0, [0, 18, 36, 72], 0.3)
-    assert values == pytest.approx([37_000, 37_000 * 0.3**0.5, 11_100, 3_330])
+def test_a_resale_curve_meets_its_points_and_falls_evenly_in_ratio_between_and_beyond() -> None:
+    curve = ResaleCurve(age_months=(12.0, 36.0), fractions=(0.6, 0.3))
+    found = curve.fraction([[0, 6, 12], [24, 36, 60]])
+    assert found == pytest.approx(np.array([[1, 0.6**0.5, 0.6], [0.18**0.5, 0.3, 0.15]]))
+    assert curve.fraction(-3.0) == 1.0  # not yet delivered
+    one_point = ResaleCurve(age_months=(36.0,), fractions=(0.3,))
+    assert one_point.fraction([18, 72]) == pytest.approx([0.3**0.5, 0.09])
+
+
+def test_a_multiplier_scales_resale_but_never_above_new() -> None:
+    curve = ResaleCurve(age_months=(12.0, 36.0), fractions=(0.6, 0.3), multiplier=1.5)
+    assert curve.fraction([0, 12, 36]) == pytest.approx([1.0, 0.9, 0.45])
+    worthless = ResaleCurve(age_months=(12.0,), fractions=(0.6,), multiplier=0.0)
+    assert not worthless.fraction([0, 5, 90]).any()
 
 
 @pytest.mark.parametrize(
