@@ -99,12 +99,14 @@ def _one_cohort(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return one cohort's deductions and disposal gains, shape (periods,) each."""
     january = grid.start.month - 1  # months from January of the start year to coordinate 0
-    service = int(np.floor(cohorts.in_service_months[row])) + january
+    served = bool(np.isfinite(cohorts.in_service_months[row]))
+    service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
     retired = cohorts.retired_months[row]
     leaves = int(np.floor(retired)) + january if np.isfinite(retired) else None
     first_year = service // MONTHS_PER_YEAR
     held = None if leaves is None else leaves // MONTHS_PER_YEAR - first_year
-    fractions = _yearly_fractions(bonus_fraction, held)
+    # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
+    fractions = _yearly_fractions(bonus_fraction, held) * served
     # Months from the asset's first to its last deduction, as months since January of the start year.
     month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
     year = month // MONTHS_PER_YEAR - first_year

@@ -13,7 +13,16 @@ from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
-from planner.simulation.cohorts import Cohort, assets_of, cohorts_of, owned_value_cents, parts_usd, tax_base
+from planner.simulation.checks import check_books
+from planner.simulation.cohorts import (
+    Cohort,
+    assets_of,
+    cohorts_of,
+    nodes_in_service,
+    owned_value_cents,
+    parts_usd,
+    tax_base,
+)
 from planner.simulation.driver import Run
 from planner.simulation.energy import demand_charge_usd, energy_usd
 from planner.simulation.monthly import Monthly
@@ -65,12 +74,13 @@ def write_ledger(
     assets = assets_of(plan, cohorts) if cohorts else None
     opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
     _post_power(books, run, monthly)
-    _post_upkeep(books, run, monthly)
+    _post_upkeep(books, run, monthly, assets)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax)
     ledger = books.builder.build()
     ledger.check(opening)
+    check_books(plan, run, monthly, cohorts, ledger)
     return ledger
 
 
@@ -119,11 +129,24 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
         books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
-def _post_upkeep(books: _Books, run: Run, monthly: Monthly) -> None:
+def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
+    """Return what the machines in service cost when they were bought, averaged over each month.
+
+    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price.
+    """
+    capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
+    if assets is not None:
+        nodes = np.array([cohort.nodes for cohort in books.cohorts])
+        serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
+        owner = np.array([cohort.cluster for cohort in books.cohorts])
+        np.add.at(capital.T, owner, assets.cost_usd[:, None] * serving)
+    return capital
+
+
+def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None) -> None:
     """Post maintenance, insurance, people, contracts, spares and parts."""
     plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
-    nodes = _nodes(plan, monthly)
-    capital = nodes * np.array([cluster.node_usd for cluster in plan.clusters])
+    nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * np.array([cluster.accelerators_per_node for cluster in plan.clusters])
     engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
     staff = accelerators * upkeep.staff_per_accelerator

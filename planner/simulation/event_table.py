@@ -31,7 +31,7 @@ def events(result: RunResult) -> dict[str, Any]:
     A node's capacity is counted in its usual mix: the tokens that the cluster would serve in an hour if each workload
     it can take had the share of its nodes that the plan's demand gives it.
     """
-    rows = sorted([*_deliveries(result), *_outages(result), *_software(result), *_site(result)])
+    rows = sorted([*_deliveries(result), *_waiting(result), *_outages(result), *_software(result), *_site(result)])
     start = datetime.datetime.combine(result.plan.start, datetime.time())
 
     def stamp(hour: float) -> str:
@@ -81,6 +81,25 @@ def _deliveries(result: RunResult) -> list[_Row]:
         )
         for change in result.run.log.changes
         if change.time_h <= result.plan.hours
+    ]
+
+
+def _waiting(result: RunResult) -> list[_Row]:
+    """One row per cohort between delivery and service, where power comes in blocks."""
+    plan = result.plan
+    return [
+        _Row(
+            cohort.bought_h,
+            min(cohort.in_service_h, cohort.retired_h),
+            plan.clusters[cohort.cluster].name,
+            "waiting",
+            "site power",
+            f"{cohort.nodes} nodes paid, not in service",
+            cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node,
+            0.0,
+        )
+        for cohort in result.cohorts
+        if plan.site.block_h.size and cohort.in_service_h > cohort.bought_h
     ]
 
 

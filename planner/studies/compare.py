@@ -142,7 +142,7 @@ def compare(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
         ),
         chances=chances,
-        warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.plan.warnings)),
+        warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings)),
     )
 
 
