@@ -44,8 +44,8 @@ MEASURES = (
         "levelised_cost_per_million_tokens_usd",
         "economic",
         "10⁶ · p at which Σ (p·tokens − cost − tax)·v = 0",
-        "The one price of a million tokens, prompt or generated, at which the owner's NPV is zero, after tax on selling "
-        "at it; without tax, Σ cost·v / Σ tokens·v.",
+        "The one price of a million tokens, prompt or generated, at which the owner's NPV is zero, after tax on what "
+        "is sold at it; without tax, Σ cost·v / Σ tokens·v.",
     ),
     _measure(
         "levelised_cost_per_million_output_tokens_usd",
