@@ -95,7 +95,7 @@ def _blocks(plan: Plan) -> list[str]:
         return [
             f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "
             f"the clusters' nameplate is {needed:,.0f} kW, "
-            "so some nodes will never serve"
+            "so some nodes are paid for and will never serve"
         ]
     return []
 

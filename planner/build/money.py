@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from planner.build.clusters import SUPPORT_USD
 from planner.catalog.load import Catalog
+from planner.finance.depreciation import ResaleCurve
+from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.finance.tax import LossRule, TaxRules
@@ -21,13 +23,13 @@ from planner.fleet.money import (
     UpkeepPlan,
 )
 from planner.fleet.plan import ClusterPlan
+from planner.scenario.cluster import Cluster
 from planner.scenario.finance import Finance, TokenPrice
 from planner.scenario.prices import tariff_of
 from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Floats = NDArray[np.float64]
-_PRIOR_MONTHS = 36.0  # the age at which the catalogue's resale priors hold
 _DECLINING = "declining-balance"
 
 
@@ -36,29 +38,34 @@ def money_plan(
 ) -> MoneyPlan:
     """Compile everything about money; ``rates`` is the plan's requests per node and hour."""
     return MoneyPlan(
-        capital=_capital(scenario.finance, catalog, clusters),
+        capital=_capital(scenario, catalog),
         power=_power(scenario, catalog, grid),
         upkeep=_upkeep(scenario, clusters),
         market=_market(scenario, clusters, grid, rates),
     )
 
 
-def _capital(finance: Finance, catalog: Catalog, clusters: tuple[ClusterPlan, ...]) -> CapitalPlan:
-    months = float(finance.depreciation_months)
-    if finance.residual_basis == "vendor-prior":
-        market = np.array([catalog.prior(f"residual_36m_{cluster.vendor}").base for cluster in clusters])
-        market_months, residual = _PRIOR_MONTHS, market ** (months / _PRIOR_MONTHS)
-    else:
-        residual = market = np.full(len(clusters), finance.residual_fraction)
-        market_months = months
+def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
+    """Return the cluster's own resale curve, or its vendor's, under both multipliers."""
+    stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
+    points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
+    return ResaleCurve(
+        age_months=tuple(points),
+        fractions=tuple(points.values()),
+        multiplier=finance.resale_multiplier * cluster.resale_multiplier,
+    )
+
+
+def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
+    finance = scenario.finance
     return CapitalPlan(
         depreciation_months=finance.depreciation_months,
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
-        residual_fraction=residual,
-        market_fraction=market,
-        market_months=market_months,
+        residual_fraction=None if finance.residual_basis == "vendor-prior" else finance.residual_fraction,
+        resale=tuple(_resale(finance, catalog, cluster) for cluster in scenario.clusters.values()),
         end_value=finance.end_value,
         discount_rate_per_year=finance.discount_rate_per_year,
+        timing=Timing(finance.cash_flow_timing),
     )
 
 

@@ -60,6 +60,7 @@ class Account(StrEnum):
     TAX_CASH = "tax_cash"
     TAX_DEFERRED = "tax_deferred"
     BALANCE_SHEET = "balance_sheet"
+    TAX_ON_END_VALUE = "tax_on_end_value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,10 @@ ACCOUNTS = MappingProxyType(
             "all rows of a month and cluster sum to accrued cost.",
             View(0),
         ),
+        Account.TAX_ON_END_VALUE: _describe(
+            "Income tax on what selling everything on the last day would bring above its tax basis; negative below it.",
+            View.ECONOMIC,
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -136,8 +141,12 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_STORAGE,
 )
 """The accounts a cohort's cost is made of, in the order ``cluster_capex_cents`` returns them."""
-NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
+NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
+"""What would change hands on the last day if all that is owned were sold."""
+DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS)
+"""What counts on a day of its own; all else runs through its month."""
 
 
 def codes_in(view: View) -> list[int]:

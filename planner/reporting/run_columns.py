@@ -140,7 +140,10 @@ EVENTS = TableDescription(
         _text("time", "When it began, UTC, ISO 8601."),
         _text("end_time", "When it ended; empty for what has no end or outlasts the run."),
         _text("cluster", "Cluster concerned, or `fleet`."),
-        _text("event", "delivered, retired, failure, software or outage."),
+        _text(
+            "event",
+            "delivered (into service), waiting (paid, without power), retired, failure, software or outage.",
+        ),
         _text("cause", "Why: the failing part, the kind of software incident."),
         _text("detail", "Node, severity and wait of a repair; stack, model and size of an incident."),
         _whole("accelerators", "Accelerators that came, left or were lost."),

@@ -55,7 +55,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "chance": None if chance is None else chance_summary(chance),
         "worst_month": _worst_month(result, fleet_cost),
         "capacity_fraction": _capacity(result),
-        "warnings": list(result.plan.warnings),
+        "warnings": list(result.warnings),
     }
 
 

@@ -54,6 +54,15 @@ class PriceQuote(Strict):
     """Whether the tier reached prices every accelerator, or each tier those inside it. Default whole-order: usual."""
 
 
+class ResalePoint(Strict):
+    """What a used server (accelerators and host) fetches at one age; between ages it falls evenly in ratio."""
+
+    age_months: Annotated[float, Field(gt=0, le=600)]
+    """Months since it was delivered."""
+    fraction_of_new: Annotated[float, Field(gt=0, le=1)]
+    """Price as a share of what it cost."""
+
+
 class Cluster(Strict):
     """Nodes of one accelerator, bought together, run by one engine."""
 
@@ -87,11 +96,19 @@ class Cluster(Strict):
     """Further discounts by rising number of accelerators in one order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
+    """What its used servers fetch by age, for what retires and for the end value. Default: its vendor's curve in the
+    catalogue (priors resale_12m_nvidia and so on)."""
+    resale_multiplier: NonNegative = 1.0
+    """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: NonNegative | None = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Cluster:
+    def _consistent(self) -> Cluster:
         if self.online is not None and self.order is not None:
             raise ValueError("online and order exclude each other: an order decides when the nodes come online")
+        ages = [point.age_months for point in self.resale_curve]
+        if ages != sorted(set(ages)):
+            raise ValueError("the ages of resale_curve must rise from point to point")
         return self

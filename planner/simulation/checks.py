@@ -7,8 +7,13 @@ import math
 import numpy as np
 
 from planner.errors import ConservationError
+from planner.finance.accounts import ACCOUNT_CODES, CAPEX_ACCOUNTS
+from planner.finance.ledger import Dimension, Ledger
+from planner.finance.money import cents
 from planner.fleet.plan import Plan
+from planner.simulation.cohorts import Cohort, nodes_in_service
 from planner.simulation.driver import Run
+from planner.simulation.log import ChangeLog
 from planner.simulation.monthly import Monthly
 
 _RELATIVE = 1e-9
@@ -26,6 +31,43 @@ def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
     ]
     if problems:
         raise ConservationError("this run does not add up: " + "; ".join(problems))
+
+
+def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger) -> None:
+    """Raise ConservationError unless the ledger holds what was bought, and the cohorts what served."""
+    problems = [*_purchases(plan, run.log, ledger), *_cohorts(plan, monthly, cohorts)]
+    if problems:
+        raise ConservationError("purchases and the books differ: " + "; ".join(problems))
+
+
+def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
+    """Capex = Σ delivered nodes · their order's price, to the cent, by cluster and month of delivery.
+
+    Held against the deliveries of the log, apart from cohorts, calendar coordinates and depreciation.
+    """
+    paid = np.zeros((plan.months.period_count, len(plan.clusters)), dtype=np.int64)
+    for purchase in log.purchases:
+        month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
+        paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
+    table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+    posted = table[:, :-1, [ACCOUNT_CODES[account] for account in CAPEX_ACCOUNTS]].sum(axis=2)
+    return [
+        f"{plan.clusters[c].name}, {plan.months.labels[m]}: {posted[m, c] / 100:,.2f} USD of capex in the ledger, "
+        f"{paid[m, c] / 100:,.2f} delivered"
+        for m, c in np.argwhere(posted != paid)
+    ]
+
+
+def _cohorts(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[str]:
+    """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
+    hours = np.zeros_like(monthly.present_node_h)
+    if cohorts:
+        owner = np.array([cohort.cluster for cohort in cohorts])
+        np.add.at(hours.T, owner, nodes_in_service(plan, cohorts) * plan.months.period_hours)
+    off = np.abs(hours - monthly.present_node_h)
+    if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
+        return [f"node-hours of cohorts in service are off by {off.max():.3g}"]
+    return []
 
 
 def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:

@@ -40,7 +40,7 @@ def events(result: RunResult) -> dict[str, Any]:
     _agree("failures", failures, monthly.failed_node_h)
     _agree("software incidents", incidents, monthly.drag_node_h)
     _agree("outages", outages, monthly.dark_node_h)
-    rows = sorted([*_deliveries(result), *failures, *incidents, *outages])
+    rows = sorted([*_deliveries(result), *_waiting(result), *failures, *incidents, *outages])
     lost = np.array([row.lost_node_h for row in rows]).reshape(len(rows), len(result.plan.clusters))
     start = datetime.datetime.combine(result.plan.start, datetime.time())
 
@@ -108,6 +108,25 @@ def _deliveries(result: RunResult) -> list[_Row]:
         )
         for change in result.run.log.changes
         if change.time_h <= plan.hours
+    ]
+
+
+def _waiting(result: RunResult) -> list[_Row]:
+    """One row per cohort between delivery and service, where power comes in blocks."""
+    plan, nothing = result.plan, _of(result, 0, 0.0)
+    return [
+        _Row(
+            cohort.bought_h,
+            min(cohort.in_service_h, cohort.retired_h),
+            plan.clusters[cohort.cluster].name,
+            "waiting",
+            "site power",
+            f"{cohort.nodes} nodes paid, not in service",
+            cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node,
+            nothing,
+        )
+        for cohort in result.cohorts
+        if plan.site.block_h.size and cohort.in_service_h > cohort.bought_h
     ]
 
 

@@ -56,7 +56,7 @@ def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:
 
 def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
     plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
-    assert any("20 kW in all" in warning and "never serve" in warning for warning in plan.warnings)
+    assert any("20 kW in all" in warning and "paid for and will never serve" in warning for warning in plan.warnings)
 
 
 def test_an_order_after_the_horizon() -> None:

@@ -16,7 +16,7 @@ from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, NO
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.depreciation import DepreciationSchedule, capital_charge_usd, depreciate, make_cohorts
 from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels
-from planner.finance.measures import internal_rate, net_present_value, payback_months
+from planner.finance.measures import internal_rate, net_present_value
 from planner.finance.money import series_cents, usd
 from planner.finance.months import MonthGrid
 from planner.finance.purchase import ClusterShares, DiscountTier, Quote, choose_quote, cluster_capex_cents
@@ -170,9 +170,6 @@ def test_measures_from_the_ledger(books: tuple[Ledger, DepreciationSchedule]) ->
     found = internal_rate(flows)
     assert found.annual_rate is not None
     assert net_present_value(found.annual_rate, flows) == pytest.approx(0, abs=1e-3)
-    paid_back = payback_months(-usd(ledger.monthly_cents(View.CASH)))
-    assert paid_back is not None
-    assert 0 < paid_back < 36
     assert net_present_value(0.0, flows) == pytest.approx(float(flows.sum()))
 
 

@@ -24,12 +24,14 @@ class Recorder:
         self.env = self.Env()
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired: list[tuple[int, int]] = []
+        self.returned_kw = 0.0
 
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
         self.bought.append((index, nodes, lead_h, price_factor))
 
     def retire(self, index: int, nodes: int) -> int:
         self.retired.append((index, nodes))
+        self.returned_kw += 10.0 * nodes
         return nodes
 
 
@@ -94,6 +96,14 @@ def test_the_power_envelope_is_not_exceeded() -> None:
     """Ten nodes of 10 kW, then 20 kW at a time up to 150: two purchases."""
     plan = plan_with(rule(cooldown_months=0), power_envelope_kw=150.0)
     assert len(reviewed(plan, [0.9] * 12).bought) == 2
+
+
+def test_retired_nodes_give_their_room_in_the_envelope_back() -> None:
+    """Full at 110 kW with ten nodes of 10 kW; four retired make room for two purchases of two."""
+    shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=4, cooldown_months=99)
+    plan = plan_with(rule(months=1, cooldown_months=0), shrink, power_envelope_kw=110.0)
+    assert reviewed(plan, [0.9] * 6).bought == []
+    assert len(reviewed(plan, [0.1] + [0.9] * 6).bought) == 2
 
 
 def test_idle_nodes_are_retired() -> None:
