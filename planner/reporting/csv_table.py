@@ -51,6 +51,12 @@ class CsvFormat:
         """The decimal mark."""
         return "," if self.decimal_comma else "."
 
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that ask for this format."""
+        asked = {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
+        return [option for option, is_asked in asked.items() if is_asked]
+
 
 DEFAULT_FORMAT = CsvFormat()
 

@@ -78,20 +78,6 @@ def figure(cell: str) -> str:
     return f"{float(f'{number:.4g}'):,.10g}" if math.isfinite(number) else cell
 
 
-WORSE_SERVED = 0.01
-"""Share of requests more that must miss their objective before a plan is said to serve worse: what a user would notice;
-assumption."""
-
-
-def served_worse(own: float | None, other: float | None, whose: str) -> str:
-    """Say that a plan keeps its objectives for fewer requests than another, which its cost must be read with."""
-    if own is None or other is None or other - own < WORSE_SERVED:
-        return ""
-    return (
-        f" But it serves worse: {percent(own)} of requests within their objective, against {percent(other)} in {whose}."
-    )
-
-
 def measured(number: float | None, name: str) -> str:
     """Return a figure as its name says it should be read: money, a price of a million tokens, a share or a count."""
     if number is None or not math.isfinite(number):
@@ -102,6 +88,8 @@ def measured(number: float | None, name: str) -> str:
         return unit_price(number)
     if name.endswith("_usd"):
         return dollars(number)
+    if name in ("slo_attainment_fraction", "shed_fraction"):  # a plan is judged by the second decimal
+        return percent(number, 2)
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
     return count(number) if abs(number) >= 100 else f"{number:,.3g}"

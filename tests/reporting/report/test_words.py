@@ -14,7 +14,6 @@ from planner.reporting.report.words import (
     figure,
     measured,
     percent,
-    served_worse,
     short,
     unit_price,
 )
@@ -64,16 +63,6 @@ def test_axis_labels_follow_their_unit() -> None:
 def test_a_price_is_shown_to_half_a_percent(amount: float) -> None:
     shown = float(unit_price(amount).replace("$", "").replace(",", ""))
     assert shown == pytest.approx(amount, rel=0.006, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "said"),
-    [(0.9, 0.98, "90.0% of requests"), (0.978, 0.98, ""), (0.99, 0.9, ""), (None, 0.9, ""), (0.5, None, "")],
-)
-def test_a_plan_that_serves_worse_is_called_so(own: float | None, other: float | None, said: str) -> None:
-    told = served_worse(own, other, "base")
-    assert said in told
-    assert bool(told) == bool(said)
 
 
 @pytest.mark.parametrize(
