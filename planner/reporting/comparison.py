@@ -14,7 +14,7 @@ from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
-from planner.reporting.judgement import choose, comparable, recommendation, served, warnings_of
+from planner.reporting.judgement import change_words, choose, comparable, recommendation, served, warnings_of
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
@@ -149,6 +149,14 @@ def comparison_table(comparison: Comparison) -> str:
     saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
     advice = [recommendation(plans, base.name, saving), *warnings_of(choice)]
     lines = [text_table(header, rows), "", *wrapped(advice)]
+    spans = [
+        f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"
+        for plan in plans
+        if plan.name in savings and comparable(plan, base)
+    ]
+    if spans:
+        words = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
+        lines += wrapped([words + ", ".join(spans)])
     bridges = [
         (name, parts[0])
         for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))

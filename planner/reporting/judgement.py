@@ -21,8 +21,11 @@ GOOD_SERVICE_FRACTION = 0.99
 """Share of requests in time from which a plan serves well, where nothing else is promised; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that serves well may be larger than its traffic; assumption."""
-_SHOWN_DECIMALS = 4
-"""Shares are judged as they are shown, 98.99% to two decimals: a sentence must not contradict the table beside it."""
+
+
+def _shown(share: float) -> float:
+    """Return a share in percent as it is shown, to two decimals: a verdict must not contradict the table beside it."""
+    return float(f"{share:.2%}".removesuffix("%"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,8 @@ class Served:
         """Whether it keeps its promise."""
         if self.in_time_fraction is None:
             return False
-        kept = round(self.in_time_fraction, _SHOWN_DECIMALS) >= self.promise_fraction
-        return kept and round(self.shed_fraction or 0.0, _SHOWN_DECIMALS) <= round(1 - self.promise_fraction, 12)
+        kept = _shown(self.in_time_fraction) >= _shown(self.promise_fraction)
+        return kept and _shown(self.shed_fraction or 0.0) <= _shown(1.0 - self.promise_fraction)
 
     @property
     def service(self) -> str:
@@ -53,8 +56,9 @@ class Served:
         if self.in_time_fraction is None:
             return "had no requests to serve"
         said = f"keeps {percent(self.in_time_fraction, 2)} of requests in time"
-        shed = round(self.shed_fraction or 0.0, _SHOWN_DECIMALS)
-        return f"{said} and sheds {percent(shed, 2)} of tokens" if shed else said
+        return (
+            f"{said} and sheds {percent(self.shed_fraction, 2)} of tokens" if _shown(self.shed_fraction or 0) else said
+        )
 
 
 def served(name: str, figures: Mapping[str, float | None]) -> Served:
@@ -100,10 +104,11 @@ def against(own: float | None, reference: float | None) -> str:
     """Return a cost against another as 31.5% less, 8.7% more or the same; nothing where one is not known."""
     if own is None or not reference:
         return ""
-    return _change(own / reference - 1.0)
+    return change_words(own / reference - 1.0)
 
 
-def _change(change: float) -> str:
+def change_words(change: float) -> str:
+    """Return a relative change of cost as 31.5% less, 8.7% more or the same."""
     if round(change, 3) == 0:
         return "the same"
     return f"{percent(abs(change))} {'less' if change < 0 else 'more'}"
@@ -155,8 +160,8 @@ def _under_chance(saving: tuple[float, float, str] | None) -> str:
         return ""
     low, high, words = saving
     if low <= 0 <= high:
-        return f"; in {words} it is {_change(-low)} to {_change(-high)}, so the two cannot be told apart"
-    return f" ({_change(-low)} to {_change(-high)} in {words})"
+        return f"; in {words} it is {change_words(-low)} to {change_words(-high)}, so the two cannot be told apart"
+    return f" ({change_words(-low)} to {change_words(-high)} in {words})"
 
 
 def sweep_advice(choice: Choice) -> str:
@@ -202,13 +207,13 @@ def sizing(summary: Mapping[str, Any], fleet: Mapping[str, Any]) -> str:
         said = f"This plan is too small: it {plan.service}, where {promise} would be good service."
         return f"{said} Add nodes, or bring deliveries forward.{spare}"
     lucky = ((summary.get("chance") or {}).get("intervals") or {}).get(IN_TIME)
-    if lucky and round(lucky[0], _SHOWN_DECIMALS) < plan.promise_fraction:
+    if lucky and _shown(lucky[0]) < _shown(plan.promise_fraction):
         return (
             f"Luck decides whether this plan is large enough: under other draws of chance it keeps as few as "
             f"{percent(lucky[0], 2)} of requests in time. Leave more room, or let a review buy it."
         )
     worst = summary.get("worst_month")
-    if worst and round(1.0 - worst["missed_fraction"], _SHOWN_DECIMALS) < plan.promise_fraction:
+    if worst and _shown(worst["missed_fraction"]) > _shown(1.0 - plan.promise_fraction):
         missed = percent(worst["missed_fraction"], 2)
         return (
             f"Over the whole horizon this plan serves well, but in {worst['month']} {missed} of requests were shed or "
