@@ -88,7 +88,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON: measures, bridges, warnings."""
 
     def plain(figures: dict[str, float | None]) -> dict[str, float | None]:
-        return {name: None if value is None else round(value, 6) for name, value in figures.items()}
+        return {name: None if value is None else round(value, 6) + 0.0 for name, value in figures.items()}
 
     return {
         "baseline": comparison.names[comparison.baseline],
@@ -103,7 +103,8 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             name: chance_summary(chance) for name, chance in zip(comparison.names, comparison.chances, strict=True)
         },
         "saving_interval_fraction": {
-            name: [round(end, 6) for end in (saving.low, saving.high)] for name, saving in _savings(comparison).items()
+            name: [round(end, 6) + 0.0 for end in (saving.low, saving.high)]
+            for name, saving in _savings(comparison).items()
         },
         "warnings": list(comparison.warnings),
     }

@@ -58,7 +58,7 @@ def _figure(estimate: Estimate) -> dict[str, float | None]:
 
 
 def _known(number: float) -> float | None:
-    return float(number) if math.isfinite(number) else None
+    return float(number) + 0.0 if math.isfinite(number) else None  # −0 is 0
 
 
 def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:

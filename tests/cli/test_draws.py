@@ -53,10 +53,8 @@ def test_a_comparison_holds_draw_against_draw(planner: Planner, write: WriteScen
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
-    assert re.search(
-        r"in nine of ten draws of chance, inputs as stated, against tiny: dear costs [\d.]+% more to [\d.]+% more a token",
-        said,
-    )
+    assert "in nine of ten draws of chance, inputs as stated, against tiny: dear costs " in said
+    assert re.search(r"dear costs [\d.]+% more to [\d.]+% more a token", said)
     assert "saves" not in said
     table = pd.read_csv(tmp_path / "out" / "comparison.csv")
     cost = table[table.measure == "cost_usd"].set_index("scenario")
