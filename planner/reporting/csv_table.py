@@ -97,9 +97,7 @@ def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
     return written
 
 
-def _decimal_cells(
-    cells: Sequence[float | None], column: Column, decimal_mark: str, names: Sequence[str] | None
-) -> list[str]:
+def _decimal_cells(cells: Sequence[float | None], column: Column, decimal_mark: str, names: Cells | None) -> list[str]:
     """Return numbers with the column's decimals, or those of what each measures; NaN and None are empty, −0 is 0."""
     decimals = [column.decimals] * len(cells)
     if names is not None:
@@ -133,7 +131,7 @@ def _date_cell(day: object) -> str:
 
 
 def format_cells(
-    column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT, names: Sequence[str] | None = None
+    column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT, names: Cells | None = None
 ) -> list[str]:
     """Return the cells of one column as they stand in the file; ``names`` say what each cell measures."""
     listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
