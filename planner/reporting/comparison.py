@@ -148,7 +148,7 @@ def comparison_table(comparison: Comparison) -> str:
     choice, savings = choose(plans), _savings(comparison)
     interval = savings.get(choice.best.name) if choice.best is not None else None
     saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
-    advice = [recommendation(plans, base.name, saving), *warnings_of(choice)]
+    advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]
     lines = [text_table(header, rows), "", *wrapped(advice)]
     spans = [
         f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"

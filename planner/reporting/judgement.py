@@ -19,6 +19,8 @@ SHED = "shed_fraction"
 
 GOOD_SERVICE_FRACTION = 0.99
 """Share of requests in time from which a plan serves well, where nothing else is promised; assumption."""
+WORSE_FRACTION = 0.01
+"""Share of requests more that must miss before a plan serves clearly worse than another; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that serves well may be larger than its traffic; assumption."""
 
@@ -55,7 +57,8 @@ class Served:
         """How it serves, in words that follow its name."""
         if self.in_time_fraction is None:
             return "had no requests to serve"
-        said = f"keeps {percent(self.in_time_fraction, 2)} of requests in time"
+        kept = self.in_time_fraction if self.in_time_fraction > 1e-12 else 0.0  # a rounding error is nothing
+        said = f"keeps {percent(kept, 2)} of requests in time"
         return (
             f"{said} and sheds {percent(self.shed_fraction, 2)} of tokens" if _shown(self.shed_fraction or 0) else said
         )
@@ -95,7 +98,9 @@ def choose(plans: Sequence[Served]) -> Choice:
     return Choice(
         serving=tuple(sorted(serving, key=lambda plan: plan.cost or 0.0)),
         failing=tuple(
-            sorted(failing, key=lambda plan: (-(plan.in_time_fraction or 0.0), plan.shed_fraction or 0.0, plan.name))
+            sorted(
+                failing, key=lambda plan: (-_shown(plan.in_time_fraction or 0.0), plan.shed_fraction or 0.0, plan.name)
+            )
         ),
     )
 
@@ -115,8 +120,10 @@ def change_words(change: float) -> str:
 
 
 def comparable(plan: Served, baseline: Served) -> bool:
-    """Say whether the difference in cost between two plans means anything: both serve well."""
-    return plan.name != baseline.name and plan.serves_well and baseline.serves_well
+    """Say whether a plan's cost may be held against the baseline's: not where it serves clearly worse."""
+    if plan.name == baseline.name or plan.in_time_fraction is None or baseline.in_time_fraction is None:
+        return False
+    return plan.serves_well or _shown(plan.in_time_fraction) >= _shown(baseline.in_time_fraction - WORSE_FRACTION)
 
 
 def none_serves(choice: Choice, what: str = "plans") -> str:

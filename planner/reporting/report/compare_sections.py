@@ -56,7 +56,7 @@ def answer_section(contents: Contents) -> Section | None:
     choice = choose(plans)
     body = [
         paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
-        *(paragraph(line, class_="note") for line in warnings_of(choice)),
+        *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
         _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
