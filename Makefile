@@ -55,6 +55,8 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@if command -v npm > /dev/null; then npm ci --prefix tests/editor --no-audit --no-fund --silent; \
+	  else echo 'without npm the tests that drive an editor are skipped'; fi
 	@touch $@ $(VENV)/installed

@@ -22,6 +22,9 @@ MILLION = 1e6
 MICROSECOND = 1e-6
 MILLISECOND = 1e-3
 
+DOLLARS = "USD"
+"""The unit of an amount of money; a price per anything else has another."""
+
 # What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
 # all read units from here, so a name and its unit cannot disagree.
 _UNIT_BY_SUFFIX = {
@@ -43,7 +46,7 @@ _UNIT_BY_SUFFIX = {
     "usd_per_accelerator_h": "USD/(accelerator·h)",
     "_per_accelerator_h_usd": "USD/(accelerator·h)",
     "usd_per_kwh": "USD/kWh",
-    "_usd": "USD",
+    "_usd": DOLLARS,
     "_eur": "EUR",
     "_litres": "l",
     "_g_per_kwh": "g/kWh",

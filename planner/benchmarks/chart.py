@@ -24,7 +24,7 @@ def pareto_chart(records: Sequence[dict[str, Any]], path: Path) -> None:
     figure = _figure((7.0, 4.6))
     axes = figure.subplots()
     lines: dict[str, list[dict[str, Any]]] = {}
-    for record in records:
+    for record in (one for one in records if one["problem"] is None):
         names = (record["model"], f"{record['accelerator']} × {record['tp']}", record["engine"], record["precision"])
         lengths = f"{record['input_tokens']:g}/{record['output_tokens']:g}"
         lines.setdefault(" ".join([*names, lengths]), []).append(record)

@@ -134,7 +134,8 @@ def _service(
 
     hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), cluster.tensor_parallel)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
-    key = ("service", hardware, cluster.throughput_tokens_per_s_per_accelerator, traffic, horizon_months)
+    stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
+    key = ("service", hardware, stated, traffic, horizon_months)
     return reuse.once(key, serve)
 
 
@@ -172,11 +173,8 @@ def _serve(
             f"{single.tpot_s[fastest]:.3g} s on {degrees[fastest]} accelerators"
         )
     years = np.arange(horizon_months // 12 + 2)
-    multiplier = _multiplier(cluster, workload, catalog) * part.accelerators_per_node
-    yearly = _yearly(replicas, best, workload, years) / degrees[best] * multiplier
-    if cluster.throughput_tokens_per_s_per_accelerator is not None:
-        claimed = cluster.throughput_tokens_per_s_per_accelerator
-        yearly = claimed * part.accelerators_per_node / (workload.tokens.output.mean * (yearly[0] / yearly))
+    factor = _stated_over_formula(cluster, workload, replicas) or _multiplier(cluster, workload, catalog)
+    yearly = _yearly(replicas, best, workload, years) / degrees[best] * part.accelerators_per_node * factor
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
     single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
@@ -209,6 +207,34 @@ def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float
     experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
     seconds: list[float] = (work.shared_stream_s + experts_s + batch * cache_s).tolist()
     return seconds
+
+
+def _stated_over_formula(cluster: Cluster, workload: Workload, replicas: Replicas) -> float | None:
+    """Return the throughput that the user states over the formula's, both at the lengths it was measured at.
+
+    stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
+    Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
+    lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
+    replica is the one that serves most. None where the user states none.
+    """
+    stated, lengths = cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at
+    if stated is None or lengths is None:  # never one without the other: validation sees to it
+        return None
+    there = dataclasses.replace(
+        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
+    )
+    which = np.arange(replicas.accelerators.size)
+    point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
+    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    formula = float(rates.max())
+    if formula <= 0:
+        raise CapacityError(
+            f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
+            f"generated tokens, cannot be scaled to {workload.tokens.input.mean:g} and "
+            f"{workload.tokens.output.mean:g}: within the workload's objective the formula serves nothing at the "
+            "lengths measured; state a measurement nearer to them"
+        )
+    return stated / lengths.output_tokens / formula
 
 
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:

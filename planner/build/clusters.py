@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 
@@ -104,13 +105,17 @@ def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> Pri
     return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
 
 
+def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
+    """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    return cluster.order.placed if cluster.order else cluster.online or scenario.start
+
+
 def _prices(
     scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
 ) -> tuple[float, float, float, float]:
     """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
     per_node = entry.accelerators_per_node.value
-    ordered = cluster.order.placed if cluster.order else cluster.online or scenario.start
-    each = book.accelerator_usd(ordered, max(cluster.nodes, 1) * per_node)
+    each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
     return each * per_node, host, network, storage

@@ -25,7 +25,7 @@ from planner.fleet.money import (
 from planner.fleet.plan import ClusterPlan
 from planner.scenario.cluster import Cluster
 from planner.scenario.finance import Finance, TokenPrice
-from planner.scenario.prices import tariff_of
+from planner.scenario.prices import tariff_of, window_zone
 from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
@@ -75,7 +75,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
     flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
     tariff = tariff_of(site, flat)
     by_hour = bool(site.electricity.windows)
-    zone = site.electricity.timezone
+    zone = window_zone(site, entry)
     stated = site.grid_carbon_g_per_kwh
     accelerators = [catalog.accelerator(cluster.accelerator) for cluster in scenario.clusters.values()]
     published = [entry.embodied_kg_per_node for entry in accelerators]
@@ -86,9 +86,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
     return PowerPricePlan(
         tariff=tariff,
         monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
-        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, None if zone == "UTC" else zone)
-        if by_hour
-        else None,
+        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, zone) if by_hour else None,
         colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
         colocation_escalator_per_year=site.colocation_escalator_per_year,
         grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated is None else stated,

@@ -10,9 +10,16 @@ def _text(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
-def _number(name: str, description: str, decimals: int = 6) -> Column:
+def _number(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
     unit = unit_of(name) or ""
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+    return Column(
+        name=name,
+        kind=ColumnKind.DECIMAL,
+        description=description,
+        unit=unit,
+        decimals=decimals,
+        measured_by=measured_by,
+    )
 
 
 def _whole(name: str, description: str) -> Column:
@@ -177,14 +184,14 @@ MEASURES = TableDescription(
     key=("measure",),
     columns=(
         _text("measure", "Measure; its name ends in its unit."),
-        _number("value", "Its value.", 6),
+        _number("value", "Its value.", measured_by="measure"),
         _number(
             "low",
             "Lower end of what further draws of chance give: other traffic noise, failures, incidents and slips, "
             "inputs as stated. Nine in ten lie between `low` and `high`, or as many as `chance` in summary.json says.",
-            6,
+            measured_by="measure",
         ),
-        _number("high", "Upper end of it.", 6),
+        _number("high", "Upper end of it.", measured_by="measure"),
         _text("unit", "Its unit."),
         _text("view", "View of the ledger it reads: accrual, cash or economic; empty for none."),
         _text("formula", "How it follows from the ledger; v is the discount factor of the month."),

@@ -122,7 +122,7 @@ class _Writer:
         whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated()]
         written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
         content = {f"{table.description.name}.csv": table.content for table in written}
-        content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
+        content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
         manifest = self._manifest()
         contents = Contents(manifest=manifest, files=content)
         pictures: dict[str, bytes] = {}

@@ -63,6 +63,15 @@ class ResalePoint(Strict):
     """Price as a share of what it cost."""
 
 
+class MeasuredAt(Strict):
+    """The lengths of the requests under which a throughput was measured or claimed."""
+
+    input_tokens: Positive
+    """Prompt tokens of a request."""
+    output_tokens: Positive
+    """Generated tokens of a request."""
+
+
 class Cluster(Strict):
     """Nodes of one accelerator, bought together, run by one engine."""
 
@@ -83,7 +92,10 @@ class Cluster(Strict):
     retire: datetime.date | None = None
     """Day the cluster leaves service. Default: it stays to the end."""
     throughput_tokens_per_s_per_accelerator: Positive | None = None
-    """Output tokens per second of one accelerator, measured or claimed, in place of the model. Default: the model's."""
+    """Output tokens per second of one accelerator, measured or claimed, in place of the model; scaled from the lengths
+    in throughput_measured_at to each workload's. Default: the model's."""
+    throughput_measured_at: MeasuredAt | None = None
+    """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
     throughput_multiplier: Annotated[float, Field(gt=0, le=100)] = 1.0
     """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
     unit_price_usd: Price | None = None
@@ -106,6 +118,11 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
+            raise ValueError(
+                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
+                "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
+            )
         if self.online is not None and self.order is not None:
             raise ValueError("online and order exclude each other: an order decides when the nodes come online")
         ages = [point.age_months for point in self.resale_curve]
