@@ -100,8 +100,8 @@ def break_even_start_price(
     return None if price is None else price * MILLION
 
 
-def gross_margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
-    """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
+def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
+    """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)
 
 

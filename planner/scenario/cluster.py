@@ -87,6 +87,9 @@ class Cluster(Strict):
     """Further discounts by rising number of accelerators in one order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    host_usd_per_node: Price | None = None
+    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
+    take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
     embodied_kg_per_node: NonNegative | None = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 

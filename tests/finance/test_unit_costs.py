@@ -12,8 +12,8 @@ from planner.finance.unit_costs import (
     break_even_start_price,
     break_even_utilisation,
     cumulative_usd_per_million_tokens,
-    gross_margin,
     levelised_cost,
+    margin,
     per_million_tokens,
     price_path,
     usd_per_million_tokens,
@@ -87,10 +87,10 @@ def test_break_even_start_price_makes_buying_cost_the_same() -> None:
     assert break_even_start_price(0.1, costs, np.zeros(36), path) is None
 
 
-def test_gross_margin() -> None:
-    margin = gross_margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
-    assert margin[:2] == pytest.approx([0.4, -0.2])
-    assert np.isnan(margin[2])
+def test_margin() -> None:
+    margins = margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
+    assert margins[:2] == pytest.approx([0.4, -0.2])
+    assert np.isnan(margins[2])
 
 
 def test_energy_per_million_tokens() -> None:

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import pyxirr
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    ACCOUNTS,
+    CAPEX_ACCOUNTS,
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.scenario.loading import load_scenario
 from planner.simulation.measure_names import MEASURES
 from planner.simulation.measures import levelised_to_date, measures, series_of, service
@@ -47,7 +55,8 @@ def test_every_measure_is_defined_once_in_the_docs(root: Path) -> None:
 
 def test_what_needs_a_price_is_empty_without_one(run: Run) -> None:
     figures = measures(run())
-    for name in ("revenue_usd", "gross_margin_fraction", "irr_per_year", "payback_months", "tax_usd",
+    for name in ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
+                 "margin_after_capital_charge_fraction", "irr_per_year", "payback_months", "tax_usd",
                  "break_even_utilisation_fraction", "break_even_rental_utilisation_fraction",
                  "break_even_api_price_ratio"):  # fmt: skip
         assert figures[name] is None, name
@@ -83,7 +92,8 @@ def test_without_discounting_levelised_and_plain_cost_meet(run: Run) -> None:
 def test_sold_tokens_have_a_margin_a_rate_and_a_payback(run: Run) -> None:
     result = run(SOLD, "horizon_months=24")
     figures, series = known(result), series_of(result)
-    assert figures["gross_margin_fraction"] == pytest.approx(1 - figures["cost_usd"] / figures["revenue_usd"])
+    left = 1 - figures["cost_usd"] / figures["revenue_usd"]
+    assert figures["margin_after_capital_charge_fraction"] == pytest.approx(left)
     flows = series.economic_flow_usd
     monthly = pyxirr.irr(flows)
     assert monthly is not None
@@ -93,6 +103,63 @@ def test_sold_tokens_have_a_margin_a_rate_and_a_payback(run: Run) -> None:
     turned = int(np.flatnonzero(total < 0)[-1])
     assert turned <= figures["payback_months"] <= turned + 1
     assert figures["discounted_payback_months"] >= figures["payback_months"]
+
+
+def test_margins_take_off_what_their_names_say(run: Run) -> None:
+    """The charge for capital is in neither the gross nor the operating margin, people are not in the gross."""
+    result = run(SOLD, "finance.insurance_fraction_per_year=0.02", "finance.operations_staff_per_1000_accelerators=10",
+                 "clusters.h200.retire=2026-03-10")  # fmt: skip
+    figures = known(result)
+
+    def spent(*names: str) -> float:
+        return sum(result.ledger.account_cents(Account(name)) for name in names) / 100
+
+    machines = spent("depreciation", "energy", "cooling", "colocation", "maintenance")
+    people = spent("operations_staff", "software_engineers", "support_contracts", "insurance", "disposal_loss")
+    revenue = -spent("revenue")
+    assert revenue == figures["revenue_usd"]
+    assert figures["gross_margin_fraction"] == pytest.approx(1 - machines / revenue)
+    assert figures["operating_margin_fraction"] == pytest.approx(1 - (machines + people) / revenue)
+    charge = figures["operating_margin_fraction"] - figures["margin_after_capital_charge_fraction"]
+    assert charge == pytest.approx(spent("cost_of_capital") / revenue)
+    assert min(machines, people, spent("cost_of_capital")) > 0
+    dearer = known(run(SOLD, "finance.discount_rate_per_year=0.3"))
+    plain = known(run(SOLD))
+    for name in ("gross_margin_fraction", "operating_margin_fraction"):
+        assert dearer[name] == plain[name]
+    assert dearer["margin_after_capital_charge_fraction"] < plain["margin_after_capital_charge_fraction"]
+
+
+def test_every_cost_is_in_exactly_one_step_of_the_margins() -> None:
+    accrued = {account for account in Account if View.ACCRUAL in ACCOUNTS[account].views} - set(NOT_COST_ACCOUNTS)
+    steps = [*COST_OF_SERVING_ACCOUNTS, *OPERATING_EXPENSE_ACCOUNTS, Account.COST_OF_CAPITAL]
+    assert sorted(steps) == sorted(accrued)
+
+
+CACHED = "finance.%s={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 8, " + (
+    "cached_input_usd_per_million_tokens: %s, change_per_year: -0.5}"
+)
+
+
+@pytest.mark.parametrize(("stated", "cached_usd"), [("0.3", 0.3), ("null", 2 * 0.05), ("2", 2.0), ("0", 0.0)])
+def test_cached_prompt_tokens_are_sold_and_bought_at_their_own_price(run: Run, stated: str, cached_usd: float) -> None:
+    """500 prompt tokens of which 0.6 are cached, and 100 generated; prices fall by half a year."""
+    result = run(
+        CACHED % ("token_price", stated), CACHED % ("api_price", stated), "workloads.chat.prefix_cache_hit_fraction=0.6"
+    )
+    served = result.monthly.served_requests.sum(axis=(1, 2))
+    fall = 0.5 ** (np.arange(3) / 12)
+    bill = served * fall * (200 * 2 + 300 * cached_usd + 100 * 8) / 1e6
+    figures, series = known(result), series_of(result)
+    assert figures["revenue_usd"] == pytest.approx(bill.sum(), abs=0.02)
+    factors = 1.1 ** (-np.arange(3) / 12)
+    saved = (bill - series.economic_usd) @ factors
+    assert figures["api_saving_npv_usd"] == pytest.approx(saved, abs=0.02)
+
+
+def test_without_a_cache_the_cached_price_does_not_count(run: Run) -> None:
+    dear, cheap = (known(run(CACHED % ("token_price", price)))["revenue_usd"] for price in ("2", "0"))
+    assert dear == cheap
 
 
 def test_at_the_break_even_utilisation_revenue_covers_cost(run: Run) -> None:
