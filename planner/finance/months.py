@@ -148,7 +148,8 @@ class MonthGrid:
         share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
         # The last instants before a boundary round to it; they belong before it.
         latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
-        return np.minimum(coordinates[month] + share, latest)
+        found: NDArray[np.float64] = np.minimum(coordinates[month] + share, latest)
+        return found
 
     def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""

@@ -121,8 +121,8 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 
 
-def gross_margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
-    """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
+def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
+    """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)
 
 

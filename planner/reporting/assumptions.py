@@ -75,6 +75,11 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
             title, date = catalog.provenance(fact)
             shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)
             yield f"catalog.{section}.{name}.{key}", shown, unit or "", title, date, fact.grade
+    prices = (scenario.finance.token_price, scenario.finance.api_price)
+    if any(price is not None and price.cached_input_usd_per_million_tokens is None for price in prices):
+        prior = catalog.prior("cached_input_price_ratio")
+        title, date = catalog.provenance(prior)
+        yield "catalog.priors.cached_input_price_ratio", _plain(prior.base), prior.unit or "", title, date, prior.grade
     yield "catalog.version", VERSION, "", "shipped with the planner", "", ""
 
 
