@@ -79,8 +79,8 @@ def series_of(result: RunResult) -> Series:
         accrued_usd=usd(view_cents(cents, View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
         economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
         cash_flow_usd=-usd(view_cents(cents, View.CASH)),
-        economic=flows_of(result, View.ECONOMIC),
-        cash=flows_of(result, View.CASH),
+        economic=flows_of(result, cents, View.ECONOMIC),
+        cash=flows_of(result, cents, View.CASH),
         accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
     )
 

@@ -117,6 +117,11 @@ SETTINGS = {
     "mid-month start": ("start=2026-01-10", "horizon_months=14", "finance.cash_flow_timing=month_end"),
     "taxed": ("horizon_months=14", SOLD, "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}"),
     "losses carried": ("horizon_months=26", SOLD, "finance.tax={rate_fraction: 0.3, losses: carry-forward}"),
+    "waiting for power": (
+        "horizon_months=14",
+        "site.power_blocks=[{date: 2026-01-01, it_kw: 20}, {date: 2026-03-17, it_kw: 20}]",
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}",
+    ),
     "declining balance": ("start=2026-01-10", "horizon_months=14", "finance.depreciation_method=declining-balance"),
     "residuals of vendors": (
         "horizon_months=14",
