@@ -36,6 +36,7 @@ _UNIT_BY_SUFFIX = {
     "_usd_per_tonne": "USD/t",
     "_usd_per_accelerator_year": "USD/(accelerator·year)",
     "_usd_per_repair": "USD/repair",
+    "_usd_per_node": "USD/node",
     "_kg_per_node": "kg/node",
     "_kg_per_million_tokens": "kg/million tokens",
     "_kwh_per_million_tokens": "kWh/million tokens",

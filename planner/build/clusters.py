@@ -118,6 +118,8 @@ def _prices(
     each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    if cluster.host_usd_per_node is not None:
+        host = cluster.host_usd_per_node
     return each * per_node, host, network, storage
 
 

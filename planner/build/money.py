@@ -41,7 +41,7 @@ def money_plan(
         capital=_capital(scenario, catalog),
         power=_power(scenario, catalog, grid),
         upkeep=_upkeep(scenario, clusters),
-        market=_market(scenario, clusters, grid, rates),
+        market=_market(scenario, catalog, clusters, grid, rates),
     )
 
 
@@ -116,23 +116,33 @@ def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan
     )
 
 
-def _path(price: TokenPrice | None, grid: MonthGrid) -> PricePath | None:
+def _path(price: TokenPrice | None, catalog: Catalog, grid: MonthGrid) -> PricePath | None:
+    """Return a price of tokens by month; cached prompt tokens at the catalogue's share where no price is stated."""
     if price is None:
         return None
-    months = grid.offset_months
+    cached = price.cached_input_usd_per_million_tokens
+    if cached is None:
+        cached = catalog.prior("cached_input_price_ratio").base * price.input_usd_per_million_tokens
+    plain, output, kept = (
+        price_path(usd, -price.change_per_year, grid.offset_months)
+        for usd in (price.input_usd_per_million_tokens, price.output_usd_per_million_tokens, cached)
+    )
     return PricePath(
-        input_usd_per_million_tokens=price_path(price.input_usd_per_million_tokens, -price.change_per_year, months),
-        output_usd_per_million_tokens=price_path(price.output_usd_per_million_tokens, -price.change_per_year, months),
+        input_usd_per_million_tokens=plain,
+        output_usd_per_million_tokens=output,
+        cached_input_usd_per_million_tokens=kept,
     )
 
 
-def _market(scenario: Scenario, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats) -> MarketPlan:
+def _market(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
+) -> MarketPlan:
     finance = scenario.finance
     rental, tax = finance.rental, finance.tax
     losses = LossRule.CARRY_FORWARD if tax and tax.losses == "carry-forward" else LossRule.OFFSET
     return MarketPlan(
-        token_price=_path(finance.token_price, grid),
-        api_price=_path(finance.api_price, grid),
+        token_price=_path(finance.token_price, catalog, grid),
+        api_price=_path(finance.api_price, catalog, grid),
         rental_usd_per_accelerator_h=price_path(
             rental.usd_per_accelerator_h, -rental.change_per_year, grid.offset_months
         )

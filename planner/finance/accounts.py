@@ -140,7 +140,31 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_NETWORK,
     Account.CAPEX_STORAGE,
 )
-"""The accounts a cohort's cost is made of, in the order ``cluster_capex_cents`` returns them."""
+"""The accounts a cohort's cost is made of, in the order of a node's prices."""
+COST_OF_SERVING_ACCOUNTS = (
+    Account.DEPRECIATION,
+    Account.ENERGY,
+    Account.COOLING,
+    Account.DEMAND_CHARGE,
+    Account.COLOCATION,
+    Account.MAINTENANCE,
+    Account.SPARES,
+    Account.RMA,
+    Account.SLA_CREDITS,
+    Account.CARBON,
+    Account.BURST_RENTAL,
+)
+"""Cost of revenue, which a gross margin takes off: machines, power, space, upkeep, what is rented or credited."""
+OPERATING_EXPENSE_ACCOUNTS = (
+    Account.DISPOSAL_LOSS,
+    Account.OPERATIONS_STAFF,
+    Account.SOFTWARE_ENGINEERS,
+    Account.SUPPORT_CONTRACTS,
+    Account.LICENCES,
+    Account.INSURANCE,
+)
+"""What an operating margin takes off besides: people, software, insurance, losses on what is retired. With these and
+the charge for capital, accrued cost is complete."""
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
 END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)

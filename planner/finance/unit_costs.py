@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 SEARCH_TURNS = 200
-"""Turns of the search for a price: half of them halve the bracket, far below a float's last digit."""
+"""Turns after which the search for a price ends in any case; five to ten find it."""
 RESOLUTION = 1e-14
 """A value of this share of the money turned over is zero: it is what rounding leaves of the sums."""
 TINY = 1e-12
@@ -55,8 +55,8 @@ def levelised_cost(
 
     The quantity (tokens, hours) is discounted like the dollars it earns. Without tax p is the plain quotient. Tax rises
     by less than a dollar with each dollar of income, so the left side gains on the right as p rises and there is
-    one such price. With losses carried forward the tax is bent where a year turns to profit, hence a search: a
-    straight line between the ends of the bracket, exact where nothing bends, and halving in turn.
+    one such price. With losses carried forward the tax is bent where a year turns to profit, hence a search along
+    the chord between a price that loses and one that gains, exact at once where nothing bends.
     """
     if quantity_pv == 0:
         return None
@@ -73,17 +73,21 @@ def levelised_cost(
         low, step = low - step, 2 * step
     while gain(high) < 0:
         high, step = high + step, 2 * step
-    at_low, at_high = gain(low), gain(high)
-    for turn in range(SEARCH_TURNS):
+    at_low, at_high, side = gain(low), gain(high), 0
+    for _ in range(SEARCH_TURNS):
         if at_high <= at_low:
             break
-        # The chord alone may leave one end of the bracket where it is for ever; every other turn halves it.
-        price = low - at_low * (high - low) / (at_high - at_low) if turn % 2 == 0 else 0.5 * (low + high)
+        price = low - at_low * (high - low) / (at_high - at_low)
         found = gain(price)
         if abs(found) <= RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv)):
             return price
-        low, at_low, high, at_high = (low, at_low, price, found) if found > 0 else (price, found, high, at_high)
-    return low if -at_low < at_high else high
+        # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
+        # (the Illinois method), so both ends close in.
+        if found > 0:
+            high, at_high, at_low, side = price, found, at_low / (2 if side > 0 else 1), 1
+        else:
+            low, at_low, at_high, side = price, found, at_high / (2 if side < 0 else 1), -1
+    return 0.5 * (low + high)
 
 
 def break_even_utilisation(
@@ -121,8 +125,8 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 
 
-def gross_margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
-    """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
+def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
+    """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)
 
 

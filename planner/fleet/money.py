@@ -82,6 +82,9 @@ class PricePath:
     """Prices of tokens by month, shape (months,) each."""
 
     input_usd_per_million_tokens: Floats
+    """Of prompt tokens that have to be computed."""
+    cached_input_usd_per_million_tokens: Floats
+    """Of prompt tokens found in the prefix cache."""
     output_usd_per_million_tokens: Floats
 
 

@@ -108,6 +108,9 @@ class Cluster(Strict):
     """Further discounts by rising number of accelerators in one order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    host_usd_per_node: Price | None = None
+    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
+    take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
     """What its used servers fetch by age, for what retires and for the end value. Default: its vendor's curve in the
     catalogue (priors resale_12m_nvidia and so on)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from planner.scenario.fields import Fraction, NonNegative, Positive, Price
 from planner.validation import Strict
@@ -19,8 +19,18 @@ class TokenPrice(Strict):
     """Price of a million prompt tokens on the first day."""
     output_usd_per_million_tokens: Price
     """Price of a million generated tokens on the first day."""
+    cached_input_usd_per_million_tokens: Price | None = None
+    """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
+    day. Default: the input price times the catalogue's cached_input_price_ratio, 0.05: lists ask 2 to 10%."""
     change_per_year: YearlyChange = 0.0
-    """Yearly change of both; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+
+    @model_validator(mode="after")
+    def _cached_is_not_dearer(self) -> TokenPrice:
+        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
+        if cached is not None and cached > plain:
+            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
+        return self
 
 
 class Rental(Strict):

@@ -170,21 +170,17 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
 def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
     """Post what customers pay, what they are owed, and what is rented for them."""
     plan, market = books.plan, books.plan.money.market
-    prompt = np.stack([workload.input_tokens for workload in plan.workloads], axis=-1)
-    output = np.stack([workload.output_tokens for workload in plan.workloads], axis=-1)
     extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
         missed = monthly.late_requests + monthly.shed_requests - extra
         allowed = (1.0 - market.sla_objective_fraction) * monthly.demand_requests
-        beyond = (np.maximum(missed - allowed, 0.0) * (prompt + output)).sum(axis=1)
+        tokens = np.stack([workload.tokens_per_request for workload in plan.workloads], axis=-1)
+        beyond = (np.maximum(missed - allowed, 0.0) * tokens).sum(axis=1)
         books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
     if market.burst is not None and rented is not None:
         books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
     if market.token_price is not None:
-        price = market.token_price
-        per_request = (
-            prompt * price.input_usd_per_million_tokens[:, None] + output * price.output_usd_per_million_tokens[:, None]
-        ) / MILLION
+        per_request = plan.request_usd(market.token_price)
         books.by_cluster(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
         if extra.any():
             books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))

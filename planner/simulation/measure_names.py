@@ -100,8 +100,23 @@ MEASURES = (
     _measure(
         "gross_margin_fraction",
         "accrual",
-        "(revenue − cost) / revenue",
-        "Share of the revenue that is left after cost; needs `finance.token_price`.",
+        "(revenue − cost of serving) / revenue",
+        "Share of the revenue left after the cost of serving: depreciation, energy, cooling, demand charge, space, "
+        "maintenance, spares and parts, SLA credits, carbon, burst rental; needs `finance.token_price`.",
+    ),
+    _measure(
+        "operating_margin_fraction",
+        "accrual",
+        "(revenue − cost of serving − operating expense) / revenue",
+        "The same after people, support, licences, insurance and losses on what is retired, before the charge for "
+        "capital, interest and tax; needs `finance.token_price`.",
+    ),
+    _measure(
+        "margin_after_capital_charge_fraction",
+        "accrual",
+        "(revenue − Σ cost) / revenue",
+        "The same after the imputed charge for capital tied up in book value, so after what owners and lenders ask; "
+        "needs `finance.token_price`.",
     ),
     _measure(
         "break_even_utilisation_fraction",

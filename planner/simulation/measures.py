@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    CAPEX_ACCOUNTS,
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.finance.carbon import embodied_kg, operational_kg
 from planner.finance.ledger import Dimension, view_cents
 from planner.finance.measures import CashFlows
@@ -21,8 +28,8 @@ from planner.finance.money import usd
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,
-    gross_margin,
     levelised_cost,
+    margin,
     per_million_tokens,
     usd_per_million_tokens,
 )
@@ -72,8 +79,8 @@ def series_of(result: RunResult) -> Series:
         accrued_usd=usd(view_cents(cents, View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
         economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
         cash_flow_usd=-usd(view_cents(cents, View.CASH)),
-        economic=flows_of(result, View.ECONOMIC),
-        cash=flows_of(result, View.CASH),
+        economic=flows_of(result, cents, View.ECONOMIC),
+        cash=flows_of(result, cents, View.CASH),
         accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
     )
 
@@ -133,10 +140,8 @@ def _known(number: Floats | float) -> float | None:
 def _bill_usd(result: RunResult, price: PricePath) -> Floats:
     """Return what the tokens served would cost at a price, shape (months,)."""
     requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
-    output = result.tokens(requests, output_only=True).sum(axis=1)
-    prompt = result.tokens(requests).sum(axis=1) - output
-    bill: Floats = prompt * price.input_usd_per_million_tokens + output * price.output_usd_per_million_tokens
-    return bill / MILLION
+    bill: Floats = (requests * result.plan.request_usd(price)).sum(axis=1)
+    return bill
 
 
 def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figures:
@@ -160,7 +165,8 @@ def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figu
 
 def _sold(result: RunResult, series: Series) -> Figures:
     """Return what selling the tokens earns."""
-    names = ("revenue_usd", "gross_margin_fraction", "break_even_utilisation_fraction", "irr_per_year",
+    names = ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
+             "margin_after_capital_charge_fraction", "break_even_utilisation_fraction", "irr_per_year",
              "payback_months", "discounted_payback_months")  # fmt: skip
     figures: Figures = dict.fromkeys(names)
     if result.plan.money.market.token_price is None:
@@ -171,7 +177,13 @@ def _sold(result: RunResult, series: Series) -> Figures:
     accrued, tokens = float(series.accrued_usd.sum()), float(series.tokens.sum())
     in_service, busy = monthly.in_service_node_h.sum(), monthly.busy_node_h.sum()
     figures["revenue_usd"] = revenue
-    figures["gross_margin_fraction"] = _known(gross_margin(revenue, accrued))
+    serving, running = (
+        float(usd(sum(ledger.account_cents(account) for account in accounts)))
+        for accounts in (COST_OF_SERVING_ACCOUNTS, OPERATING_EXPENSE_ACCOUNTS)
+    )
+    figures["gross_margin_fraction"] = _known(margin(revenue, serving))
+    figures["operating_margin_fraction"] = _known(margin(revenue, serving + running))
+    figures["margin_after_capital_charge_fraction"] = _known(margin(revenue, accrued))
     if tokens > 0 and busy > 0:
         figures["break_even_utilisation_fraction"] = break_even_utilisation(
             accrued - energy, tokens * float(in_service / busy), revenue / tokens, energy / tokens

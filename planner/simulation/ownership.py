@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
+    DATED_ACCOUNTS,
     END_ACCOUNTS,
     NOT_COST_ACCOUNTS,
     Account,
     View,
     codes_in,
 )
-from planner.finance.ledger import Ledger
+from planner.finance.ledger import Ledger, view_cents
 from planner.finance.measures import CashFlows, discount_factors, running_months
 from planner.finance.money import usd
 from planner.finance.tax import TaxRules, assess_usd, tax_years
@@ -53,18 +54,15 @@ def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
     return np.flatnonzero(np.isin(ledger.account_code, [ACCOUNT_CODES[account] for account in accounts]))
 
 
-def flows_of(result: RunResult, view: View) -> CashFlows:
-    """Return a view's gains less losses, each at its time."""
+def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
+    """Return a view's gains less losses, each at its time, given the ledger by month and account."""
     ledger, edges = result.ledger, result.plan.months.edge_coordinates
     rows, months = dated_rows(result)
-    seen = ledger.rows_in(view)[rows]
-    dated = rows[seen]
-    running = ledger.monthly_cents(view)
-    np.subtract.at(running, ledger.month_index[dated], ledger.amount_cents[dated])
+    seen = np.isin(ledger.account_code[rows], codes_in(view))
     return CashFlows(
-        running_usd=-usd(running),
+        running_usd=-usd(view_cents(by_account, view, leave_out=DATED_ACCOUNTS)),
         edge_months=edges - edges[0],
-        dated_usd=-usd(ledger.amount_cents[dated]),
+        dated_usd=-usd(ledger.amount_cents[rows[seen]]),
         dated_months=months[seen],
         timing=result.plan.money.capital.timing,
     )

@@ -11,8 +11,8 @@ from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,
     cumulative_usd_per_million_tokens,
-    gross_margin,
     levelised_cost,
+    margin,
     per_million_tokens,
     price_path,
     usd_per_million_tokens,
@@ -80,10 +80,10 @@ def test_an_api_price_path_falls_evenly_in_ratio() -> None:
     assert price_path(10.0, 0.9, [0, 6, 12, 24]) == pytest.approx([10, 10 * 0.1**0.5, 1.0, 0.1])
 
 
-def test_gross_margin() -> None:
-    margin = gross_margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
-    assert margin[:2] == pytest.approx([0.4, -0.2])
-    assert np.isnan(margin[2])
+def test_margin() -> None:
+    margins = margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
+    assert margins[:2] == pytest.approx([0.4, -0.2])
+    assert np.isnan(margins[2])
 
 
 def test_energy_per_million_tokens() -> None:

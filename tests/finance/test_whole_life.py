@@ -19,7 +19,7 @@ from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabel
 from planner.finance.measures import internal_rate, net_present_value
 from planner.finance.money import series_cents, usd
 from planner.finance.months import MonthGrid
-from planner.finance.purchase import ClusterShares, DiscountTier, Quote, choose_quote, cluster_capex_cents
+from planner.finance.purchase import DiscountTier, Quote, choose_quote
 from planner.finance.recurring import colocation_usd, extra_engineers, yearly_cost_usd
 from planner.finance.tariffs import demand_charges_usd, flat_tariff, hourly_prices_usd_per_kwh
 from planner.finance.tax import TaxRules, income_tax, tax_depreciation
@@ -54,7 +54,8 @@ LEDGER_FILE = TableDescription(
 def purchases() -> np.ndarray:
     """Return capex by order and kind in cents, shape (orders, 4)."""
     accelerators = np.array([choose_quote(QUOTES, day).order_cents(units) for day, units in ORDERS])
-    return cluster_capex_cents(accelerators, ClusterShares())
+    units = np.array([units for _, units in ORDERS])
+    return np.stack([accelerators, units * 400_125, accelerators * 12 // 100, accelerators // 70], axis=-1)
 
 
 def post_assets(builder: LedgerBuilder, capex_cents: np.ndarray) -> DepreciationSchedule:

@@ -31,7 +31,6 @@ QUIET = [
     "site.outages_per_year=0",
     "clusters.mi325x=null",
 ]
-NODE_USD = 8 * 31_000 + 48_000.0
 PRICED = ["horizon_months=6", "clusters.h200.nodes=4", "clusters.h200.unit_price_usd=37000"]
 BLOCKS = "site.power_blocks=[{date: 2026-01-01, it_kw: 11}, {date: 2026-03-17, it_kw: 21}]"
 
@@ -146,6 +145,15 @@ def test_every_order_bears_maintenance_and_insurance_at_its_own_price(run: Run) 
     capital = first + later * np.array([0, 0, march, 1, 1, 1])
     assert by_month(result, Account.MAINTENANCE) == pytest.approx(capital * 0.01, abs=0.011)
     assert by_month(result, Account.INSURANCE) == pytest.approx(capital * 0.005, abs=0.011)
+
+
+def test_a_stated_server_price_takes_the_place_of_the_catalogues(run: Run) -> None:
+    """Hosts of 32,010 unless stated; discounts are the accelerators'."""
+    plain, stated = run(), run("clusters.h200.host_usd_per_node=62000", "clusters.h200.discount_fraction=0.5")
+    assert sum(by_month(plain, Account.CAPEX_HOSTS)) == 4 * 32_010
+    assert sum(by_month(stated, Account.CAPEX_HOSTS)) == 4 * 62_000
+    for account in (Account.CAPEX_NETWORK, Account.CAPEX_STORAGE):
+        assert by_month(stated, account) == by_month(plain, account)
 
 
 def purchases(*deliveries: tuple[Purchase, list[tuple[float, int]]], retired: tuple[float, int] = (0.0, 0)) -> Any:

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import pyxirr
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    ACCOUNTS,
+    CAPEX_ACCOUNTS,
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.finance.ledger import Dimension
 from planner.scenario.loading import load_scenario
 from planner.simulation.measure_names import MEASURES
@@ -19,8 +27,11 @@ from planner.units import unit_of
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]
-SOLD_AT = "finance.token_price={input_usd_per_million_tokens: %r, output_usd_per_million_tokens: %r}"
-SOLD = SOLD_AT % (30, 90)
+SOLD = "finance.token_price={input_usd_per_million_tokens: 30, output_usd_per_million_tokens: 90}"
+SOLD_AT = (
+    "finance.token_price={input_usd_per_million_tokens: %r, cached_input_usd_per_million_tokens: %r, "
+    "output_usd_per_million_tokens: %r}"
+)
 AT_ONCE = "clusters.mi325x.online=2026-01-01"
 
 
@@ -51,7 +62,8 @@ def test_every_measure_is_defined_once_in_the_docs(root: Path) -> None:
 
 def test_what_needs_a_price_is_empty_without_one(run: Run) -> None:
     figures = measures(run())
-    for name in ("revenue_usd", "gross_margin_fraction", "irr_per_year", "payback_months", "tax_usd",
+    for name in ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
+                 "margin_after_capital_charge_fraction", "irr_per_year", "payback_months", "tax_usd",
                  "break_even_utilisation_fraction", "break_even_rental_utilisation_fraction",
                  "break_even_api_price_ratio"):  # fmt: skip
         assert figures[name] is None, name
@@ -122,10 +134,11 @@ TAXES = (
 @pytest.mark.parametrize("timing", ["mid_month", "month_end"])
 def test_selling_every_token_at_the_levelised_cost_leaves_the_owner_nothing(run: Run, tax: str, timing: str) -> None:
     plan = ("start=2026-01-16", "horizon_months=26", "clusters.mi325x.online=2026-09-10", f"finance.tax={tax}",
-            "clusters.h200.retire=2027-11-05", f"finance.cash_flow_timing={timing}")  # fmt: skip
+            "clusters.h200.retire=2027-11-05", f"finance.cash_flow_timing={timing}",
+            "workloads.chat.prefix_cache_hit_fraction=0.5")  # fmt: skip
     unsold = known(run(*plan))
     price = unsold["levelised_cost_per_million_tokens_usd"]
-    sold = known(run(*plan, SOLD_AT % (price, price)))
+    sold = known(run(*plan, SOLD_AT % (price, price, price)))
     # Each month's income and tax is rounded to the cent.
     assert sold["npv_usd"] == pytest.approx(0, abs=1.0)
     assert sold["irr_per_year"] == pytest.approx(0.1, abs=1e-6)
@@ -133,7 +146,7 @@ def test_selling_every_token_at_the_levelised_cost_leaves_the_owner_nothing(run:
     untaxed = known(run(*plan, "finance.tax=null"))["levelised_cost_per_million_tokens_usd"]
     assert price > untaxed * 1.001
     output = unsold["levelised_cost_per_million_output_tokens_usd"]
-    assert known(run(*plan, SOLD_AT % (0.0, output)))["npv_usd"] == pytest.approx(0, abs=1.0)
+    assert known(run(*plan, SOLD_AT % (0.0, 0.0, output)))["npv_usd"] == pytest.approx(0, abs=1.0)
 
 
 def test_an_hour_at_its_levelised_cost_under_tax_has_a_closed_form(run: Run) -> None:
@@ -170,7 +183,8 @@ def test_the_tax_basis_left_is_worth_the_same_at_no_resale_and_at_hardly_any(run
 def test_sold_tokens_have_a_margin_a_rate_and_a_payback(run: Run) -> None:
     result = run(SOLD, AT_ONCE, "horizon_months=24")
     figures, ledger = known(result), result.ledger
-    assert figures["gross_margin_fraction"] == pytest.approx(1 - figures["cost_usd"] / figures["revenue_usd"])
+    left = 1 - figures["cost_usd"] / figures["revenue_usd"]
+    assert figures["margin_after_capital_charge_fraction"] == pytest.approx(left)
     capital = sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS) / 100
     worth = -ledger.account_cents(Account.RESIDUAL_VALUE) / 100
     cash = -ledger.monthly_cents(View.CASH) / 100
@@ -202,6 +216,62 @@ def test_month_end_counts_half_a_month_later(run: Run) -> None:
     paid = middle["npv_usd"] + middle["capex_usd"] - middle["end_value_usd"] * 1.1 ** (-3 / 12)
     later = end["npv_usd"] + end["capex_usd"] - end["end_value_usd"] * 1.1 ** (-3 / 12)
     assert later == pytest.approx(paid * 1.1 ** (-0.5 / 12))
+
+
+def test_margins_take_off_what_their_names_say(run: Run) -> None:
+    """The charge for capital is in neither the gross nor the operating margin, people are not in the gross."""
+    result = run(SOLD, "finance.insurance_fraction_per_year=0.02", "finance.operations_staff_per_1000_accelerators=10",
+                 "clusters.h200.retire=2026-03-10")  # fmt: skip
+    figures = known(result)
+
+    def spent(*names: str) -> float:
+        return sum(result.ledger.account_cents(Account(name)) for name in names) / 100
+
+    machines = spent("depreciation", "energy", "cooling", "colocation", "maintenance")
+    people = spent("operations_staff", "software_engineers", "support_contracts", "insurance", "disposal_loss")
+    revenue = -spent("revenue")
+    assert revenue == figures["revenue_usd"]
+    assert figures["gross_margin_fraction"] == pytest.approx(1 - machines / revenue)
+    assert figures["operating_margin_fraction"] == pytest.approx(1 - (machines + people) / revenue)
+    charge = figures["operating_margin_fraction"] - figures["margin_after_capital_charge_fraction"]
+    assert charge == pytest.approx(spent("cost_of_capital") / revenue)
+    assert min(machines, people, spent("cost_of_capital")) > 0
+    dearer = known(run(SOLD, "finance.discount_rate_per_year=0.3"))
+    plain = known(run(SOLD))
+    for name in ("gross_margin_fraction", "operating_margin_fraction"):
+        assert dearer[name] == plain[name]
+    assert dearer["margin_after_capital_charge_fraction"] < plain["margin_after_capital_charge_fraction"]
+
+
+def test_every_cost_is_in_exactly_one_step_of_the_margins() -> None:
+    accrued = {account for account in Account if View.ACCRUAL in ACCOUNTS[account].views} - set(NOT_COST_ACCOUNTS)
+    steps = [*COST_OF_SERVING_ACCOUNTS, *OPERATING_EXPENSE_ACCOUNTS, Account.COST_OF_CAPITAL]
+    assert sorted(steps) == sorted(accrued)
+
+
+CACHED = "finance.%s={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 8, " + (
+    "cached_input_usd_per_million_tokens: %s, change_per_year: -0.5}"
+)
+
+
+@pytest.mark.parametrize(("stated", "cached_usd"), [("0.3", 0.3), ("null", 2 * 0.05), ("2", 2.0), ("0", 0.0)])
+def test_cached_prompt_tokens_are_sold_and_bought_at_their_own_price(run: Run, stated: str, cached_usd: float) -> None:
+    """500 prompt tokens of which 0.6 are cached, and 100 generated; prices fall by half a year."""
+    result = run(
+        CACHED % ("token_price", stated), CACHED % ("api_price", stated), "workloads.chat.prefix_cache_hit_fraction=0.6"
+    )
+    served = result.monthly.served_requests.sum(axis=(1, 2))
+    fall = 0.5 ** (np.arange(3) / 12)
+    bill = served * fall * (200 * 2 + 300 * cached_usd + 100 * 8) / 1e6
+    figures = known(result)
+    assert figures["revenue_usd"] == pytest.approx(bill.sum(), abs=0.02)
+    # What is sold at the API's prices earns what buying there would have cost.
+    assert figures["api_saving_npv_usd"] == pytest.approx(figures["npv_usd"], abs=0.02)
+
+
+def test_without_a_cache_the_cached_price_does_not_count(run: Run) -> None:
+    dear, cheap = (known(run(CACHED % ("token_price", price)))["revenue_usd"] for price in ("2", "0"))
+    assert dear == cheap
 
 
 def test_at_the_break_even_utilisation_revenue_covers_cost(run: Run) -> None:
