@@ -49,7 +49,7 @@ def by_month(result: RunResult, *accounts: Account) -> list[float]:
 
 
 def node_usd(result: RunResult) -> float:
-    return result.plan.clusters[0].node_usd
+    return sum(result.plan.clusters[0].prices_usd)
 
 
 def test_no_purchase_vanishes_on_a_start_date_that_rounds(run: Run) -> None:
