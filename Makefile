@@ -57,6 +57,6 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
-	@if command -v npm > /dev/null; then npm ci --prefix tests/editor --no-audit --no-fund --silent; \
-	  else echo 'without npm the tests that drive an editor are skipped'; fi
+	@npm ci --prefix tests/editor --no-audit --no-fund --silent \
+	  || echo 'npm is missing or could not install: the tests that drive an editor will be skipped'
 	@touch $@ $(VENV)/installed

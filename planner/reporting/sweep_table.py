@@ -34,7 +34,8 @@ def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:
         numeric = description.columns[place].kind is not ColumnKind.TEXT
         columns[axis.path] = [number_of(point.values[place]) if numeric else point.values[place] for point in points]
     for column in description.columns[len(axes) : -1]:
-        columns[column.name] = [None if point.figures is None else point.figures[column.name] for point in points]
+        figures = [None if point.figures is None else point.figures[column.name] for point in points]
+        columns[column.name] = [None if figure is None else figure + 0.0 for figure in figures]  # −0 is 0
     columns["problem"] = [point.problem for point in points]
     return columns
 

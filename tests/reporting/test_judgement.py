@@ -152,6 +152,9 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(
     assert shed is not None
     well = number(f"{in_time:.2%}") >= 99 and number(f"{shed:.2%}") <= 1
     assert ("too small" in said) == (not well)
+    unlucky = well and low is not None and number(f"{low:.2%}") < 99
+    assert ("Luck decides" in said) == unlucky
+    assert ("but in 2027-03" in said) == (well and not unlucky and number(f"{missed:.2%}") > 1)
     if smaller:
         assert well
         assert idle > 0.5

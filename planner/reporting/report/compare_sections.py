@@ -117,7 +117,7 @@ def timeline_section(contents: Contents) -> Section | None:
             "The same from the start",
             "Accrued cost so far over tokens so far.",
         ),
-        ("cash_saving_usd", "Cash saved against the baseline", "Cash flow less the baseline's, by month."),
+        ("cash_saving_usd", "Cash against the baseline", "Cash flow less the baseline's, by month."),
     ):
         points = by_name(monthly, "scenario", "month", column, calendar.middle)
         palette = colours(points)
