@@ -22,6 +22,11 @@ def colour_of(index: int) -> str:
     return INK if index == WHOLE else COLOURS[index % len(COLOURS)]
 
 
+def colour_class(index: int) -> str:
+    """Return the report's style class of a colour with its dash."""
+    return "whole" if index == WHOLE else f"c{index % len(COLOURS)}"
+
+
 def dash_of(index: int) -> str:
     """Return the dash that goes with a colour; another one where the colours begin again."""
     return "none" if index == WHOLE else DASHES[(index + index // len(COLOURS)) % len(DASHES)]

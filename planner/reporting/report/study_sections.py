@@ -9,9 +9,10 @@ from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
+from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, figure, measured, percent, served_worse
+from planner.reporting.scales import colour_class
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")

@@ -8,14 +8,14 @@ one attribute and of the labels around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from planner.reporting.picture import Area, Axis, Line, Mark, Panel
-from planner.reporting.report.html import Html, details, element, join, table
+from planner.reporting.report.html import Html, details, macro, table
 from planner.reporting.report.words import axis_label
-from planner.reporting.scales import COLOURS, WHOLE, Points, Scale, outline, ring, shortened
+from planner.reporting.scales import WHOLE, Points, Scale, outline, ring, shortened
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
 LANE_HEIGHT = 16
@@ -39,6 +39,16 @@ class Series:
     """The same at a finer step, drawn faint behind."""
     bands: Sequence[tuple[Points, Points]] = ()
     """Lower and upper edges of bands around the line, the widest first."""
+
+    @property
+    def x_attribute(self) -> str:
+        """The days as the page's script reads them."""
+        return " ".join(shortened(x) for x, _ in self.points)
+
+    @property
+    def v_attribute(self) -> str:
+        """The values as the page's script reads them."""
+        return " ".join("-" if v is None else f"{v:.5g}" for _, v in self.points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,40 +95,23 @@ def draw(chart: TimeChart) -> Html:
     """Return the figure: heading, legend, zoom, the chart, and its numbers as a table."""
     scale = scale_of(chart)
     lanes = list(dict.fromkeys(marker.kind for marker in chart.markers))
-    frame = element(
-        "svg",
-        _axes(chart, scale, lanes),
-        _marks(chart, scale),
-        _lanes(chart, lanes),
-        viewBox=f"0 0 {WIDTH} {HEIGHT + LANE_HEIGHT * len(lanes)}",
-        class_="frame",
-        role="img",
-        aria_labelledby=f"{chart.key}-title",
-        aria_describedby=f"{chart.key}-summary",
-    )
-    return element(
-        "figure",
-        element("h3", chart.title, id=f"{chart.key}-title"),
-        element("p", chart.summary, id=f"{chart.key}-summary", class_="summary"),
-        _toolbar(chart),
-        element("div", frame, class_="plot", tabindex="0", role="group", aria_label=_how_to_use(chart)),
-        element("div", "", class_="tip", role="status", hidden=True),
-        _numbers(chart),
-        class_="chart",
-        id=chart.key,
-        data_unit=chart.unit,
-        data_start=chart.start.isoformat(),
-        data_days=shortened(chart.days),
-        data_low=repr(scale.low),
-        data_high=repr(scale.high),
-        data_log="1" if chart.logarithmic else None,
-        data_stacked="1" if chart.stacked else None,
-        data_lanes=len(lanes),
-    )
-
-
-def _how_to_use(chart: TimeChart) -> str:
-    return f"{chart.title}: left and right arrows read the values, plus and minus zoom, 0 shows all"
+    inner = HEIGHT - TOP - BOTTOM
+    ticks = [(TOP + inner * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit)) for tick in scale.ticks()]
+    frame = {
+        "width": WIDTH, "height": HEIGHT + LANE_HEIGHT * len(lanes), "left": LEFT, "right": WIDTH - RIGHT, "top": TOP,
+        "bottom": HEIGHT - BOTTOM, "lane": LANE_HEIGHT, "full": FULL, "days": shortened(chart.days),
+        "y_ticks": [(shortened(y), shortened(y + 4), label) for y, label in ticks],
+        "x_ticks": [
+            (shortened(LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days), label)
+            for day, label in _month_labels(chart.start, chart.days)
+        ],
+    }  # fmt: skip
+    data = {
+        "data-unit": chart.unit, "data-start": chart.start.isoformat(), "data-days": shortened(chart.days),
+        "data-low": repr(scale.low), "data-high": repr(scale.high), "data-log": "1" if chart.logarithmic else None,
+        "data-stacked": "1" if chart.stacked else None, "data-lanes": len(lanes),
+    }  # fmt: skip
+    return macro("timechart.html", "figure", chart, data, frame, _paths(chart, scale), lanes, _numbers(chart))
 
 
 def _stack(series: Sequence[Series]) -> list[tuple[Series, list[float], list[float]]]:
@@ -179,74 +172,26 @@ def panel_of(chart: TimeChart, title: str = "", height: float = 320.0) -> Panel:
     )  # fmt: skip
 
 
-def _marks(chart: TimeChart, scale: Scale) -> Html:
+def _paths(chart: TimeChart, scale: Scale) -> list[tuple[Series, list[tuple[str, str]]]]:
+    """Return the paths of each series with their style classes, in days across and thousandths down."""
+
     def place(value: float) -> float | None:
         share = scale.share(value)
         return None if share is None else round(FULL * (1 - share), 1)
 
-    def between(lower: Points, upper: Points, css: str) -> Html:
-        return element("path", d=ring(upper, lower, float, place), class_=css)
-
-    def along(points: Points, css: str) -> Html:
-        return element("path", d=outline(points, float, place), class_=css)
-
     if chart.stacked:
-        groups = [_series_group(layer, [between(low, high, "layer")]) for layer, low, high in _layers(chart)]
-    else:
-        groups = [
-            _series_group(
-                line,
-                [
-                    *(between(low, high, "band") for low, high in line.bands),
-                    *([along(line.fine, "fine")] if line.fine else []),
-                    along(line.points, "line"),
-                ],
-            )
-            for line in chart.series
-        ]
-    return element(
-        "svg",
-        *groups,
-        x=LEFT,
-        y=TOP,
-        width=WIDTH - LEFT - RIGHT,
-        height=HEIGHT - TOP - BOTTOM,
-        viewBox=f"0 0 {shortened(chart.days)} {FULL}",
-        preserveAspectRatio="none",
-        class_="marks",
-    )
-
-
-def _series_group(series: Series, paths: Iterable[Html]) -> Html:
-    return element(
-        "g",
-        *paths,
-        class_=colour_class(series.colour),
-        data_series=series.name,
-        data_x=" ".join(shortened(x) for x, _ in series.points),
-        data_v=" ".join("-" if v is None else f"{v:.5g}" for _, v in series.points),
-    )
-
-
-def colour_class(index: int) -> str:
-    """Return the style class of a series: its colour and dash."""
-    return "whole" if index == WHOLE else f"c{index % len(COLOURS)}"
-
-
-def _axes(chart: TimeChart, scale: Scale, lanes: Sequence[str]) -> Html:
-    """Return grid lines and labels, for the width that the page has without its script."""
-    parts = []
-    inner = HEIGHT - TOP - BOTTOM
-    for tick in scale.ticks():
-        y = TOP + inner * (1 - (scale.share(tick) or 0.0))
-        label = axis_label(tick, chart.unit)
-        parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=shortened(y), y2=shortened(y), class_="grid"))
-        parts.append(element("text", label, x=LEFT - 6, y=shortened(y + 4), class_="ytick"))
-    foot = HEIGHT + LANE_HEIGHT * len(lanes) - 8
-    for day, label in _month_labels(chart.start, chart.days):
-        x = LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days
-        parts.append(element("text", label, x=shortened(x), y=foot, class_="xtick"))
-    return element("g", *parts, class_="axes", aria_hidden="true")
+        return [(layer, [("layer", ring(high, low, float, place))]) for layer, low, high in _layers(chart)]
+    return [
+        (
+            line,
+            [
+                *(("band", ring(high, low, float, place)) for low, high in line.bands),
+                *([("fine", outline(line.fine, float, place))] if line.fine else []),
+                ("line", outline(line.points, float, place)),
+            ],
+        )
+        for line in chart.series
+    ]
 
 
 def _month_labels(start: date, days: float) -> list[tuple[float, str]]:
@@ -259,69 +204,6 @@ def _month_labels(start: date, days: float) -> list[tuple[float, str]]:
             labels.append((float((current - start).days), current.strftime("%Y-%m")))
         current = (current + timedelta(days=32)).replace(day=1)
     return labels
-
-
-def _lanes(chart: TimeChart, lanes: Sequence[str]) -> Html:
-    """Return the events below the chart: one lane for each kind."""
-    if not lanes:
-        return Html("")
-    top = HEIGHT - BOTTOM + 6
-    names = [
-        element("text", lane, x=LEFT - 6, y=top + LANE_HEIGHT * i + 11, class_="ytick lane-name")
-        for i, lane in enumerate(lanes)
-    ]
-    events = [
-        element(
-            "rect",
-            x=shortened(marker.start),
-            y=lanes.index(marker.kind) * 10 + 1,
-            width=shortened(max(marker.end - marker.start, 0.05)),
-            height=8,
-            class_=f"event e{lanes.index(marker.kind)}",
-            data_label=marker.label,
-        )
-        for marker in chart.markers
-    ]
-    inner = element(
-        "svg",
-        *events,
-        x=LEFT,
-        y=top,
-        width=WIDTH - LEFT - RIGHT,
-        height=LANE_HEIGHT * len(lanes),
-        viewBox=f"0 0 {shortened(chart.days)} {10 * len(lanes)}",
-        preserveAspectRatio="none",
-        class_="lanes",
-    )
-    return join([*names, inner])
-
-
-def _toolbar(chart: TimeChart) -> Html:
-    """Return the legend, whose entries show and hide, and the zoom buttons."""
-    legend = [
-        element(
-            "button",
-            element(
-                "svg",
-                element("line", x1=0, y1=6, x2=24, y2=6, class_="layer" if chart.stacked else "line"),
-                viewBox="0 0 24 12",
-                class_=f"swatch {colour_class(series.colour)}",
-                aria_hidden="true",
-            ),
-            series.name,
-            type="button",
-            class_="toggle",
-            aria_pressed="true",
-            data_series=series.name,
-        )
-        for series in chart.series
-    ]
-    zoom = [
-        element("button", sign, type="button", class_="zoom", data_zoom=action, aria_label=f"{words}: {chart.title}")
-        for sign, action, words in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("all", "all", "Show all"))
-    ]
-    shown = element("div", *legend, class_="legend", role="group", aria_label=f"Show or hide, {chart.title}")
-    return element("div", shown, element("div", *zoom, class_="zooms"), class_="toolbar")
 
 
 def _numbers(chart: TimeChart) -> Html:
