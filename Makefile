@@ -25,7 +25,6 @@ prove: $(VENV)/installed-dev
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reference docs/reference
-	$(BIN)/python -m planner.benchmarks.validation docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev

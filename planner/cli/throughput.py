@@ -44,7 +44,7 @@ def throughput(
     ] = None,
     chart: Annotated[
         Path | None,
-        typer.Option("--chart", metavar="FILE", help="Draw throughput against interactivity (.png, .svg or .pdf)."),
+        typer.Option("--chart", metavar="FILE", help="Draw throughput against interactivity (.png or .svg)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +71,7 @@ def throughput(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.benchmarks.chart import pareto_chart
+        from planner.reporting.throughput_charts import pareto_chart
 
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)

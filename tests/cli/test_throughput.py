@@ -89,7 +89,7 @@ def test_the_chart_is_drawn(planner: Planner, tmp_path: Path, suffix: str) -> No
         (["--slo-tpot-ms", "-1"], "--slo-tpot-ms: must be above zero"),
         (["--model", "llama-3.1-405b", "--precision", "bf16", "--tp", "2"], "do not fit 2 × H200; 8 would hold them"),
         (["--model", "llama-3.1-405b", "--precision", "bf16", "--accelerator", "H100"], "fp8 would fit"),
-        (["--chart", "picture.docx"], "a chart is written as .png, .svg, .pdf"),
+        (["--chart", "picture.docx"], "a chart is written as .png, .svg"),
         (["--chart", "absent/picture.png"], "cannot be written"),
         (["--calibration", "absent.yaml"], "absent.yaml"),
     ],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from planner.reporting.judgement import IN_TIME, SHED, Choice, Served, choose, none_serves, warnings_of
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
-from planner.reporting.report.timelines import Calendar, colours
+from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, figure, measured, percent
+from planner.reporting.scales import colour_class
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
@@ -262,38 +264,41 @@ def _all_statistics(percentiles: Table) -> Html:
     return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)), class_=DUMP)
 
 
-def fan_section(contents: Contents) -> Section | None:
-    """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
+def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[TimeChart]:
+    """Return the median of each output by month and scenario, within bands from one percentile to another."""
     bands = contents.table("monthly_bands")
     if bands is None or not len(bands):
-        return None
+        return []
     calendar = Calendar(bands.texts("month"))
-    scenarios = list(dict.fromkeys(bands.texts("scenario")))
-    palette = colours(scenarios)
-    where = list(zip(bands.texts("output"), bands.texts("scenario"), bands.texts("month"), strict=True))
-    low, middle, high = (bands.numbers(name) for name in ("p10", "p50", "p90"))
+    palette = colours(bands.texts("scenario"))
     charts = []
     for output in dict.fromkeys(bands.texts("output")):
         title, unit = BANDS.get(output, (output.replace("_", " "), "usd" if output.endswith("_usd") else "number"))
-        series = []
-        for scenario in scenarios:
-            own = [(i, calendar.middle(month)) for i, (o, s, month) in enumerate(where) if (o, s) == (output, scenario)]
-            series.append(
-                Series(
-                    name=scenario, colour=palette[scenario], points=[(x, middle[i]) for i, x in own],
-                    lower=[(x, low[i]) for i, x in own], upper=[(x, high[i]) for i, x in own],
-                )
-            )  # fmt: skip
-        said = "The median of all futures by month; the band holds eight futures in ten."
+        table = bands.where("output", output)
+        lines = {
+            name: by_name(table, "scenario", "month", name, calendar.middle)
+            for name in {"p50", *(end for width in widths for end in width)}
+        }
+        series = [
+            Series(name=scenario, colour=palette[scenario], points=middle,
+                   bands=[(lines[low][scenario], lines[high][scenario]) for low, high in widths])
+            for scenario, middle in lines["p50"].items()
+        ]  # fmt: skip
+        key = f"fan-{output.replace('_', '-')}"
         charts.append(
-            draw(
-                TimeChart(
-                    key=f"fan-{output.replace('_', '-')}", title=title, summary=said, unit=unit, start=calendar.start,
-                    days=calendar.days, series=series,
-                )
+            TimeChart(
+                key=key, title=title, summary=said, unit=unit, start=calendar.start, days=calendar.days, series=series
             )
-        )  # fmt: skip
-    return Section(key="time", title="How it goes over time", body=join(charts, "\n"))
+        )
+    return charts
+
+
+def fan_section(contents: Contents) -> Section | None:
+    """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
+    said = "The median of all futures by month; the band holds eight futures in ten."
+    charts = fan_charts(contents, [("p10", "p90")], said)
+    body = join(map(draw, charts), "\n")
+    return Section(key="time", title="How it goes over time", body=body) if charts else None
 
 
 def uncertain_section(contents: Contents) -> Section | None:
