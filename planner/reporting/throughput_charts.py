@@ -23,7 +23,7 @@ _QUANTITIES = {
 def pareto_chart(records: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw throughput per accelerator against interactivity (tokens/s of one user), one line per replica."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for record in records:
+    for record in (one for one in records if one["problem"] is None):
         names = (record["model"], f"{record['accelerator']} × {record['tp']}", record["engine"], record["precision"])
         label = " ".join([*names, f"{record['input_tokens']:g}/{record['output_tokens']:g}"])
         point = (record["tokens_per_s_per_user"], record["output_tokens_per_s_per_gpu"])
