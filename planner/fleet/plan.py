@@ -118,11 +118,6 @@ class ClusterPlan:
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 
-    @property
-    def node_usd(self) -> float:
-        """Price of one node with everything around it."""
-        return sum(self.prices_usd)
-
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
         bought, host, network, storage = (price * list_factor for price in self.prices_usd)

@@ -77,7 +77,7 @@ class Cluster(Strict):
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
     online: datetime.date | None = None
-    """First day of service, all nodes at once. Default: the start of the scenario, unless an order is given."""
+    """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     retire: datetime.date | None = None

@@ -40,11 +40,12 @@ def cohorts_of(inputs: Inputs) -> Cohorts:
         residual_usd=usd(cents(cost * inputs.residual)),
         life_months=[36, 48, 36, 60],
         disposal=([np.inf, np.inf, 20.5, np.inf], [0.0, 0.0, 150_000.0, 0.0]),
+        acquired_months=[0.0, GRID.coordinate(date(2027, 3, 9)), -8.0, 1.25],
     )
 
 
 def content_of(inputs: Inputs) -> WorkbookContent:
-    """Return a run of four cohorts: a whole life, one bought mid-month, one owned before and sold, one outlasting."""
+    """Return a run of four cohorts: a whole life, one that waits, one owned before and sold, one outlasting."""
     names = ("h200-1", "h200-2", "=old", "mi325x-1")
     builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("h200", "mi325x"), cohorts=names))
     cohorts, cluster = cohorts_of(inputs), np.array([0, 0, 0, 1])

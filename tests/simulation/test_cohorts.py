@@ -49,7 +49,7 @@ def by_month(result: RunResult, *accounts: Account) -> list[float]:
 
 
 def node_usd(result: RunResult) -> float:
-    return result.plan.clusters[0].node_usd
+    return sum(result.plan.clusters[0].prices_usd)
 
 
 def test_no_purchase_vanishes_on_a_start_date_that_rounds(run: Run) -> None:
@@ -114,16 +114,41 @@ def test_what_never_serves_deducts_no_tax_and_leaves_with_its_cluster(run: Run, 
     """Sold at resale value in the fifth month; the whole cost was the basis, so tax falls by the loss."""
     tax = f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}}}"
     never = "site.power_blocks=[{date: 2026-06-01, it_kw: 500}]"
-    result = run(*PRICED, never, "clusters.h200.retire=2026-05-01", tax)
+    result, serving = (run(*PRICED, *late, "clusters.h200.retire=2026-05-01", tax) for late in ([never], []))
     cost = 4 * node_usd(result)
     sold = -by_month(result, Account.RESALE)[4]
     server = sum(result.cohorts[0].prices_usd[:2])  # 62.5% after a year: the catalogue's figure
     assert sold == pytest.approx(4 * server * 0.625 ** (4 / 12), abs=0.01)
+    assert sold == -by_month(serving, Account.RESALE)[4] > 0
     assert by_month(result, Account.DISPOSAL_LOSS)[4] == pytest.approx(cost - sold, abs=0.01)
     assert not any(by_month(result, Account.DEPRECIATION))
     deducted = np.array(by_month(result, Account.ENERGY, Account.COOLING))  # an empty hall is cooled all the same
     deducted[4] += cost - sold
     assert by_month(result, Account.TAX_CASH) == pytest.approx(-0.25 * deducted, abs=0.02)
+
+
+def test_tax_is_not_lowered_by_machines_that_wait(run: Run) -> None:
+    """Fourteen months without power, so past a tax year: what was paid is deducted when it is placed in service."""
+    never = "site.power_blocks=[{date: 2027-02-20, it_kw: 1}]"
+    result = run(*PRICED, "horizon_months=14", never, "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.5}")
+    running = np.array(by_month(result, Account.ENERGY, Account.COOLING))
+    assert by_month(result, Account.TAX_CASH) == pytest.approx(-0.25 * running, abs=0.02)
+
+
+def test_what_is_owned_at_the_end_is_worth_its_age_since_delivery_in_service_or_not(run: Run) -> None:
+    market = "finance.end_value=market"
+    serving, waiting = run(*PRICED, market), run(*PRICED, market, "site.power_blocks=[{date: 2026-01-01, it_kw: 1}]")
+    assert by_month(waiting, Account.RESIDUAL_VALUE) == by_month(serving, Account.RESIDUAL_VALUE)
+    assert by_month(waiting, Account.RESIDUAL_VALUE)[-1] < 0
+
+
+def test_the_warranty_runs_from_delivery(run: Run) -> None:
+    """Delivered in January, powered in March, three months of warranty: parts are paid for from April on."""
+    result = run(*PRICED, "site.power_blocks=[{date: 2026-03-01, it_kw: 500}]", "reliability.failure_multiplier=50",
+                 "finance.warranty_months=3", "finance.replacement_price_fraction=1")  # fmt: skip
+    paid = by_month(result, Account.RMA)
+    assert paid[:3] == [0, 0, 0]
+    assert min(paid[3:]) > 0
 
 
 def test_every_order_bears_maintenance_and_insurance_at_its_own_price(run: Run) -> None:
