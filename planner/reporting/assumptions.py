@@ -1,4 +1,4 @@
-"""Every input of a run and where it comes from: the scenario's file and line, the catalogue's source, or a default."""
+"""What a run rests on: every input with where it comes from, and the throughput model's measured error."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from planner.catalog.calibration import SHIPPED_CALIBRATION, CalibrationFile, read_calibration
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
 from planner.documents import KeyPath, dotted
@@ -99,3 +100,24 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[Any]]:
+    """Return the columns of model_error.csv: each quantity over all rows and by architecture class."""
+    found = calibration or read_calibration(SHIPPED_CALIBRATION)
+    unseen = found.cross_validated.get("model", {})
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("quantity", "group", "rows", "fitted_median_fraction", "fitted_mean_fraction",
+                              "unseen_median_fraction", "unseen_mean_fraction")
+    }  # fmt: skip
+    for quantity, groups in found.fitted.items():
+        for group in ("all", "dense", "mixture-of-experts"):
+            if group not in groups:
+                continue
+            fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
+            row = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction,
+                   held_out.median_fraction if held_out else None,
+                   held_out.mean_fraction if held_out else None)  # fmt: skip
+            for column, cell in zip(columns.values(), row, strict=True):
+                column.append(cell)
+    return columns

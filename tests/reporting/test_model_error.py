@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
-from planner.reporting.model_error import model_error
+from planner.reporting.assumptions import model_error
 
 
 def test_the_table_is_the_shipped_calibration() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import Problem, ScenarioError
 from planner.reporting.folder import replace_file
 from planner.reporting.report import (
     compare_sections,
@@ -21,7 +20,7 @@ from planner.reporting.report import (
     study_sections,
     timelines,
 )
-from planner.reporting.report.contents import REPORT, Contents, read_contents
+from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
 from planner.reporting.report.html import join
 from planner.reporting.report.page import Section, page
 
@@ -81,11 +80,8 @@ def sections_of(contents: Contents) -> list[Section]:
 
 def checked_report(contents: Contents, name: str) -> bytes:
     """Return the report of files that may have been changed, hashes and all; what does not fit is refused."""
-    try:
+    with fitting(name):
         return build_report(contents)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"its files do not fit together: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(file=name, message=message, hint="run again")) from None
 
 
 def rebuild_report(folder: Path) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -163,6 +164,16 @@ class Contents:
                 separator = str(resource.get("dialect", {}).get("delimiter", ","))
                 return (";", ",") if separator == ";" else (",", ".")
         return ",", "."
+
+
+@contextlib.contextmanager
+def fitting(place: str) -> Iterator[None]:
+    """Refuse files that may have been changed, hashes and all, where they do not fit together."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"its files do not fit together: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
 
 
 def read_contents(folder: Path) -> Contents:
