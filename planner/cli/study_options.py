@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from planner.cli.colour import paint
 
 if TYPE_CHECKING:
     from planner.studies.prepare import Prepared
@@ -48,18 +51,38 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
 
 def run_watched(store: Store, goal: Goal, force: Workforce, *, quiet: bool, again: str) -> int:
     """Run a study under a progress bar; an interrupt leaves it resumable and says how."""
+    from planner.errors import printable
     from planner.studies.runner import run_rows
 
+    for note in store.notes if not quiet else ():
+        print(f"{paint('note:', 'yellow')} {printable(note)}", file=sys.stderr)
     try:
-        with _watching(quiet=quiet) as watch:
+        with _stopped_by_signals(), _watching(quiet=quiet) as watch:
             return run_rows(store, goal, force, watch)
     except KeyboardInterrupt:
+        store.close()
         rows = sum(last - first for first, last in store.finished())
         print(
             f"stopped with {min(rows, goal.rows):,} of {goal.rows:,} replications kept; continue with:", file=sys.stderr
         )
         print(f"  {again}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Let a polite order to end (of a batch system, of a closed terminal) stop a study as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {kind: signal.signal(kind, stop) for kind in kinds if signal.getsignal(kind) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 @contextlib.contextmanager

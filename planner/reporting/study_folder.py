@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from planner.errors import PlannerError
 from planner.reporting import study_columns
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
-from planner.reporting.folder import CHARTS, PRODUCT, json_text
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
@@ -40,7 +37,8 @@ from planner.studies.distributions import is_numeric, value_of
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared
-from planner.studies.store import CLEARED, STUDY, WHOLE, Store
+from planner.studies.store import Store
+from planner.studies.study import study_manifest
 
 Floats = NDArray[np.float64]
 
@@ -62,12 +60,13 @@ def write_study(
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
-        store.unfinish()
         samples = _write_samples(finished, form)
         writer = _Writer(prepared=prepared, store=store, rows=finished.rows, command=command)
         writer.write(tables, form, extra=(samples,), charts=charts)
     except OSError as error:
         raise store.unwritable(error) from None
+    finally:
+        store.discard()
 
 
 def write_designed(
@@ -85,11 +84,12 @@ def write_designed(
         (study_columns.SENSITIVITY, driver_columns(drivers)),
     ]
     try:
-        store.unfinish()
         writer = _Writer(prepared=prepared, store=store, rows=rows, command=command)
         writer.write(tables, DEFAULT_FORMAT, charts=True)
     except OSError as error:
         raise store.unwritable(error) from None
+    finally:
+        store.discard()
     return drivers
 
 
@@ -123,7 +123,9 @@ class _Writer:
         written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
         content = {f"{table.description.name}.csv": table.content for table in written}
         content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
-        manifest = self._manifest()
+        manifest = study_manifest(self.prepared, store, self.rows)
+        if self.command:
+            manifest["command"] = list(self.command)
         contents = Contents(manifest=manifest, files=content)
         pictures: dict[str, bytes] = {}
         if charts:
@@ -131,22 +133,9 @@ class _Writer:
 
             pictures = study_pictures(contents)
         content = {**content, **pictures, REPORT: build_report(contents)}
-        self._drop_older_charts()
         for name, text in content.items():
-            store.replace(name, text)
-        names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
-        hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
-        store.finish(json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
-
-    def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = {
-            "kind": "study",
-            "name": self.prepared.study.name,
-            "headline": self.prepared.headline.name,
-            "replications": self.rows,
-            "identity": self.store.identity,
-        }
-        return {**manifest, "command": list(self.command)} if self.command else manifest
+            store.staged.write(name, text)
+        store.commit(manifest)
 
     def _stated(self) -> list[DescribedTable]:
         """Return the tables of each scenario as it is stated, run once; one that cannot be run has none."""
@@ -157,39 +146,21 @@ class _Writer:
                 results[name] = simulate(scenario, seed=self.prepared.seed)
         return [*plan_tables(results), *evidence_tables(scenarios)]
 
-    def _drop_older_charts(self) -> None:
-        """Remove what ``planner charts`` drew of fewer replications, and nothing that it did not draw."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads((self.store.folder / CLEARED).read_bytes())["files"]
-            for name in known:
-                if Path(name).parts[:-1] == (CHARTS,):
-                    (self.store.folder / name).unlink(missing_ok=True)
-            (self.store.folder / CHARTS).rmdir()
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
 
 def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
     """Write samples.csv part by part, so that memory does not grow with the study."""
     description = study_columns.samples_table(finished.prepared.inputs)
-    store = finished.store
-    part = store.folder / ".samples.csv.part"
+    staged, name = finished.store.staged, f"{description.name}.csv"
     digest, size = hashlib.sha256(), 0
-    try:
-        with part.open("wb") as stream:
-            for columns in _sample_parts(finished):
-                text = write_csv(description, columns, form)
-                if size:
-                    text = text[text.index(b"\n") + 1 :]
-                stream.write(text)
-                digest.update(text)
-                size += len(text)
-        part.replace(store.folder / "samples.csv")
-    finally:
-        part.unlink(missing_ok=True)
+    with (staged.path / name).open("wb") as stream:
+        for columns in _sample_parts(finished):
+            text = write_csv(description, columns, form)
+            if size:
+                text = text[text.index(b"\n") + 1 :]
+            stream.write(text)
+            digest.update(text)
+            size += len(text)
+    staged.add(name, digest.hexdigest())
     return StreamedTable(description=description, size_bytes=size, sha256=digest.hexdigest())
 
 
