@@ -234,11 +234,11 @@ def _check_content(folder: Path, *, work: bool) -> None:
 def _known(folder: Path) -> set[str]:
     """Return the names in a folder that the planner wrote, by its manifest and by the owner of its unfinished work."""
     known: set[str] = set()
-    if (folder / WORK).is_dir() and (
-        read_json(folder / WORK / OWNER).get("product") == PRODUCT or not any((folder / WORK).iterdir())
-    ):
-        known = {path.relative_to(folder).as_posix() for path in (folder / WORK).iterdir() if is_work(path.name)}
-        known |= {WORK}
+    names = [path.name for path in (folder / WORK).iterdir()] if (folder / WORK).is_dir() else None
+    if names is not None:  # its owner's file is the first to be written and the last to go
+        is_ours = read_json(folder / WORK / OWNER).get("product") == PRODUCT
+        if is_ours or all(_is_part(name) for name in names):
+            known = {WORK, *(f"{WORK}/{name}" for name in names if (is_ours and _is_work(name)) or _is_part(name))}
     manifest = read_json(folder / MANIFEST)
     with contextlib.suppress(KeyError, TypeError):
         if manifest["product"] == PRODUCT:
@@ -247,10 +247,13 @@ def _known(folder: Path) -> set[str]:
     return known
 
 
-def is_work(name: str) -> bool:
+def _is_work(name: str) -> bool:
     """Say whether a file of unfinished work has a name that we give."""
-    plain = name.removesuffix(".bad")
-    return plain == OWNER or plain.endswith((".parquet", ".jsonl")) or (plain[:1] == "." and plain.endswith(".part"))
+    return name == OWNER or name.removesuffix(".bad").endswith((".parquet", ".jsonl"))
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".part")
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Progress, Workforce
     from planner.studies.store import Store
+    from planner.studies.work import Work
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (YAML).", show_default=False)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")]
@@ -33,8 +34,8 @@ Scheduler = Annotated[
         show_default=False,
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted study, or extend a finished one.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where an unfinished study lies.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue what was interrupted; extend a finished study.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where unfinished work lies.")]
 
 
 def workforce(workers: int | None, scheduler: str | None) -> Workforce:
@@ -51,13 +52,11 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
 
 def run_watched(store: Store, goal: Goal, force: Workforce, *, quiet: bool, again: str) -> int:
     """Run a study under a progress bar; an interrupt leaves it resumable and says how."""
-    from planner.errors import printable
     from planner.studies.runner import run_rows
 
-    for note in store.notes if not quiet else ():
-        print(f"{paint('note:', 'yellow')} {printable(note)}", file=sys.stderr)
+    say_notes(store, quiet=quiet)
     try:
-        with _stopped_by_signals(), _watching(quiet=quiet) as watch:
+        with stopped_by_signals(), _watching(quiet=quiet) as watch:
             return run_rows(store, goal, force, watch)
     except KeyboardInterrupt:
         store.close()
@@ -69,8 +68,16 @@ def run_watched(store: Store, goal: Goal, force: Workforce, *, quiet: bool, agai
         raise typer.Exit(130) from None
 
 
+def say_notes(work: Work, *, quiet: bool) -> None:
+    """Say what was found in the folder: a lock taken over, damaged files."""
+    from planner.errors import printable
+
+    for note in work.notes if not quiet else ():
+        print(f"{paint('note:', 'yellow')} {printable(note)}", file=sys.stderr)
+
+
 @contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
+def stopped_by_signals() -> Iterator[None]:
     """Let a polite order to end (of a batch system, of a closed terminal) stop a study as Ctrl-C does."""
 
     def stop(*_: object) -> None:

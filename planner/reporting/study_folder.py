@@ -20,6 +20,7 @@ from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
 from planner.reporting.study_rows import (
     band_columns,
+    completed_rows,
     convergence_columns,
     decision_columns,
     distribution_columns,
@@ -51,17 +52,20 @@ def write_study(
 ) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
     store, prepared = finished.store, finished.prepared
+    headline = finished.output(prepared.headline.name)
     tables = [
         (study_columns.PERCENTILES, statistics_columns(finished.statistics())),
         (study_columns.MONTHLY_BANDS, band_columns(finished.bands())),
         (study_columns.DECISION, decision_columns(finished.decisions())),
-        (study_columns.SENSITIVITY, driver_columns(finished.drivers())),
-        (study_columns.DISTRIBUTION, distribution_columns(finished.output(prepared.headline.name), prepared.names)),
+        (study_columns.SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
+        (study_columns.DISTRIBUTION, distribution_columns(headline, prepared.names)),
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
         samples = _write_samples(finished, form)
-        writer = _Writer(prepared=prepared, store=store, rows=finished.rows, command=command)
+        writer = _Writer(
+            prepared=prepared, store=store, rows=finished.rows, command=command, dropped=finished.dropped()
+        )
         writer.write(tables, form, extra=(samples,), charts=charts)
     except OSError as error:
         raise store.unwritable(error) from None
@@ -71,8 +75,8 @@ def write_study(
 
 def write_designed(
     prepared: Prepared, design: OneAtATime | Morris | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
-) -> list[Driver]:
-    """Measure a finished design, write its tables, tornado and manifest, and return what drives the headline."""
+) -> tuple[list[Driver], int]:
+    """Measure a finished design, write its folder; return what drives the headline, and the rows that could be run."""
     headline = np.asarray(store.column(f"out:{prepared.headline.name}", rows), dtype=np.float64)
     drivers = list(measures(prepared, design, headline))
     first = headline[:: design.period]  # the first row of each period: as the design's report says
@@ -81,16 +85,17 @@ def write_designed(
     tables = [
         (study_columns.PERCENTILES, statistics_columns(_means(prepared, first, groups))),
         (study_columns.DECISION, decision_columns(compared)),
-        (study_columns.SENSITIVITY, driver_columns(drivers)),
+        (study_columns.SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
     ]
     try:
-        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command)
+        dropped = Finished(prepared=prepared, store=store, rows=rows).dropped()
+        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=dropped)
         writer.write(tables, DEFAULT_FORMAT, charts=True)
     except OSError as error:
         raise store.unwritable(error) from None
     finally:
         store.discard()
-    return drivers
+    return drivers, completed_rows(headline)
 
 
 def _means(prepared: Prepared, rows: Floats, groups: int) -> Iterator[Statistic]:
@@ -108,6 +113,8 @@ class _Writer:
     store: Store
     rows: int
     command: Sequence[str]
+    dropped: Sequence[str] = ()
+    """What is to be said of replications that could not be run."""
 
     def write(
         self,
@@ -126,6 +133,8 @@ class _Writer:
         manifest = study_manifest(self.prepared, store, self.rows)
         if self.command:
             manifest["command"] = list(self.command)
+        if self.dropped:
+            manifest["dropped"] = list(self.dropped)
         contents = Contents(manifest=manifest, files=content)
         pictures: dict[str, bytes] = {}
         if charts:

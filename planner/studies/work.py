@@ -81,13 +81,19 @@ class Work:
             hint = "continue it with --resume, or begin anew with --restart"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
         else:
-            shutil.rmtree(self.shards, ignore_errors=True)
+            self._clear()
         try:
             self.shards.mkdir(parents=True, exist_ok=True)
             mine = {"product": PRODUCT, "kind": self.kind, "identity": self.identity}
             replace_synced(self.shards / OWNER, json_text(mine).encode())
         except OSError as error:
             raise unwritable(self.folder, error) from None
+
+    def _clear(self) -> None:
+        """Throw unfinished work away; the file that says whose it is stays, to be replaced."""
+        for path in self.shards.iterdir() if self.shards.is_dir() else ():
+            if path.name != OWNER:
+                path.unlink()
 
     def _refuse_older_format(self) -> None:
         """Recognise a study of the format before shards had checksums: its owner's file lay in the folder itself."""

@@ -65,6 +65,9 @@ def answer_section(contents: Contents) -> Section | None:
         return None
     served = {name: row.get("mean", NO_FIGURE)[0] for name, row in _statistics(percentiles, OBJECTIVE).items()}
     body = [paragraph(_headline(found, output, contents, served), class_="headline")]
+    dropped = contents.manifest.get("dropped", ())
+    if isinstance(dropped, list) and dropped:
+        body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
     body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]
