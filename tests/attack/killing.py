@@ -21,11 +21,21 @@ def killed_at(work: Callable[[], object], after: int, *, exchange: bool = True) 
     An operation is a call that changes what is on the disk: making, renaming, removing and syncing files and folders,
     and the exchange of two folders. ``exchange`` False plays a file system that has no such step.
     """
+    return _forked(work, after, exchange=exchange)[0]
+
+
+def operations_of(work: Callable[[], object]) -> int:
+    """Return how many file operations some work makes, done to its end in a forked process."""
+    return _forked(work, sys.maxsize, exchange=True)[1]
+
+
+def _forked(work: Callable[[], object], after: int, *, exchange: bool) -> tuple[bool, int]:
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        code = FAILED
+        code, taken = FAILED, [0]
         try:
-            _arm(after, exchange=exchange)
+            _arm(after, taken, exchange=exchange)
             work()
             code = 0
         except SystemExit as leaving:
@@ -33,21 +43,23 @@ def killed_at(work: Callable[[], object], after: int, *, exchange: bool = True) 
         except BaseException:
             traceback.print_exc(file=sys.stderr)
         finally:
+            os.write(writer, str(taken[0]).encode())
             os._exit(code)
+    os.close(writer)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with os.fdopen(reader) as stream:
+        operations = int(stream.read() or 0)
     assert code in (0, KILLED), f"the process ended with {code}"
-    return code == KILLED
+    return code == KILLED, operations
 
 
-def _arm(after: int, *, exchange: bool) -> None:
+def _arm(after: int, taken: list[int], *, exchange: bool) -> None:
     """Let this process end at its next operation after so many."""
-    taken = 0
 
     def step(real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*arguments: Any, **options: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            if taken > after:
+            taken[0] += 1
+            if taken[0] > after:
                 os._exit(KILLED)
             return real(*arguments, **options)
 

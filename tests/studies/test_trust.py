@@ -33,12 +33,8 @@ from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
-GROWING = TINY.replace(
-    "    requests_per_s: 5\n", "    requests_per_s: 5\n    growth: {kind: table, file: growth.csv}\n"
-)
-OVERLAY = (
-    "accelerators: {{H200: {{unit_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}\n"
-)
+GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
+OVERLAY = "accelerators: {{H200: {{unit_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"
 
 
 @pytest.fixture
