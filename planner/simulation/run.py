@@ -19,7 +19,8 @@ from planner.simulation.streams import streams
 
 def simulate(scenario: Scenario, seed: int | None = None, replication: int = 0) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
-    for name, number in (("seed", seed or 0), ("replication", replication)):
+    stated: dict[str, object] = {"seed": 0 if seed is None else seed, "replication": replication}
+    for name, number in stated.items():
         if not isinstance(number, int | np.integer) or number < 0:
             raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
     plan = build_plan(scenario)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.attack.parts import Findings, flip_bits, kill_often, stale_worker, two_writers
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     chance, findings = random.Random(chosen.seed), Findings()
-    parts = {
+    parts: dict[str, Callable[[Path], str]] = {
         "kills": lambda place: kill_often(place, chosen.kills, chance, findings),
         "flipped bits": lambda place: flip_bits(place, chosen.flips, chance, findings),
         "two writers": lambda place: two_writers(place, chosen.writers, findings),

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import planner
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, OWNER, WORK, FolderLock
 from planner.studies import identity as identities
@@ -111,7 +113,7 @@ def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
     (package / "reporting").mkdir(parents=True)
     for name in ("__init__.py", "engine.py", "facts.yaml", "reporting/page.py"):
         (package / name).write_text("1\n")
-    monkeypatch.setattr(identities.planner, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(planner, "__file__", str(package / "__init__.py"))
 
     def now() -> str:
         identities.code_sha256.cache_clear()
@@ -150,7 +152,12 @@ def test_a_run_that_failed_for_want_of_memory_is_tried_again(
     assert [failure.message for failure in failed.failures()] == [f"{NOT_RUN}MemoryError: "]
     ran: list[int] = []
     real = Replicator.run
-    monkeypatch.setattr(Replicator, "run", lambda self, first, last: ran.append(first) or real(self, first, last))
+
+    def noted(self: Replicator, first: int, last: int) -> Any:
+        ran.append(first)
+        return real(self, first, last)
+
+    monkeypatch.setattr(Replicator, "run", noted)
     finish(prepared, tmp_path / "o" / "s", rows=24, resume=True)
     assert ran == [8]
     assert bytes_of(tmp_path / "o" / "s") == bytes_of(tmp_path / "whole" / "s")
@@ -339,7 +346,7 @@ def test_a_shard_waits_for_company_but_not_for_long(
     from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - as above
 
     prepared = prepare(study)
-    monkeypatch.setattr(stores.time, "monotonic", lambda: 100.0)  # no time passes: shards fill up
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)  # no time passes: shards fill up
     monkeypatch.setattr(stores, "_SHARD_SHARE", 1.0)
     store = open_store(prepared, tmp_path / "o")
     store._opened_s = 0.0
@@ -347,7 +354,7 @@ def test_a_shard_waits_for_company_but_not_for_long(
         store.write(part)
     assert len(list((tmp_path / "o" / WORK).glob("*.parquet"))) == 2
     assert sum(last - first for first, last in store.finished()) == 1024
-    monkeypatch.setattr(stores.time, "monotonic", lambda: 105.5)
+    monkeypatch.setattr(time, "monotonic", lambda: 105.5)
     store.write(next(iter(made_up(store.setup, [(1032, 1040)]))))
     assert sum(last - first for first, last in store.finished()) == 1040
     store.close()
