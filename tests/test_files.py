@@ -75,7 +75,7 @@ def test_charts_killed_at_any_operation_never_move_what_they_are_drawn_from(tmp_
         assert contents(target)["charts/a.png"] == b"picture"
         assert contents(target)["report.html"] == b"new"
         assert faults_of(target) == []
-        assert not [path for path in target.rglob(".*")]
+        assert not list(target.rglob(".*"))
         check_target(target)
 
 

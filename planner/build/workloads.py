@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ from planner.demand import noise as noises
 from planner.demand import shape as shapes
 from planner.demand.calendar import Horizon
 from planner.demand.plan import WorkloadDemand
-from planner.documents import parse_scalar
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, WorkloadPlan
 from planner.scenario.scenario import Scenario
@@ -101,18 +101,22 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.T
     try:
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         header = next(rows, [])
-        places = [header.index(column) if column in header else -1 for column in ("date", "multiplier")]
+        date_at, factor_at = (header.index(name) if name in header else sys.maxsize for name in ("date", "multiplier"))
         for row in rows:
             if not row:
                 continue
-            texts = [row[place].strip() if 0 <= place < len(row) else "" for place in places]
-            date, factor = _date_of(texts[0]), parse_scalar(texts[1])
-            if date is None or type(factor) not in (int, float) or not 0 <= factor < np.inf:
-                message = f"needs a date and a multiplier of at least 0, not {texts[0]!r}, {texts[1]!r}"
+            try:  # a table may have a million rows: no more than must be is done for each
+                date = datetime.date.fromisoformat(row[date_at].strip())
+                factor = float(row[factor_at])
+            except (IndexError, ValueError):
+                factor = -1.0
+            if not 0.0 <= factor < np.inf:
+                found = ", ".join(repr(cell) for cell in row[:4])
+                message = f"needs a date and a multiplier of at least 0, not {found}"
                 problems.append(Problem(file=str(path), line=rows.line_num, message=message))
             elif not problems:
-                hours.append(horizon.hour_of(date))
-                factors.append(float(factor))
+                hours.append((date - horizon.start).days * HOURS_PER_DAY)
+                factors.append(factor)
     except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
     if not problems and not hours:
@@ -122,14 +126,6 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.T
     if problems:
         raise ScenarioError(problems[:20])
     return growths.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
-
-
-def _date_of(text: str) -> datetime.date | None:
-    """Read a date as YAML would write it; quickly, since a table may have a million of them."""
-    try:
-        return datetime.date.fromisoformat(text) if len(text) == 10 and text[4] == text[7] == "-" else None
-    except ValueError:
-        return None
 
 
 def workload_plan(

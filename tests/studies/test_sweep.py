@@ -170,10 +170,11 @@ def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, t
 def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(write: Write, tiny: str) -> None:
     path, axes = write(), parse_axes(["clusters.h200.nodes=2:3:1"])
     wanted = sweep(path, axes)
-    found = sweep(
-        path, axes, progress=lambda _: path.write_text(tiny.replace("requests_per_s: 5", "requests_per_s: 9"))
-    )  # type: ignore[arg-type,return-value]
-    assert found == wanted
+
+    def edit(_: int) -> None:
+        path.write_text(tiny.replace("requests_per_s: 5", "requests_per_s: 9"))
+
+    assert sweep(path, axes, progress=edit) == wanted
 
 
 def test_the_command_goes_on_to_the_same_bytes(
