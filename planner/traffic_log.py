@@ -279,7 +279,7 @@ def _hit_fraction(
         return None
     seen: set[int] = set()
     hit_tokens = 0.0
-    blocks = table[names["hashes"]].tolist()
+    blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
     for index in order.tolist():
         known = 0
         for block in blocks[index]:
@@ -289,6 +289,15 @@ def _hit_fraction(
         hit_tokens += min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
         seen.update(blocks[index])
     return float(hit_tokens / total)
+
+
+def _block_hashes(cell: object, number: int) -> list[int | str]:
+    """Return a request's block hashes; none where it states none."""
+    if cell is None or cell != cell:  # noqa: PLR0124 - pandas writes NaN where a line lacks the key
+        return []
+    if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):
+        return cell
+    raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
 
 
 def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> int | None:

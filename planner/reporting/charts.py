@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.folder import CHARTS as FOLDER
-from planner.reporting.folder import add_files
+from planner.reporting.folder import change_files
 from planner.reporting.picture import FORMATS, Draw, files_of
 from planner.reporting.plan_charts import PLAN_CHARTS
 from planner.reporting.report.contents import Contents, fitting, read_contents
@@ -42,5 +42,5 @@ def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     drawn = checked_charts(read_contents(folder), str(folder), formats)
     if not drawn:
         raise ScenarioError(Problem(file=str(folder), message="holds no timeline, ledger or losses to draw"))
-    add_files(folder, drawn)
+    change_files(folder, drawn)
     return [folder / name for name in drawn]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.reporting.folder import replace_file
+from planner.reporting.folder import change_files
 from planner.reporting.report import (
     compare_sections,
     drivers,
@@ -87,7 +87,7 @@ def checked_report(contents: Contents, name: str) -> bytes:
 def rebuild_report(folder: Path) -> Path:
     """Write a folder's report anew from its tables and return its path; nothing is run, no other file is touched."""
     page = checked_report(read_contents(folder), str(folder))
-    replace_file(folder, REPORT, page)
+    change_files(folder, {REPORT: page})
     return folder / REPORT
 
 
