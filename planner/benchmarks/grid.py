@@ -10,6 +10,8 @@ import numpy as np
 
 from planner.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.errors import CapacityError, Problem, ScenarioError
+from planner.physics.coefficients import SATURATED, SERVING
+from planner.physics.doubt import interval
 from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from planner.catalog.load import Catalog
     from planner.physics.coefficients import Calibration
+    from planner.physics.doubt import Doubt
 
 DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
@@ -49,7 +52,9 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
     """Return one record per case, in the order asked for; raise ScenarioError with everything that cannot be."""
     _check(grid)
     specs = _specs(grid, catalog)
-    replicas = price_replicas(specs, calibration)
+    kind = SATURATED if grid.offline else SERVING
+    replicas = price_replicas(specs, calibration, [kind] * len(specs))
+    doubts = [calibration.doubt(spec.groups(kind), spec.shape.experts > 0) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
@@ -66,7 +71,23 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
         point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
     else:
         point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
-    return [_record(specs[case[0]], case, point, number) for number, case in enumerate(cases)]
+    return [
+        _record(specs[case[0]], case, point, number) | _interval(doubts[case[0]], point, number)
+        for number, case in enumerate(cases)
+    ]
+
+
+def _interval(doubt: Doubt | None, point: OperatingPoint, number: int) -> dict[str, Any]:
+    """Return the 90% interval of a case's tokens/s per accelerator and how it stands to the measurements."""
+    if doubt is None:
+        return {"low": None, "high": None, "half_width_fraction": None, "standing": None}
+    low, high = interval(float(point.output_tokens_per_s_per_accelerator[number]), doubt.sigma)
+    return {
+        "low": low,
+        "high": high,
+        "half_width_fraction": doubt.half_width_fraction,
+        "standing": doubt.in_words(),
+    }
 
 
 def _check(grid: Grid) -> None:

@@ -23,6 +23,9 @@ COLUMNS = (
 MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
 HIT_COLUMN = "prefix_hit_fraction"
 """Optional: share of each prompt found in the prefix cache."""
+OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs")
+"""Optional numbers: that share, groups of attention in data parallel, and sequences an engine admits to a group."""
+_WHOLE = ("tp", "ep", "attention_dp", "max_num_seqs")
 SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency")
 MAX_PROBLEMS = 50
 FIRST_ROW = 2  # the header is line 1
@@ -31,8 +34,8 @@ FIRST_ROW = 2  # the header is line 1
 def read_benchmarks(path: Path) -> pd.DataFrame:
     """Read a benchmark CSV; raise ScenarioError naming every bad cell by row.
 
-    The frame has the file's own columns, numbers as floats (blank cells as NaN), text stripped, and the row's line in
-    the file as its index.
+    The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
+    and the row's line in the file as its index.
     """
     frame = _read_text(path)
     missing = [column for column in COLUMNS if column not in frame.columns]
@@ -47,8 +50,10 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=str(path), message="the file has a header and no rows"))
     frame.index = frame.index + FIRST_ROW
     problems: list[Problem] = []
-    numbers = NUMBER_COLUMNS + ((HIT_COLUMN,) if HIT_COLUMN in frame.columns else ())
-    for column in numbers:
+    for column in OPTIONAL_COLUMNS:
+        if column not in frame.columns:
+            frame[column] = ""
+    for column in NUMBER_COLUMNS + OPTIONAL_COLUMNS:
         frame[column] = _numbers(path, frame[column], problems)
     _check_scenarios(path, frame, problems)
     if problems:
@@ -92,7 +97,7 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
         wrong, allowed = (numbers < 0) | (numbers > 1), "between 0 and 1"
     else:
         wrong, allowed = numbers <= 0, "above zero"
-    whole = column in ("tp", "ep")
+    whole = column in _WHOLE
     bad = ~blank & (~finite | wrong | ((numbers % 1 != 0) if whole else False))
     wanted = f"a whole number {allowed}" if whole else f"a number {allowed}"
     problems.extend(

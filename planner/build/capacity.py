@@ -25,7 +25,7 @@ from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
-_WIDER = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}
+_WIDER = {"fp4": "fp8", "int4": "fp8", "fp8": "bf16", "int8": "bf16", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     )
 
 
-Factors = Mapping[tuple[str, str], float]
-"""Throughput over the model's, by accelerator and architecture class; 1 where nothing is said."""
+Factors = Mapping[tuple[str, str, str], float]
+"""Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
 
 def build_services(
@@ -80,7 +80,6 @@ def build_services(
 
     A workload that no cluster can serve is an error.
     """
-    catalog = reuse.catalog
     services: dict[tuple[str, str], Service] = {}
     refused: list[str] = []
     problems: list[Problem] = []
@@ -91,8 +90,13 @@ def build_services(
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
-            kind = catalog.model(workload.model).architecture_class.value
-            factor = cluster.throughput_multiplier * factors.get((cluster.accelerator, kind), 1.0)
+            factor = cluster.throughput_multiplier
+            for accelerator, model in (
+                (cluster.accelerator, workload.model),
+                ("", workload.model),
+                (cluster.accelerator, ""),
+            ):
+                factor *= factors.get((accelerator, cluster.engine, model), 1.0)
             services[cluster_name, workload_name] = dataclasses.replace(
                 found,
                 requests_per_s=found.requests_per_s * factor,

@@ -60,4 +60,12 @@ def shape_of(name: str, entry: Model) -> ModelShape:
         if entry.architecture_class.value == "mixture-of-experts"
         else entry.architecture_class.value,
         native_precision=entry.native_precision.value if entry.native_precision else "bf16",
+        shared_precision=entry.shared_precision.value if entry.shared_precision else "",
+        family=entry.family.value if entry.family else "",
+        qk_norm=bool(entry.qk_norm and entry.qk_norm.value),
+        attention_parameters=entry.attention_parameters_per_layer.value
+        if entry.attention_parameters_per_layer
+        else 0.0,
+        attended_tokens=optional("attended_tokens"),
+        cache_fraction=entry.cache_fraction.value if entry.cache_fraction else 1.0,
     )

@@ -7,7 +7,7 @@ so the time per output token is explicit in B and so is everything else:
     TTFT    = first + prefills ahead + steps·TPOT
     C       = B·(1 + TTFT / (O·TPOT))                                  (Little's law over one request)
 
-A given concurrency is solved for B as a quadratic (the experts' term by its tangent, three times); an objective by
+A given concurrency is solved for B as a quadratic (the experts' term by its tangent, five times); an objective by
 bracketing B. Cases are worked through in chunks that stay in cache.
 """
 
@@ -17,8 +17,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from planner.physics.coefficients import MAX_SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +38,6 @@ class Traffic:
     output_tokens: FloatLike
     cached_fraction: FloatLike = 0.0
     """Share of the prompt found in the prefix cache: no prefill, but it occupies memory and is read every step."""
-    repeated_fraction: FloatLike = 0.0
-    """Share of requests whose whole prompt was sent before, as load generators do: no prefill at all."""
     input_cv: FloatLike = 0.0
     """Coefficient of variation of prompt lengths; attention grows with the square."""
     output_cv: FloatLike = 0.0
@@ -260,11 +256,10 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
         tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
         return tokens
 
-    attended = 0.5 * prompt - windowed * np.maximum(0.5 * prompt - window, 0.0)
+    attended = np.minimum(kept(0.5 * prompt), of("attended_tokens"))
     prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
     prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
-    prefill_s *= 1.0 - traffic["repeated_fraction"]
-    context = kept(prompt + 0.5 * output * output_cv2)
+    context = np.minimum(kept(prompt + 0.5 * output * output_cv2), of("attended_tokens"))
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held
     burst = traffic["burst_fraction"]
@@ -279,8 +274,8 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
         of("ttft_fixed_s") + of("ttft_prefill") * prefill_s,
         of("ttft_burst") * burst * prefill_s * input_cv2,
         0.5 * prefill_s * input_cv2 * (1.0 - burst),
-        of("ttft_steps"),
-        np.clip(room, 1.0, MAX_SEQUENCES),
+        of("ttft_burst_steps") * burst + of("ttft_arrival_steps") * (1.0 - burst),
+        np.clip(room, 1.0, of("max_sequences")),
         room >= 1.0,
     )
 

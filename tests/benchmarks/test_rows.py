@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.benchmarks.rows import DISTINCT_PROMPTS, REQUESTS_PER_CONCURRENCY, measurements, predict_rows, prepare
+from planner.benchmarks.fit import predict_with
+from planner.benchmarks.rows import measurements, predict_rows, prepare
 from planner.benchmarks.table import read_benchmarks
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
-from planner.physics.calibration import predict_with
 from tests.benchmarks.tables import write_table
 
 SHIPPED = shipped_calibration()
@@ -34,14 +34,21 @@ def test_concurrency_without_tp_is_per_accelerator(tmp_path: Path) -> None:
     assert list(rows.concurrency) == [20.0]  # 70B at 16 bits takes two H100
 
 
-@pytest.mark.parametrize(("concurrency", "expected"), [(4, 0.0), (10, 0.0), (20, 0.5), (100, 0.9)])
-def test_prompts_repeat_beyond_the_pool(tmp_path: Path, concurrency: int, expected: float) -> None:
-    change = {"input_tokens": "2000", "output_tokens": "500", "concurrency": str(concurrency)}
-    _, rows = _prepared(tmp_path, change, {"concurrency": str(concurrency)})
-    sent = REQUESTS_PER_CONCURRENCY * concurrency
-    assert rows.repeated_fraction[0] == pytest.approx(max(1 - DISTINCT_PROMPTS / sent, 0))
-    assert rows.repeated_fraction[0] == pytest.approx(expected)
-    assert rows.repeated_fraction[1] == 0.0  # 1,024 is no round length
+def test_a_round_prompt_length_predicts_what_its_neighbours_do(tmp_path: Path) -> None:
+    """4,000 tokens are no more cached than 4,001: only a declared hit fraction spares prefill."""
+    changes = [{"input_tokens": tokens, "output_tokens": "500", "concurrency": "128"} for tokens in ("4000", "4001")]
+    _, rows = _prepared(tmp_path, *changes)
+    at_4000, at_4001 = predict_rows(rows, SHIPPED)["tpot_s"]
+    assert at_4001 == pytest.approx(at_4000, rel=1e-3)
+
+
+def test_fewer_admitted_sequences_serve_less(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", OFFLINE, OFFLINE)
+    lines = path.read_text().splitlines()
+    path.write_text(f"{lines[0]},max_num_seqs\n{lines[1]},\n{lines[2]},16\n")
+    rows = prepare(read_benchmarks(path), load_catalog())
+    free, limited = predict_rows(rows, SHIPPED)["tokens_per_s_per_accelerator"]
+    assert limited < 0.5 * free
 
 
 def test_independent_arrivals_wait_less_than_a_burst(tmp_path: Path) -> None:
