@@ -9,25 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.benchmarks.fit import QUANTITIES, cross_validate, fit, predict_with
-from planner.benchmarks.rows import measurements, prepare, specs_of
-from planner.benchmarks.table import MAX_PROBLEMS, read_benchmarks
+from planner.benchmarks.rows import measurements, predict_rows, prepare, specs_of
+from planner.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, read_benchmarks
 from planner.catalog.calibration import CalibrationFile, Coverage, Errors, ErrorSpread
 from planner.catalog.load import load_catalog
 from planner.errors import Problem, ScenarioError
-from planner.physics.coefficients import GROUP_SIGMA, prior_calibration
+from planner.physics.coefficients import DISAGGREGATED, GROUP_SIGMA, prior_calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
+from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
     from planner.benchmarks.fit import Held, Measurements
+    from planner.benchmarks.rows import BenchmarkRows
     from planner.physics.arrays import Bools, Floats
+    from planner.physics.coefficients import Calibration
     from planner.physics.replica import ReplicaSpec
 
 SETTING_FOLDS = 5
 """Parts into which the settings of all campaigns are dealt, to be left out one at a time."""
 FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
+POOL_WIDTH, POOL_SIGMA = 0.2, 0.3
+"""Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
 _DIGITS = 6
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 
@@ -35,7 +42,8 @@ _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
     frame = read_benchmarks(path)
-    rows = prepare(frame, load_catalog())
+    catalog = load_catalog()
+    rows = prepare(frame, catalog)
     problems = [
         Problem(file=str(path), line=int(line), message=reason)
         for line, reason in zip(frame.index, rows.reasons, strict=True)
@@ -43,6 +51,11 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     ]
     if problems:
         raise ScenarioError(problems[:MAX_PROBLEMS])
+    apart = frame["scenario"] == DISAGGREGATED_SCENARIO
+    pools, frame = frame[apart], frame[~apart]
+    if len(frame) == 0:
+        raise ScenarioError(Problem(file=str(path), message="no row is of a replica that serves its own prompts"))
+    rows = prepare(frame, catalog)
     data = measurements(frame, rows, prior_calibration())
     if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
@@ -52,19 +65,47 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     held = {}
     if cross_validation:
         held = {name: cross_validate(data, labels, found.unknowns) for name, labels in _left_out(data, specs).items()}
-    spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and masks[name].any()}
+    spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
+    groups = dict(found.calibration.group_log_effect)
+    if len(pools):
+        effects, spread_apart = _separate_pools(pools, prepare(pools, catalog), found.calibration)
+        groups |= effects
+        spread |= {DISAGGREGATED: spread_apart} if held else {}
     return CalibrationFile(
         measurements=path.name,
-        rows=len(frame),
+        rows=len(frame) + len(pools),
         common=_rounded(found.calibration.common),
         engines={name: _rounded(table) for name, table in found.calibration.engine_log_deviation.items()},
         vendors={name: _rounded(table) for name, table in found.calibration.vendor_log_deviation.items()},
-        groups={name: round(effect, 4) for name, effect in found.calibration.group_log_effect.items()},
+        groups={name: round(effect, 4) for name, effect in groups.items()},
         spread=spread,
         coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
         fitted=_errors_by(predict_with(data, found.calibration), data, masks),
         cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
     )
+
+
+def _separate_pools(
+    pools: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration
+) -> tuple[dict[str, float], ErrorSpread]:
+    """Return what each campaign of separate pools shows beyond serving, and the spread of its rows about that.
+
+    Such runs come in two kinds that nothing tells apart, with and without speculative decoding (1.6 times as fast), and
+    the coefficients must not learn from a mixture of them. An effect is where most rows lie, not their mean: it
+    maximises Σ exp(−((x − g)/0.2)²) − g²/(2·0.3²) over the log ratios x of measured to predicted time per token.
+    """
+    log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / predict_rows(rows, calibration)["tpot_s"])
+    specs, kinds = specs_of(rows, calibration)
+    campaigns = np.array([spec.groups(kind).campaign for spec, kind in zip(specs, kinds, strict=True)])
+    candidates = np.linspace(-1.0, 1.0, 201)
+    effects = {}
+    for campaign in dict.fromkeys(campaigns.tolist()):
+        own = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
+        near = np.exp(-(((own[:, None] - candidates) / POOL_WIDTH) ** 2)).sum(axis=0)
+        effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * POOL_SIGMA**2))])
+    misses = np.abs(log_ratio - np.array([effects[campaign] for campaign in campaigns]))
+    sigma = float(np.quantile(misses[np.isfinite(misses)], 0.9)) / NORMAL_90
+    return effects, ErrorSpread(setting=round(sigma, 4), pair=POOL_SIGMA, model=0.2, part=0.1, first_token=1.0)
 
 
 def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.benchmarks.rows import predict_rows, prepare, row_doubts
-from planner.benchmarks.table import COLUMNS, MEASURED_COLUMNS, OPTIONAL_COLUMNS
-from planner.physics.doubt import NORMAL_90
+from planner.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
+from planner.physics.coefficients import DISAGGREGATED
+from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class Check:
     def error_fraction(self) -> Floats:
         """Predicted over measured, less one; NaN without a prediction."""
         return self.predicted / self.measured - 1.0
+
+    @property
+    def classes(self) -> dict[str, Bools]:
+        """Entries of dense models, of mixtures, and of separate pools, whose runs say less of themselves."""
+        apart = (self.frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()[self.position]
+        return {DENSE: ~self.is_mixture & ~apart, MIXTURE: self.is_mixture & ~apart, DISAGGREGATED: apart}
 
     @property
     def low(self) -> Floats:
@@ -165,7 +172,7 @@ def summary(check: Check) -> dict[str, Any]:
         if not chosen.any():
             continue
         table: dict[str, Any] = {"all": _errors(check, chosen)}
-        for label, mask in (("dense", ~check.is_mixture), ("mixture-of-experts", check.is_mixture)):
+        for label, mask in check.classes.items():
             if (chosen & mask).any():
                 table[label] = _errors(check, chosen & mask)
         for group in GROUPS:

@@ -64,6 +64,7 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
         input_tokens=np.array([case[1] for case in cases]),
         output_tokens=np.array([case[2] for case in cases]),
         cached_fraction=grid.cached_fraction,
+        burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
         point = at_saturation(replicas, index, traffic)

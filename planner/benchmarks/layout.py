@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.catalog.load import Catalog
+    from planner.physics.arrays import Floats
     from planner.physics.model_shape import ModelShape
     from planner.physics.part import Part
 
@@ -26,6 +29,14 @@ _ENGINES = {
 }  # fmt: skip
 _MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16)(?=-|$)")
 _MAX_ACCELERATORS = 128
+DECODE_ACCELERATORS = 32
+"""Accelerators of a decode pool whose workers are not stated: four workers of eight in the published recipes (a
+deployment of 36 accelerators is one prefill worker of four and these)."""
+CROWDED_SEQUENCES = 100
+"""Sequences per accelerator of one worker from which the same recipes run one worker alone (12 accelerators: four that
+prefill and one decode worker of eight for 2,252 sequences)."""
+USUAL_WORKER = 8
+"""Accelerators of a decode worker where a table gives those of the whole deployment."""
 
 
 class CannotPredictError(Exception):
@@ -153,6 +164,23 @@ def lay_out(
         return (Layout(total, total // count if shape.experts else 1, total / count if shape.experts else 1.0),)
     chosen = _attention_groups(part, shape, precision, count) if attention_dp is None else [1]
     return tuple(Layout(count, groups, 1.0) for groups in chosen)
+
+
+def decode_worker(
+    part: Part, shape: ModelShape, precision: str, tp: int, attention_dp: int | None
+) -> tuple[Layout, ...]:
+    """Return the layouts of one decode worker.
+
+    A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
+    """
+    degree = tp if tp & (tp - 1) == 0 else USUAL_WORKER
+    return lay_out(part, shape, precision, degree, None, attention_dp)
+
+
+def decode_workers(stated: Floats, accelerators: Floats, concurrency: Floats) -> Floats:
+    """Return how many decode workers share a deployment's concurrency, shape (rows,); NaN where it is not stated."""
+    usual = np.where(concurrency >= CROWDED_SEQUENCES * accelerators, 1.0, DECODE_ACCELERATORS / accelerators)
+    return np.where(np.isnan(stated), np.maximum(usual, 1.0), stated)
 
 
 def _attention_groups(part: Part, shape: ModelShape, precision: str, accelerators: int) -> list[int]:

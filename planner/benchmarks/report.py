@@ -44,7 +44,7 @@ def check_report(check: Check, worst: int) -> str:
     parts = [f"{found['predicted']} measurements predicted, {found['unpredicted']} not, from {found['rows']} rows"]
     for name, errors in found["quantities"].items():
         rows = [_line("all", errors["all"])]
-        rows += [_line(label, errors[label]) for label in ("dense", "mixture-of-experts") if label in errors]
+        rows += [_line(label, errors[label]) for label in check.classes if label in errors]
         for group in GROUPS:
             rows += [_line(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias", "within 90%"), rows))

@@ -9,17 +9,20 @@ import numpy as np
 
 from planner.benchmarks.fit import Measurements
 from planner.benchmarks.layout import (
+    USUAL_WORKER,
     CannotPredictError,
     Deployment,
+    decode_worker,
+    decode_workers,
     find_engine,
     find_model,
     find_part,
     find_precision,
     lay_out,
 )
-from planner.benchmarks.table import HIT_COLUMN
+from planner.benchmarks.table import DISAGGREGATED_SCENARIO, HIT_COLUMN
 from planner.errors import PlannerError
-from planner.physics.coefficients import SATURATED, SERVING
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.units import MILLISECOND
@@ -32,7 +35,11 @@ if TYPE_CHECKING:
     from planner.physics.coefficients import Calibration, Groups
     from planner.physics.doubt import Doubt
 
-_KEYS = ["model", "accelerator", "engine", "precision", "tp", "ep", "attention_dp", "max_num_seqs"]
+_KEYS = [
+    "model", "accelerator", "engine", "precision", "tp", "ep", "attention_dp", "max_num_seqs", "scenario",
+]  # fmt: skip
+_MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
+"""What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class BenchmarkRows:
     is_offline: Bools
     is_open: Bools
     """Server and Interactive: independent arrivals rather than a client's closed loop."""
+    is_apart: Bools
+    """Disaggregated: prompts are prefilled by another pool."""
 
 
 def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
@@ -72,7 +81,11 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     deployment = by_group[group]
     offline = (frame["scenario"] == "Offline").to_numpy()
     factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[deployment]
-    concurrency = np.where(offline, np.nan, frame["concurrency"].to_numpy() * factor)
+    apart = (frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()
+    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[deployment]
+    stated = frame["concurrency"].to_numpy()
+    workers = decode_workers(frame["decode_workers"].to_numpy(), accelerators, stated)
+    concurrency = np.where(offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor))
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
@@ -85,6 +98,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
         is_open=frame["scenario"].isin(["Server", "Interactive"]).to_numpy(),
+        is_apart=apart,
     )
     _reason_gaps(rows)
     return rows
@@ -97,12 +111,16 @@ def _deployment(row: object, catalog: Catalog) -> Deployment:
     precision = find_precision(str(row.precision), part, shape)  # type: ignore[attr-defined]
     numbers = (row.tp, row.ep, row.attention_dp, row.max_num_seqs)  # type: ignore[attr-defined]
     tp, ep, attention_dp, max_sequences = (None if np.isnan(number) else int(number) for number in numbers)
+    if row.scenario == DISAGGREGATED_SCENARIO:  # type: ignore[attr-defined]
+        layouts = decode_worker(part, shape, precision, tp or USUAL_WORKER, attention_dp)
+    else:
+        layouts = lay_out(part, shape, precision, tp, ep, attention_dp)
     return Deployment(
         part=part,
         shape=shape,
         precision=precision,
         engine=find_engine(str(row.engine)),  # type: ignore[attr-defined]
-        layouts=lay_out(part, shape, precision, tp, ep, attention_dp),
+        layouts=layouts,
         expert_parallel=ep is not None and ep > 1,
         max_sequences=max_sequences,
     )
@@ -134,10 +152,11 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     usable = rows.deployment >= 0
     result = {name: np.full(usable.size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
     loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
+    decoding = np.where(rows.is_apart, 1.0, rows.cached_fraction)  # a decode worker prefills nothing
     for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
         if not chosen.any():
             continue
-        traffic = _traffic(rows, chosen)
+        traffic = _traffic(rows, chosen, decoding)
         if rows.is_offline[chosen][0]:
             point = at_saturation(replicas, index[chosen], traffic)
         elif loaded[chosen][0]:
@@ -152,17 +171,21 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
                 np.where(np.isnan(ttft_s), endless, ttft_s),
                 np.where(np.isnan(tpot_s), endless, tpot_s),
             )
-        result["ttft_s"][chosen] = point.ttft_s
+        first = point.ttft_s
+        if rows.is_apart[chosen].any():
+            prefilled = at_concurrency(replicas, index[chosen], _traffic(rows, chosen), rows.concurrency[chosen])
+            first = np.where(rows.is_apart[chosen], prefilled.ttft_s, first)
+        result["ttft_s"][chosen] = first
         result["tpot_s"][chosen] = point.tpot_s
         result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
     return result
 
 
-def _traffic(rows: BenchmarkRows, pick: Bools) -> Traffic:
+def _traffic(rows: BenchmarkRows, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
     return Traffic(
         input_tokens=rows.input_tokens[pick],
         output_tokens=rows.output_tokens[pick],
-        cached_fraction=rows.cached_fraction[pick],
+        cached_fraction=(rows.cached_fraction if cached_fraction is None else cached_fraction)[pick],
         burst_fraction=np.where(rows.is_open[pick], 0.0, 1.0),
     )
 
@@ -170,39 +193,46 @@ def _traffic(rows: BenchmarkRows, pick: Bools) -> Traffic:
 def _specs(rows: BenchmarkRows) -> tuple[list[ReplicaSpec], list[str], Ints, Ints]:
     """Return the replicas that rows may mean, their kinds, each row's first replica, and how many follow it.
 
-    A deployment counts three times: under a client's closed loop, under independent arrivals, and saturated.
+    Only a saturated row or a decode worker leaves its layout open for the replica itself to decide.
     """
     specs: list[ReplicaSpec] = []
     kinds: list[str] = []
-    first = np.zeros((3, max(len(rows.deployments), 1)), dtype=np.intp)
+    first = np.zeros((len(_MODES), max(len(rows.deployments), 1)), dtype=np.intp)
     count = np.ones_like(first)
-    for mode, kind in enumerate((SERVING, SERVING, SATURATED)):
+    for mode, kind in enumerate(_MODES):
         for number, deployment in enumerate(rows.deployments):
             first[mode, number] = len(specs)
-            # Only a saturated row without a stated degree or layout leaves a choice that the replica itself decides.
-            found = deployment.specs(is_open=mode == 1)[: None if kind == SATURATED else 1]
+            found = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
             count[mode, number] = len(found)
             specs += found
             kinds += [kind] * len(found)
-    mode_of_row = np.where(rows.is_offline, 2, rows.is_open.astype(np.intp))
+    mode_of_row = np.select([rows.is_apart, rows.is_offline, rows.is_open], [3, 2, 1], 0)
     place = (mode_of_row, np.maximum(rows.deployment, 0))
     return specs, kinds, first[place], count[place]
 
 
 def _settled(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
-    """Price the replicas that rows may mean and return each row's own: saturation takes the layout that serves most."""
+    """Price the replicas that rows may mean and return each row's own.
+
+    Saturation takes the layout that serves most, a decode worker the one that is fastest at its concurrency.
+    """
     specs, kinds, first, count = _specs(rows)
     if not specs:
         raise PlannerError("no row can be predicted")
     replicas = price_replicas(specs, calibration, kinds)
     index = first.copy()
-    open_rows = (rows.deployment >= 0) & (count > 1)
-    if open_rows.any():
-        traffic, most = _traffic(rows, open_rows), np.full(int(open_rows.sum()), -np.inf)
-        for offset in range(int(count.max())):
-            candidate = first[open_rows] + np.minimum(offset, count[open_rows] - 1)
-            reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
-            index[open_rows] = np.where(reached > most, candidate, index[open_rows])
+    is_open = (rows.deployment >= 0) & (count > 1)
+    for pick in (is_open & rows.is_offline, is_open & rows.is_apart):
+        if not pick.any():
+            continue
+        traffic, most = _traffic(rows, pick), np.full(int(pick.sum()), -np.inf)
+        for offset in range(int(count[pick].max())):
+            candidate = first[pick] + np.minimum(offset, count[pick] - 1)
+            if rows.is_offline[pick][0]:
+                reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
+            else:
+                reached = 1.0 / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
+            index[pick] = np.where(reached > most, candidate, index[pick])
             most = np.maximum(reached, most)
     return replicas, index
 

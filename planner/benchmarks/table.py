@@ -23,10 +23,13 @@ COLUMNS = (
 MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
 HIT_COLUMN = "prefix_hit_fraction"
 """Optional: share of each prompt found in the prefix cache."""
-OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs")
-"""Optional numbers: that share, groups of attention in data parallel, and sequences an engine admits to a group."""
-_WHOLE = ("tp", "ep", "attention_dp", "max_num_seqs")
-SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency")
+OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
+"""Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
+separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
+_WHOLE = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
+DISAGGREGATED_SCENARIO = "Disaggregated"
+SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency", DISAGGREGATED_SCENARIO)
+_POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
 MAX_PROBLEMS = 50
 FIRST_ROW = 2  # the header is line 1
 
@@ -37,7 +40,7 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
     and the row's line in the file as its index.
     """
-    frame = _read_text(path)
+    frame = _from_pools(_read_text(path))
     missing = [column for column in COLUMNS if column not in frame.columns]
     if missing:
         raise ScenarioError(
@@ -59,6 +62,22 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     if problems:
         raise ScenarioError(_limited(sorted(problems, key=lambda problem: problem.line or 0)))
     return frame
+
+
+def _from_pools(frame: pd.DataFrame) -> pd.DataFrame:
+    """Bring a table of separate prefill and decode pools to the usual columns: a row is its decode worker's.
+
+    Such tables write an attention_dp of 1 where they do not say, which is everywhere: it counts as blank.
+    """
+    if "decode_tp" not in frame.columns or "tp" in frame.columns:
+        return frame
+    renamed = frame.rename(columns=_POOL_COLUMNS)
+    for column in COLUMNS:
+        if column not in renamed.columns:
+            renamed[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
+    if "attention_dp" in renamed.columns:
+        renamed["attention_dp"] = renamed["attention_dp"].where(~renamed["attention_dp"].isin(["1", "1.0"]), "")
+    return renamed
 
 
 def _read_text(path: Path) -> pd.DataFrame:

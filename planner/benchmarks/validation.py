@@ -51,7 +51,7 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
     for name, title in _TITLES.items():
         errors = found["quantities"][name]
         rows = [("**all**", errors["all"])]
-        rows += [(f"**{label}**", errors[label]) for label in ("dense", "mixture-of-experts") if label in errors]
+        rows += [(f"**{label}**", errors[label]) for label in check.classes if label in errors]
         rows += [(label, members) for group in GROUPS for label, members in errors[f"by_{group}"].items()]
         header = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
         parts.append(f"### {title}\n\n" + _markdown(header, [_cells(label, error) for label, error in rows]))

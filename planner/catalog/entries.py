@@ -119,6 +119,8 @@ class Accelerator(Entry):
     """Board power with a model loaded and nothing to do."""
     scaleup_gb_per_s: Sourced[PositiveFloat]
     """Scale-up link bandwidth of one accelerator, one direction."""
+    scaleout_gb_per_s: Sourced[PositiveFloat] | None = None
+    """Network bandwidth of one accelerator, one direction; absent: the scale-up link reaches as far."""
     scaleup_accelerators: Sourced[PositiveInt]
     """Accelerators within one scale-up domain."""
     scaleup_switched: Sourced[bool]

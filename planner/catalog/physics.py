@@ -23,6 +23,7 @@ def part_of(name: str, entry: Accelerator) -> Part:
         scaleup_accelerators=entry.scaleup_accelerators.value,
         switched=entry.scaleup_switched.value,
         accelerators_per_node=entry.accelerators_per_node.value,
+        network_bytes_per_s=(entry.scaleout_gb_per_s or entry.scaleup_gb_per_s).value * GIGA,
     )
 
 

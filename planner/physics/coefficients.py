@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from planner.physics.arrays import Floats
 
-SERVING, SATURATED = "serving", "saturated"
-"""Kinds of measurement: a replica under requests, or with a queue without bottom. Engines are tuned for each apart."""
+SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
+"""Kinds of measurement: a replica under requests, one with a queue without bottom, or a decode worker whose prompts are
+prefilled elsewhere. Engines are tuned for each apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,14 @@ class Groups(NamedTuple):
 
 
 def groups_of(model: str, part: str, engine: str, precision: str, kind: str = SERVING) -> Groups:
-    """Return the groups of a model (the name its measurements are pooled under) on a part."""
+    """Return the groups of a model (the name its measurements are pooled under) on a part.
+
+    A decode worker serves: of its model and part it shows what serving shows.
+    """
+    shared = SERVING if kind == DISAGGREGATED else kind
     return Groups(
-        model=f"{model} / {engine} / {kind}",
-        part=f"{part} / {engine} / {kind}",
+        model=f"{model} / {engine} / {shared}",
+        part=f"{part} / {engine} / {shared}",
         campaign=f"{model} / {part} / {engine} / {precision} / {kind}",
     )
 
@@ -119,7 +124,7 @@ class Calibration:
     group_log_effect: Mapping[str, float] = field(default_factory=dict)
     """Log of measured time per token over the formula's, by group; a group that is not here was not measured."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
-    """Spread of the model's error by architecture class; empty where no cross-validation was made."""
+    """Spread of the model's error by architecture class and of separate pools; empty without cross-validation."""
 
     def coefficients(self, engines: Sequence[str], vendors: Sequence[str]) -> dict[str, Floats]:
         """Return each coefficient for pairs of engine and vendor, shape (pairs,).
@@ -141,6 +146,8 @@ class Calibration:
     def doubt(self, groups: Groups, is_mixture: bool) -> Doubt | None:
         """Return the doubt about a replica of these groups, or None where this calibration knows nothing of it."""
         spread = self.spread.get(MIXTURE if is_mixture else DENSE)
+        if groups.campaign.endswith(DISAGGREGATED):
+            spread = self.spread.get(DISAGGREGATED, spread)
         return None if spread is None else doubt_of(groups, spread, self.group_log_effect)
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:

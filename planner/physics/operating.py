@@ -13,7 +13,7 @@ bracketing B. Cases are worked through in chunks that stay in cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,6 +124,35 @@ def at_objective(
     """Return the largest load at which mean TTFT and TPOT meet their objectives (infinity: no objective)."""
     objectives = (np.asarray(ttft_s, dtype=float), np.asarray(tpot_s, dtype=float))
     return _chunked(replicas, replica, traffic, _solve_objective, *objectives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparatePools:
+    """Accelerators of a decode pool and of a prefill pool in balance; every array has shape (replicas,)."""
+
+    prefill_requests_per_s: Floats
+    """Requests one replica prefills a second within the first-token objective."""
+    decode: OperatingPoint
+    """Of replicas that prefill nothing."""
+
+
+def separate_pools(
+    replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
+) -> SeparatePools:
+    """Return what each replica sustains as a prefill worker and as a decode worker.
+
+    A prefill worker is a queue with one server: at the share ρ of time it works, an arrival waits (1 + cv²)/2·ρ/(1 − ρ)
+    prefills (Pollaczek–Khinchine), so the objective leaves room for ρ = s/(s + (1 + cv²)/2·prefill), s being what is
+    left of it after the prefill, the cache's transfer and the first step. A decode worker prefills nothing.
+    """
+    ttft_s, tpot_s = objectives_s
+    index = np.arange(replicas.accelerators.size)
+    cases = {field.name: np.full(index.size, getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
+    terms = _terms(replicas, index, cases)
+    decode = at_objective(replicas, index, replace(traffic, cached_fraction=1.0), np.inf, tpot_s)
+    slack_s = np.maximum(ttft_s - terms.first_s - transfer_s - decode.tpot_s, 0.0)
+    busy = np.minimum(slack_s / (slack_s + terms.queue_s), 0.95)
+    return SeparatePools(prefill_requests_per_s=np.where(decode.fits, busy / terms.prefill_s, 0.0), decode=decode)
 
 
 def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:

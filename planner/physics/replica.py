@@ -79,6 +79,8 @@ class ReplicaWork:
     """The work of replicas at peak rates, before any coefficient; every array has shape (replicas,)."""
 
     accelerators: Floats
+    attention_groups: Floats
+    """Groups of attention in data parallel, each of which schedules and samples its own sequences."""
     shared_stream_s: Floats
     routed_stream_s: Floats
     log_expert_missed: Floats
@@ -188,6 +190,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
     return {
         "accelerators": count,
+        "attention_groups": groups,
         "shared_stream_s": streamed_shared_bytes(shape, precision, groups) / (count * bandwidth),
         "routed_stream_s": shape.routed_parameters * routed_weight_bytes(shape, precision) / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
@@ -266,7 +269,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         fixed_s=fixed_s * draft / yielded,
         routed_s=factor * expert_stream * work.routed_stream_s / yielded,
         log_expert_missed=work.log_expert_missed * checked,
-        sequence_s=(token_s + factor * c["request_s"]) * checked / yielded,
+        sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * checked / yielded,
         kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, checked, one) / yielded,
         prefill_s_per_token=token_s,
         attention_s_per_token2=factor * c["attention_compute"] * work.attention_s_per_token2,

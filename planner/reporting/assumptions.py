@@ -9,6 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from planner.build.capacity import build_services
+from planner.build.reuse import Reuse
+from planner.catalog.calibration import shipped_calibration
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
 from planner.documents import KeyPath, dotted
@@ -22,7 +25,7 @@ HEADER = ("path", "value", "unit", "source", "date", "grade")
 def assumptions(scenario: Scenario) -> dict[str, list[str]]:
     """Return the columns of assumptions.csv: the scenario's inputs, then the catalogue values it used."""
     catalog = scenario.load_catalog()
-    rows = [*_inputs(scenario), *_facts(scenario, catalog)]
+    rows = [*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)]
     columns = zip(*rows, strict=True)
     return {name: list(column) for name, column in zip(HEADER, columns, strict=True)}
 
@@ -57,6 +60,22 @@ def _inputs(scenario: Scenario) -> Iterator[Row]:
             reason = text.partition("Default")[2].strip(": ").rstrip(".")
             source, grade = f"default: {reason}" if reason else "default", "default"
         yield dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade
+
+
+def _throughput(scenario: Scenario) -> Iterator[Row]:
+    """Yield what the throughput model says of each pair, in which layout, and how that stands to the measurements."""
+    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    for (cluster, workload), service in services.items():
+        tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
+        standing = service.doubt.in_words() if service.doubt else "not cross-validated"
+        yield (
+            f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
+            _plain(float(f"{tokens / service.accelerators_per_node:.6g}")),
+            "tokens/s",
+            f"throughput model, {service.layout}: {standing} at 90%",
+            "",
+            "C",
+        )
 
 
 def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:

@@ -8,7 +8,7 @@ import pytest
 from planner.benchmarks.fit import predict_with
 from planner.benchmarks.rows import measurements, predict_rows, prepare
 from planner.benchmarks.table import read_benchmarks
-from planner.catalog.calibration import shipped_calibration
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
 from planner.catalog.load import load_catalog
 from tests.benchmarks.tables import write_table
 
@@ -91,3 +91,46 @@ def test_case_and_order_of_rows_do_not_matter(tmp_path: Path) -> None:
     forward, backward = predict_rows(rows, SHIPPED), predict_rows(turned, SHIPPED)
     for name in forward:
         assert np.array_equal(forward[name], backward[name][::-1])
+
+
+POOLS = (
+    "model,accelerator,engine,precision,input_tokens,output_tokens,concurrency,prefill_workers,prefill_tp,"
+    "prefill_attention_dp,prefill_ep,decode_workers,decode_tp,decode_attention_dp,decode_ep,ttft_ms,tpot_ms\n"
+)
+
+
+def _pools(path: Path, *lines: str):  # type: ignore[no-untyped-def]
+    (path / "pools.csv").write_text(POOLS + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+    frame = read_benchmarks(path / "pools.csv")
+    return frame, prepare(frame, load_catalog())
+
+
+def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path) -> None:
+    same = "deepseek-r1,GB200,tensorrt-llm,fp4,1024,1024"
+    _, rows = _pools(
+        tmp_path,
+        f"{same},64,1,4,1,4,4,8,1,4,300,9",  # four workers of eight, stated
+        f"{same},64,,4,1,4,,8,1,4,300,9",  # not stated: 32 accelerators
+        f"{same},64,,36,1,1,,36,1,1,300,9",  # the whole deployment's accelerators
+        f"{same},2252,,4,1,4,,8,1,4,5000,32",  # crowded: one worker
+    )
+    assert rows.reasons == [""] * 4
+    assert list(rows.concurrency) == [16, 16, 16, 2252]
+    found = predict_rows(rows, SHIPPED)["tpot_s"]
+    assert found[0] == found[1] == found[2] < found[3]
+
+
+def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
+    same = "deepseek-r1,B200,tensorrt-llm,fp8"
+    _, rows = _pools(tmp_path, f"{same},8192,64,512,1,8,1,8,1,8,1,8,300,9", f"{same},1024,64,512,1,8,1,8,1,8,1,8,300,9")
+    long_s, short_s = predict_rows(rows, SHIPPED)["tpot_s"]
+    assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
+
+
+def test_published_deployments_of_separate_pools_are_predicted() -> None:
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    frame = frame[frame["scenario"] == "Disaggregated"]
+    rows = prepare(frame, load_catalog())
+    error = np.abs(predict_rows(rows, SHIPPED)["tpot_s"] / (frame["tpot_ms"].to_numpy() * 1e-3) - 1)
+    assert error.size == 293
+    assert np.median(error) <= 0.20
