@@ -203,6 +203,8 @@ def _coverage(
     """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
     sigma = np.zeros(data.rows)
     for name, one in spread.items():
+        if name not in masks:  # separate pools: not among these rows
+            continue
         terms = np.array([one.model, one.part, one.pair]) ** 2
         sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
     table = {}

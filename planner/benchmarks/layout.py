@@ -27,7 +27,14 @@ _ENGINES = {
     "trt": "tensorrt-llm", "trtllm": "tensorrt-llm", "tensorrt": "tensorrt-llm", "tensorrtllm": "tensorrt-llm",
     "vllm": "vllm", "sglang": "sglang", "atom": "atom", "tgi": "tgi", "textgenerationinference": "tgi",
 }  # fmt: skip
-_MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16)(?=-|$)")
+_ROUTERS = ("dynamo", "mori", "llmd")  # what stands before an engine's name where it sends requests to several
+_MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
+_SAME_SHAPE = {
+    "deepseek-v3.1": "deepseek-v3", "deepseek-v4": "deepseek-v4-pro", "glm-5.1": "glm-5", "kimi-k2.6": "kimi-k2.5",
+    "minimax-m2": "minimax-m2.5", "minimax-m2.1": "minimax-m2.5", "minimax-m2.7": "minimax-m2.5",
+    "qwen3.5": "qwen3.5-397b-a17b", "gpt-oss": "gpt-oss-120b",
+}  # fmt: skip
+"""Releases whose configuration is that of an entry, and short names of a family's large model."""
 _MAX_ACCELERATORS = 128
 DECODE_ACCELERATORS = 32
 """Accelerators of a decode pool whose workers are not stated: four workers of eight in the published recipes (a
@@ -88,7 +95,7 @@ class Deployment:
 def find_model(name: str, catalog: Catalog) -> ModelShape:
     """Return the model a row names, whatever its case, publisher prefix or ``-instruct`` suffix."""
     plain = _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1]).replace("_", "-").replace(" ", "-")
-    for candidate in (name.strip().lower(), plain, plain.replace("meta-", "")):
+    for candidate in (name.strip().lower(), plain, plain.replace("meta-", ""), _SAME_SHAPE.get(plain, plain)):
         if candidate in catalog.models:
             return shape_of(candidate, catalog.models[candidate])
     raise CannotPredictError(_unknown("model", name, catalog.models))
@@ -106,6 +113,8 @@ def find_part(name: str, catalog: Catalog) -> Part:
 def find_engine(name: str) -> str:
     """Return the engine's usual name; one without calibration rows is kept and takes the common coefficients."""
     plain = re.sub(r"[\s_\-]+", "", name.strip().lower())
+    for router in _ROUTERS:
+        plain = plain.removeprefix(router) or plain
     return _ENGINES.get(plain, plain)
 
 

@@ -122,3 +122,23 @@ def test_attention_in_data_parallel(
 def test_groups_that_cannot_hold_the_model_are_refused() -> None:
     with pytest.raises(CannotPredictError, match="does not fit 2 × H100"):
         lay_out(find_part("H100", CATALOG), find_model("deepseek-v3", CATALOG), "fp8", 1, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1"),
+        ("deepseek-v4", "deepseek-v4-pro"),
+        ("GLM-5.1-FP8", "glm-5"),
+        ("MiniMaxAI/MiniMax-M2.7", "minimax-m2.5"),
+        ("Kimi-K2.6", "kimi-k2.5"),
+    ],
+)
+def test_releases_of_one_shape_are_one_model(written: str, meant: str) -> None:
+    assert find_model(written, CATALOG).name == meant
+
+
+def test_a_router_before_the_engine_is_not_the_engine() -> None:
+    assert [find_engine(name) for name in ("dynamo-trt", "Dynamo SGLang", "atom", "dynamo")] == [
+        "tensorrt-llm", "sglang", "atom", "dynamo",
+    ]  # fmt: skip
