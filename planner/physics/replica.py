@@ -146,6 +146,18 @@ def all_reduce_hops(part: Part, accelerators: int) -> float:
     return float(np.log2(accelerators)) if part.switched else float(accelerators - 1)
 
 
+def port_bytes_per_s(part: Part, accelerators: int) -> float:
+    """Return the bandwidth of one accelerator to the others of its replica.
+
+    Through a switch that is the whole port. Along direct links only those to the replica's members carry anything: of
+    the seven links of an MI300X, two accelerators use one, four use three.
+    """
+    links = part.scaleup_accelerators - 1
+    if part.switched or links < 1:
+        return part.link_bytes_per_s
+    return part.link_bytes_per_s * min(max(accelerators - 1, 1), links) / links
+
+
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
     """Compute the work of each replica; heavy enough (microseconds each) to do once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
@@ -195,7 +207,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "routed_stream_s": shape.routed_parameters * routed_weight_bytes(shape, precision) / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
         "flops_s_per_token": 2 * shape.active_parameters / (count * compute_flops_per_s(part, shape, precision)),
-        "link_s_per_token": moved_bytes / part.link_bytes_per_s,
+        "link_s_per_token": moved_bytes / port_bytes_per_s(part, count),
         "kv_stream_s_per_token": shape.kv_bytes_per_token(KV_STREAM_BYTES[precision])
         / (kv_shards(shape, count // groups) * groups * bandwidth),
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers

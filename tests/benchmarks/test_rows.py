@@ -117,7 +117,8 @@ def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path)
     assert rows.reasons == [""] * 4
     assert list(rows.concurrency) == [16, 16, 16, 2252]
     found = predict_rows(rows, SHIPPED)["tpot_s"]
-    assert found[0] == found[1] == found[2] < found[3]
+    assert found[:3] == pytest.approx(found[0], rel=1e-3)
+    assert found[3] > 2 * found[0]
 
 
 def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:

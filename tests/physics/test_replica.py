@@ -10,7 +10,15 @@ from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
 from planner.physics.operating import Traffic, at_concurrency
-from planner.physics.replica import Replicas, ReplicaSpec, all_reduce_hops, describe, price, price_replicas
+from planner.physics.replica import (
+    Replicas,
+    ReplicaSpec,
+    all_reduce_hops,
+    describe,
+    port_bytes_per_s,
+    price,
+    price_replicas,
+)
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, MI300X, MIXTRAL
 
 PEAK = Calibration(
@@ -227,3 +235,10 @@ def test_integer_weights_run_everywhere_unpacked() -> None:
     assert int4.flops_s_per_token == bf16.flops_s_per_token
     assert int4.shared_stream_s[0] < 0.35 * bf16.shared_stream_s[0]
     assert int4.is_emulated[0]
+
+
+def test_a_mesh_lends_a_replica_only_its_own_links() -> None:
+    """An MI300X reaches each of seven others over one link of 64 GB/s; a pair has one link, a switch lends all."""
+    pair, four, eight = (port_bytes_per_s(MI300X, count) for count in (2, 4, 8))
+    assert (pair, four, eight) == pytest.approx((64e9, 192e9, 448e9))
+    assert port_bytes_per_s(B200, 2) == B200.link_bytes_per_s
