@@ -115,7 +115,7 @@ class Replicator:
         plan = build_plan(scenario, self._reuse[which], factors)
         return simulate_plan(scenario, plan, self.setup.seed, chance)
 
-    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str], float]]:
+    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
         """Return one scenario with a set of inputs."""
         return changed(self.setup.scenarios[which], which, self.setup.inputs, values)
 

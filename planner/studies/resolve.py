@@ -9,9 +9,12 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import ValidationError
 
-from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
+from planner.build.capacity import served_precision
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.physics import shape_of
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.physics.coefficients import groups_of
 from planner.scenario import study as language
 from planner.scenario.checks import check_scenario
 from planner.scenario.scenario import Scenario
@@ -22,7 +25,6 @@ from planner.studies.mixing import mixing_of
 from planner.validation import choices, nearest
 
 ERROR_PREFIX = "throughput_error"
-_THROUGHPUT = "output_tokens_per_s_per_accelerator"
 
 
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Inputs:
@@ -184,24 +186,35 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
 
 
 def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
-    """Return the throughput model's error for each accelerator and architecture class that the scenarios use.
+    """Return the throughput model's error for each pair of accelerator and model that the scenarios use.
 
-    ln(measured / predicted) has the calibration's median m and spread s; whether a model's bias carries over to traffic
-    of one's own is not known, so the draw is centred at 1 with σ² = s² + m².
+    A pair's error is its own, and where its model or its accelerator was never measured under the engine also that of
+    all pairs of the same model, or of the same accelerator: a factor they share, so that they are wrong together.
     """
-    residuals = read_calibration(SHIPPED_CALIBRATION).residuals
-    found: dict[str, Input] = {}
+    calibration = shipped_calibration()
+    spreads: dict[tuple[str, str, str], float] = {}
     for base in scenarios.values():
         catalog = base.scenario.load_catalog()
         for cluster in base.scenario.clusters.values():
             for workload in base.scenario.workloads.values():
-                kind = catalog.model(workload.model).architecture_class.value
-                name = f"{ERROR_PREFIX}.{cluster.accelerator}.{kind}"
-                spread = residuals.get(f"{_THROUGHPUT} {kind}") or residuals.get(f"tpot_s {kind}")
-                if name in found or spread is None:
+                shape = shape_of(workload.model, catalog.model(workload.model))
+                precision = served_precision(cluster, workload)
+                groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
+                doubt = calibration.doubt(groups, shape.experts > 0)
+                if doubt is None:
                     continue
-                sigma = float(np.hypot(spread.log_sigma, spread.log_median))
-                if sigma > 0.0:
-                    error = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
-                    found[name] = Input(name=name, distribution=error, throughput_of=(cluster.accelerator, kind))
-    return list(found.values())
+                for key, sigma in (
+                    ((cluster.accelerator, cluster.engine, workload.model), doubt.pair),
+                    (("", cluster.engine, workload.model), doubt.model),
+                    ((cluster.accelerator, cluster.engine, ""), doubt.part),
+                ):
+                    spreads[key] = max(spreads.get(key, 0.0), sigma)
+    return [
+        Input(
+            name=".".join([ERROR_PREFIX, *filter(None, key)]),
+            distribution=language.Lognormal(kind="lognormal", median=1.0, sigma=sigma),
+            throughput_of=key,
+        )
+        for key, sigma in spreads.items()
+        if sigma > 0.0
+    ]
