@@ -10,8 +10,9 @@ import pytest
 
 from planner.files import MANIFEST
 from planner.studies import runner
+from planner.studies.analysis import Finished
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.runner import Goal, Workforce, run_rows
+from planner.studies.runner import Goal, Watch, Workforce, run_rows
 from planner.studies.store import WHOLE
 from planner.studies.study import open_store, study_manifest
 from tests.attack.killing import killed_at
@@ -21,26 +22,37 @@ from tests.hardening.test_stopped import faults_of
 ROWS = 8
 
 
-def done(prepared: Prepared, folder: Path, rows: int = ROWS, *, resume: bool = True) -> None:
-    """Store and finish a study of made-up rows: what is looked at is where they are laid."""
+def done(
+    prepared: Prepared,
+    folder: Path,
+    rows: int = ROWS,
+    *,
+    resume: bool = True,
+    made: bool = True,
+    watch: Watch | None = None,
+) -> Finished:
+    """Store and finish a study, of made-up rows unless real ones are asked for: what is looked at is the store."""
     store = open_store(prepared, folder, resume=resume, restart=not resume)
     goal = Goal(rows=rows, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
     try:
-        with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
-            count = run_rows(store, goal, Workforce(workers=1))
+        with pytest.MonkeyPatch.context() as patched:
+            if made:
+                patched.setattr(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches))
+            count = run_rows(store, goal, Workforce(workers=1), watch)
         store.commit(study_manifest(prepared, store, count))
     finally:
         store.close()
+    return Finished(prepared=prepared, store=store, rows=count)
 
 
-@pytest.mark.parametrize("exchange", [True, False])
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("exchange", "resume"), [(True, True), (True, False), (False, True)])
 def test_killed_at_any_operation_the_earlier_study_or_the_new_one_is_there(
-    study: Path, tmp_path: Path, exchange: bool, resume: bool
+    study: Path, tmp_path: Path, exchange: bool, resume: bool, stride: int
 ) -> None:
     prepared = prepare(study)
     done(prepared, tmp_path / "finished")
-    place, after = tmp_path / "place", 0
+    place, after = tmp_path / "place", 2 * resume + exchange
     while True:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(tmp_path / "finished", place / "o")
@@ -53,7 +65,7 @@ def test_killed_at_any_operation_the_earlier_study_or_the_new_one_is_there(
         assert faults_of(place / "o") == []
         assert {path.name for path in (place / "o").iterdir()} == {MANIFEST, WHOLE}
         assert [path.name for path in place.iterdir()] == ["o"]  # nothing is left behind
-        after += 1
+        after += stride
     assert after > 15
 
 

@@ -23,10 +23,11 @@ from planner.errors import ScenarioError
 from planner.files import MANIFEST, OWNER, WORK, FolderLock
 from planner.studies import identity as identities
 from planner.studies import replicate
-from planner.studies.analysis import Finished, separation
+from planner.studies.analysis import separation
+from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
-from planner.studies.runner import Goal, Workforce, run_rows
+from planner.studies.runner import Workforce
 from planner.studies.store import WHOLE, Store
 from planner.studies.study import open_store, run_study
 from tests.conftest import TINY
@@ -145,10 +146,10 @@ def test_a_run_that_failed_for_want_of_memory_is_tried_again(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(study)
-    finish(prepared, tmp_path / "whole" / "s", rows=24)
+    done(prepared, tmp_path / "whole", 16, made=False)
     with monkeypatch.context() as patched:
         failing(patched, lambda values, chance: MemoryError() if chance == 10 else None)
-        failed = finish(prepared, tmp_path / "o" / "s", rows=24)
+        failed = done(prepared, tmp_path / "o", 16, made=False)
     assert [failure.message for failure in failed.failures()] == [f"{NOT_RUN}MemoryError: "]
     ran: list[int] = []
     real = Replicator.run
@@ -158,9 +159,9 @@ def test_a_run_that_failed_for_want_of_memory_is_tried_again(
         return real(self, first, last)
 
     monkeypatch.setattr(Replicator, "run", noted)
-    finish(prepared, tmp_path / "o" / "s", rows=24, resume=True)
+    done(prepared, tmp_path / "o", 16, made=False)
     assert ran == [8]
-    assert bytes_of(tmp_path / "o" / "s") == bytes_of(tmp_path / "whole" / "s")
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
 
 
 def test_dropped_replications_are_counted_and_what_they_share_is_said(
@@ -332,11 +333,12 @@ def test_a_study_of_the_earlier_format_is_recognised(study: Path, tmp_path: Path
 
 
 def test_a_study_from_python_is_finished_and_goes_on(study: Path, tmp_path: Path) -> None:
-    first = run_study(study, 8, tmp_path / "o", force=Workforce())
+    study.write_text("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
+    first = run_study(study, 4, tmp_path / "o", force=Workforce())
     cost = first.output("cost_usd")
-    assert json.loads((tmp_path / "o" / MANIFEST).read_text())["replications"] == 8
-    longer = run_study(study, 16, tmp_path / "o", force=Workforce())
-    assert np.array_equal(longer.output("cost_usd")[:8], cost)
+    assert json.loads((tmp_path / "o" / MANIFEST).read_text())["replications"] == 4
+    longer = run_study(study, 8, tmp_path / "o", force=Workforce())
+    assert np.array_equal(longer.output("cost_usd")[:4], cost)
 
 
 def test_a_shard_waits_for_company_but_not_for_long(
@@ -361,15 +363,9 @@ def test_a_shard_waits_for_company_but_not_for_long(
 
 
 def test_an_interval_from_running_sums_is_that_of_all_rows(study: Path, tmp_path: Path) -> None:
-    from planner.studies.intervals import mean_estimate  # noqa: PLC0415 - beside its use
-
     prepared = prepare(study)
     seen: list[Any] = []
-    store = open_store(prepared, tmp_path / "o")
-    goal = Goal(rows=64, headline=prepared.headline.name, scramblings=4)
-    run_rows(store, goal, Workforce(), seen.append)
-    column = Finished(prepared=prepared, store=store, rows=64).output(prepared.headline.name)[:, 0]
+    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.headline.name)[:, 0]
     wanted = mean_estimate(column, 4)
     assert seen[-1].interval.value == pytest.approx(wanted.value, rel=1e-12)
     assert seen[-1].interval.half_width == pytest.approx(wanted.half_width, rel=1e-9)
-    store.close()
