@@ -24,7 +24,7 @@ from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_7
 PEAK = Calibration(
     common=dict.fromkeys(NAMES, 1.0)
     | dict.fromkeys(
-        ("hop_s", "request_s", "step_s", "layer_s", "moe_layer_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
+        ("hop_s", "request_s", "step_s", "layer_s", "visit_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
         0.0,
     ),
     engine_log_deviation={},
