@@ -63,7 +63,7 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     _coefficient("request_s", "cost of one running request per step", 20e-6, 0.7, 0.21, 0.84),
     _coefficient("step_s", "fixed cost of a step: scheduler, launch, sampling", 5e-4, 0.7, 0.35, 0.0),
     _coefficient("layer_s", "fixed cost of one dense layer per step", 50e-6, 0.21, 0.0, 0.28),
-    _coefficient("moe_layer_s", "fixed cost of one mixture-of-experts layer per step", 60e-6, 0.35, 0.14, 0.56),
+    _coefficient("visit_s", "fixed cost per step of one expert that tokens visit in a layer", 7.5e-6, 0.35, 0.14, 0.56),
     _coefficient("latent_layer_s", "further fixed cost of a layer of latent attention", 20e-6, 0.7, 0.35, 0.7),
     _coefficient("normed_layer_s", "further fixed cost of a layer with normed queries and keys", 5e-6, 0.7, 0.0, 0.0),
     # Speculative decoding: what drafting one token adds to the fixed cost of a step.

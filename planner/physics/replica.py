@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from planner.physics.part import Part
 
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
+FEWEST_VISITS = (
+    4  # the fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four
+)
 DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 16 (DeepEP, DeepSeek-V3 report, 3.2.2)
 
 
@@ -90,7 +93,8 @@ class ReplicaWork:
     kv_stream_s_per_token: Floats
     attention_s_per_token2: Floats
     dense_layers: Floats
-    moe_layers: Floats
+    expert_visits: Floats
+    """Experts, routed and shared, that a token visits in all layers together."""
     latent_layers: Floats
     normed_layers: Floats
     hops: Floats
@@ -213,7 +217,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
         / (count * part.dense_flops_per_s["bf16"]),
         "dense_layers": shape.layers - shape.moe_layers,
-        "moe_layers": shape.moe_layers,
+        "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
         "normed_layers": shape.layers if shape.qk_norm else 0,
         "hops": hops,
@@ -265,7 +269,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         weight_stream * work.shared_stream_s
         + c["step_s"]
         + c["layer_s"] * work.dense_layers
-        + c["moe_layer_s"] * work.moe_layers
+        + c["visit_s"] * work.expert_visits
         + c["latent_layer_s"] * work.latent_layers
         + c["normed_layer_s"] * work.normed_layers
         + c["hop_s"] * work.hops

@@ -117,7 +117,7 @@ def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path)
     assert rows.reasons == [""] * 4
     assert list(rows.concurrency) == [16, 16, 16, 2252]
     found = predict_rows(rows, SHIPPED)["tpot_s"]
-    assert found[:3] == pytest.approx(found[0], rel=1e-3)
+    assert found[:3] == pytest.approx(found[0], rel=0.03)  # without ep its experts are sliced, not placed
     assert found[3] > 2 * found[0]
 
 

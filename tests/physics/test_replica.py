@@ -24,7 +24,7 @@ from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_7
 PEAK = Calibration(
     common=dict.fromkeys(NAMES, 1.0)
     | dict.fromkeys(
-        ("hop_s", "request_s", "step_s", "layer_s", "moe_layer_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
+        ("hop_s", "request_s", "step_s", "layer_s", "visit_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
         0.0,
     ),
     engine_log_deviation={},
@@ -242,3 +242,15 @@ def test_a_mesh_lends_a_replica_only_its_own_links() -> None:
     pair, four, eight = (port_bytes_per_s(MI300X, count) for count in (2, 4, 8))
     assert (pair, four, eight) == pytest.approx((64e9, 192e9, 448e9))
     assert port_bytes_per_s(B200, 2) == B200.link_bytes_per_s
+
+
+def test_a_mixture_layer_costs_by_the_experts_a_token_visits() -> None:
+    """Eight routed experts and a shared one in 58 layers: nine visits each; fewer than four are never charged."""
+    work = describe(
+        [
+            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
+            ReplicaSpec(part=H200, shape=MIXTRAL, precision="fp8", accelerators=1),
+            ReplicaSpec(part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1),
+        ]
+    )
+    assert list(work.expert_visits) == [58 * 9, MIXTRAL.layers * 4, 0]
