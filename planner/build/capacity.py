@@ -50,6 +50,10 @@ class Service:
     flop_per_token: float
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
+    spec: ReplicaSpec | None = None
+    """The replica that serves it; None where a cluster serves nothing."""
+    speed: float = 1.0
+    """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
 
 
 def cv(length: Length) -> float:
@@ -95,6 +99,7 @@ def build_services(
             factor = cluster.throughput_multiplier * factors.get((cluster.accelerator, kind), 1.0)
             services[cluster_name, workload_name] = dataclasses.replace(
                 found,
+                speed=found.speed * factor,
                 requests_per_s=found.requests_per_s * factor,
                 yearly=tuple(rate * factor for rate in found.yearly),
             )
@@ -166,6 +171,8 @@ def _serve(
     fit = memory_fit(part, shape, precision, degrees[best])
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
     return Service(
+        spec=specs[best],
+        speed=float(yearly[0]) / (float(rate[best]) * part.accelerators_per_node),
         tensor_parallel=degrees[best],
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
