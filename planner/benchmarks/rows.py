@@ -209,6 +209,12 @@ def _replicas(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, 
     return price_replicas(specs, calibration), index, np.array(degrees, dtype=np.intp)
 
 
+def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
+    """Return the replicas of all rows, priced, and each row's own."""
+    replicas, index, _ = _replicas(rows, calibration)
+    return replicas, index
+
+
 def _specs(deployment: Deployment, is_open: bool) -> list[ReplicaSpec]:
     """Return the replicas a deployment may be: one, or one per degree where the row leaves it open."""
     part, shape, precision = deployment.part, deployment.shape, deployment.precision

@@ -93,7 +93,7 @@ class Request:
 class Level:
     """The running sequences of one priority."""
 
-    __slots__ = ("clock", "context_tokens", "ends", "growth", "share", "sequences", "newest")
+    __slots__ = ("clock", "context_tokens", "ends", "growth", "newest", "sequences", "share")
 
     def __init__(self) -> None:
         self.clock = 0.0

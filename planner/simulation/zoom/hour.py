@@ -96,7 +96,9 @@ def hour_of(scenario: Scenario, plan: Plan, at: datetime) -> int:
     if not 0 <= hour < plan.hours:
         last = start + timedelta(hours=plan.hours - 1)
         message = f"{at:%Y-%m-%dT%H:%M} lies outside the horizon of {scenario.name}"
-        raise ScenarioError(Problem(path="--at", message=message, hint=f"from {start:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}"))
+        raise ScenarioError(
+            Problem(path="--at", message=message, hint=f"from {start:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}")
+        )
     return hour
 
 
@@ -117,11 +119,15 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
     speeds = _speeds(run, hour)
     stands = _stands(scenario, plan, window, services, (place, month, healthy, speeds))
     demand = window.demand_requests[:, place]
-    served, late, shed = window.served_requests[:, :, place].sum(axis=0), window.late_requests[:, place], window.shed_requests[:, place]
+    served, late, shed = (
+        window.served_requests[:, :, place].sum(axis=0),
+        window.late_requests[:, place],
+        window.shed_requests[:, place],
+    )
     nodes, busy = window.nodes[:, place], window.busy_nodes[:, place]
 
     def share(part: Floats, whole: Floats) -> Floats:
-        return np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+        return np.asarray(np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0))
 
     return Hour(
         at=at,
@@ -296,9 +302,7 @@ def _times(service: Service, speed: float, calibration: Calibration) -> StepTime
     return StepTimes.of(price_replicas([spec_of(service)], calibration), 0, service.speed * speed)
 
 
-def _with_sequences(
-    scenario: Scenario, plan: Plan, stand: Stand, service: Service, calibration: Calibration
-) -> Stand:
+def _with_sequences(scenario: Scenario, plan: Plan, stand: Stand, service: Service, calibration: Calibration) -> Stand:
     """Add the requests per replica at the objective, and at the load up to which the policy fills a cluster.
 
     With t(n) = a + b·n a replica finishes n / t(n) requests' tokens a second; a share u of its most, N / t(N), is

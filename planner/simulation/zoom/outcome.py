@@ -149,14 +149,14 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     )
 
 
-def _reason(
-    zoom: Zoom, w: int, late: dict[str, Bools], columns: tuple[Floats, Floats, Floats]
-) -> NDArray[np.intp]:
+def _reason(zoom: Zoom, w: int, late: dict[str, Bools], columns: tuple[Floats, Floats, Floats]) -> NDArray[np.intp]:
     """Return why each request was not in time; −1 for those that were."""
     arrived_s, retries, evictions = columns
     minute = np.clip(arrived_s // BURST_S, 0, zoom.span.minutes - 1).astype(np.intp)
     factors = zoom.arrivals[w].minute_factors[zoom.span.before :]
-    own_s = np.array([_least_ttft_s(zoom, w, r.prompt_tokens, r.cached_tokens) for r in zoom.requests if r.workload == w])
+    own_s = np.array(
+        [_least_ttft_s(zoom, w, r.prompt_tokens, r.cached_tokens) for r in zoom.requests if r.workload == w]
+    )
     conditions = {
         "breakdown": retries > 0,
         "long prompt": own_s > zoom.promises[w].ttft_s,

@@ -245,5 +245,7 @@ class Router:
     def in_flight(self) -> int:
         """Requests arrived and neither finished nor refused."""
         queued = sum(len(waiting) for waiting in self.deferred.values())
-        inside = sum(sum(replica.requests) for group in self.groups for pool in group.pools for replica in pool.replicas)
+        inside = sum(
+            sum(replica.requests) for group in self.groups for pool in group.pools for replica in pool.replicas
+        )
         return queued + inside + sum(len(pool.queue) for group in self.groups for pool in group.pools)

@@ -67,10 +67,7 @@ class StepTimes:
         """Return one step of some sequences whose cached contexts add up to so many tokens."""
         touched = -math.expm1(sequences * self.log_expert_missed) if self.routed_s else 0.0
         return (
-            self.fixed_s
-            + self.routed_s * touched
-            + self.sequence_s * sequences
-            + self.kv_s_per_token * context_tokens
+            self.fixed_s + self.routed_s * touched + self.sequence_s * sequences + self.kv_s_per_token * context_tokens
         )
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
