@@ -27,7 +27,7 @@ PACE_FRACTION = 0.85
 """Of the time per token promised, what a router or a lower priority may use up on the average: requests differ by the
 prompts computed beside them, and with the mean here 99% keep the promise (the P99 lies 1.18 times above the mean on a
 crowded replica of the reference's chat)."""
-YIELD_FRACTION = 0.65
+YIELD_FRACTION = 0.55
 """The same for work of a lower priority beside a higher, which may not make even one in a thousand late."""
 _MOST_DEBT_S = 2.0  # beyond which a higher priority is slow by its own doing
 _LEAST_CHUNK_TOKENS = 64  # a smaller piece of prompt is not worth a place in the step

@@ -116,9 +116,20 @@ class Pool:
         if not self.router.promises[request.workload].is_deferrable:
             self.loads[place] -= 1
         self.router.finished(request)
+        self._pull(place)
+
+    def _pull(self, place: int) -> None:
+        """Let a replica take what it has room for from the queue; what has waited in vain is refused after all."""
+        replica = self.replicas[place]
         while self.queue and self._has_room(replica, self.queue[0]):
+            request = heapq.heappop(self.queue)
+            promise = self.router.promises[request.workload]
+            waited_s = self.router.env.now - request.arrived_s
+            if promise.refuses and waited_s + replica.expected_ttft_s(request) > promise.ttft_s:
+                self.router.refuse(request)
+                continue
             self.loads[place] += 1
-            replica.take(heapq.heappop(self.queue))
+            replica.take(request)
 
     def _more(self, replica: Replica) -> bool:
         """Give a replica deferrable work, if there is any and its steps stay within the pace of what is promised."""
@@ -153,9 +164,7 @@ class Pool:
         self.loads[place] = 0
         replica = self.replicas[place]
         replica.is_up = True
-        while self.queue and self._has_room(replica, self.queue[0]):
-            self.loads[place] += 1
-            replica.take(heapq.heappop(self.queue))
+        self._pull(place)
         replica.wake()
 
 
@@ -208,6 +217,10 @@ class Router:
             pool = group.pools[int(request.lot * len(group.pools))]
             if pool.offer(request, promise):
                 return
+        self.refuse(request)
+
+    def refuse(self, request: Request) -> None:
+        """Turn a request away."""
         self.refused += 1
         request.refused_s = self.env.now
         self.on_end(request)

@@ -36,8 +36,8 @@ from planner.validation import nearest
 
 Floats = NDArray[np.float64]
 DEFAULT_REQUESTS = 150_000
-_BEFORE_MINUTES = 3  # until batches are as full as the hour keeps them: a reply takes seconds
-_AFTER_MINUTES = 10  # for the longest replies of the last minute to end under the load they began in
+_BEFORE_MINUTES = 1  # until batches are as full as the hour keeps them: a reply takes seconds
+_AFTER_MINUTES = 4  # for the longest replies of the last minute to end under the load they began in
 _LEAST_REPLICAS = 8  # of the busiest stand in a sample: fewer pool worse than a real router does
 _TRIED_SHARES = 400
 _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
@@ -52,7 +52,7 @@ class Asked:
     seed: int | None = None
     replication: int = 0
     requests: int = DEFAULT_REQUESTS
-    """About how many requests to simulate: a larger fleet is sampled."""
+    """About how many requests to simulate, deferrable work not counted: a larger fleet is sampled."""
     log: RequestLog | None = None
     """Requests to replay in the place of one workload's."""
     log_workload: str | None = None
@@ -93,6 +93,11 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     seed = plan.seed if asked.seed is None else asked.seed
     run, _ = run_engine(plan, seed, asked.replication)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)
+    return simulate_hour(scenario, plan, hour, asked, seed)
+
+
+def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed: int) -> Zoom:
+    """Simulate an hour as it stands, request by request."""
     return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
 
 
@@ -136,9 +141,10 @@ class _Simulation:
         self.span = Span(before=0 if is_log else _BEFORE_MINUTES, minutes=asked.minutes, after=_AFTER_MINUTES)
         self.promises = promises_of(scenario, plan)
         self.router = Router(self.env, self.promises)
-        deferrable = np.array([promise.is_deferrable for promise in self.promises])
-        served = np.where(deferrable, np.nan_to_num(hour.served_fraction), 1.0)
-        expected = float(served @ hour.demand_requests_per_s) * asked.minutes * BURST_S
+        urgent = np.array([not promise.is_deferrable for promise in self.promises])
+        if not urgent.any():
+            urgent[:] = True
+        expected = float(urgent @ hour.demand_requests_per_s) * asked.minutes * BURST_S
         self.share = sample_share(hour.stands, expected, asked.requests)
         self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
         self.groups = [self._group(stand, count) for stand, count in zip(hour.stands, self.replicas, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_a_steady_batch_takes_what_the_core_says(model: str, clients: int) -> No
 def test_chunks_of_a_prompt_add_up_to_the_cores_prefill() -> None:
     times = StepTimes.of(replicas("gpt-oss-120b"), 0)
     edges = [300.0, 1000.0, 4000.0, 9000.0]
-    pieces = sum(times.chunk_s(9000.0, a, b) for a, b in zip(edges[:-1], edges[1:], strict=True))
+    pieces = sum(times.chunk_s(9000.0, a, b) for a, b in itertools.pairwise(edges))
     assert pieces == pytest.approx(times.prefill_s(9000.0, 300.0))
 
 
