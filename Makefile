@@ -25,7 +25,6 @@ prove: $(VENV)/installed-dev
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.reference docs/reference
-	$(BIN)/python -m planner.benchmarks.validation docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev
@@ -55,6 +54,8 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@npm ci --prefix tests/editor --no-audit --no-fund --silent \
+	  || echo 'npm is missing or could not install: the tests that drive an editor will be skipped'
 	@touch $@ $(VENV)/installed

@@ -22,6 +22,9 @@ MILLION = 1e6
 MICROSECOND = 1e-6
 MILLISECOND = 1e-3
 
+DOLLARS = "USD"
+"""The unit of an amount of money; a price per anything else has another."""
+
 # What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
 # all read units from here, so a name and its unit cannot disagree.
 _UNIT_BY_SUFFIX = {
@@ -33,6 +36,7 @@ _UNIT_BY_SUFFIX = {
     "_usd_per_tonne": "USD/t",
     "_usd_per_accelerator_year": "USD/(accelerator·year)",
     "_usd_per_repair": "USD/repair",
+    "_usd_per_node": "USD/node",
     "_kg_per_node": "kg/node",
     "_kg_per_million_tokens": "kg/million tokens",
     "_kwh_per_million_tokens": "kWh/million tokens",
@@ -43,7 +47,9 @@ _UNIT_BY_SUFFIX = {
     "usd_per_accelerator_h": "USD/(accelerator·h)",
     "_per_accelerator_h_usd": "USD/(accelerator·h)",
     "usd_per_kwh": "USD/kWh",
-    "_usd": "USD",
+    "_usd": DOLLARS,
+    "_eur": "EUR",
+    "_litres": "l",
     "_g_per_kwh": "g/kWh",
     "_tb_per_s": "TB/s",
     "_gb_per_s": "GB/s",
@@ -89,10 +95,19 @@ _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch."""
+    """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch.
+
+    Where the suffix found is only part of what something is counted per, as in ``water_litres_per_kwh``, the unit is
+    that of the name before over it; None where either is not known.
+    """
+    above, _, below = name.rpartition("_per_")
     for suffix in _SUFFIXES:
-        if name.endswith(suffix) or (len(name) > 3 and name == suffix[1:]):
+        if not (name.endswith(suffix) or (len(name) > 3 and name == suffix[1:])):
+            continue
+        if not above or len(suffix) > len(below) + 1:
             return _UNIT_BY_SUFFIX[suffix]
+        counted = unit_of(f"_{above}")
+        return f"{counted}/{_UNIT_BY_SUFFIX[suffix]}" if counted and suffix == f"_{below}" else None
     return None
 
 

@@ -40,6 +40,23 @@ def test_the_longest_suffix_names_the_unit(name: str, unit: str) -> None:
     assert unit_of(name) == unit
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("water_litres_per_kwh", "l/kWh"),
+        ("litres_per_kwh", "l/kWh"),
+        ("electricity_eur_per_kwh", "EUR/kWh"),
+        ("price_eur", "EUR"),
+        ("visits_per_kwh", None),
+        ("cost_per_million_tokens", None),
+        ("requests_per_node_h", None),
+        ("energy_kwh_per_million_tokens", "kWh/million tokens"),
+    ],
+)
+def test_what_something_is_counted_per_is_not_its_unit(name: str, unit: str | None) -> None:
+    assert unit_of(name) == unit
+
+
 @pytest.mark.parametrize("name", ["nodes", "seed", "name", "layers", "s", "h", "usd", "", "c"])
 def test_a_count_or_a_bare_word_has_no_unit(name: str) -> None:
     assert unit_of(name) is None

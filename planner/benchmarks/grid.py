@@ -12,6 +12,7 @@ from planner.benchmarks.layout import CannotPredictError, find_engine, find_mode
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
+from planner.physics.precision import canonical_precision
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.units import MILLISECOND
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from planner.catalog.load import Catalog
     from planner.physics.coefficients import Calibration
 
+_FIGURES = (
+    "concurrency", "running_sequences", "ttft_ms", "tpot_ms", "tokens_per_s_per_user", "output_tokens_per_s_per_gpu",
+    "memory_limited",
+)  # fmt: skip
+Cell = tuple[ReplicaSpec, float, float]
+"""A replica, its prompt tokens and its output tokens."""
 DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
@@ -46,14 +53,35 @@ class Grid:
 
 
 def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
-    """Return one record per case, in the order asked for; raise ScenarioError with everything that cannot be."""
+    """Return one record per case, in the order asked for; one that cannot be has its reason under ``problem``.
+
+    Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
+    """
     _check(grid)
-    specs = _specs(grid, catalog)
-    replicas = price_replicas(specs, calibration)
+    longest = max(grid.input_tokens) + max(grid.output_tokens)
+    replicas = itertools.product(grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel)
+    cells: list[Cell | dict[str, Any]] = []
+    for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
+        try:
+            cells.append((_spec(names, catalog, prompt + output, longest), prompt, output))
+        except (CannotPredictError, CapacityError) as error:
+            cells.append(_impossible(names, prompt, output, str(error)))
+    possible = [cell for cell in cells if not isinstance(cell, dict)]
+    misspelt = _unknown_names(grid, catalog)
+    if misspelt or not possible:
+        reasons = dict.fromkeys([*misspelt, *(cell["problem"] for cell in cells if isinstance(cell, dict))])
+        raise ScenarioError([Problem(message=reason) for reason in reasons])
+    found = iter(_evaluated(grid, possible, calibration))
+    return [record for cell in cells for record in ([cell] if isinstance(cell, dict) else next(found))]
+
+
+def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> list[list[dict[str, Any]]]:
+    """Return the records of each cell that can be, one for each load."""
+    replicas = price_replicas([spec for spec, _, _ in cells], calibration)
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
-    cases = list(itertools.product(range(len(specs)), grid.input_tokens, grid.output_tokens, loads))
+    cases = [(place, prompt, output, load) for place, (_, prompt, output) in enumerate(cells) for load in loads]
     index = np.array([case[0] for case in cases], dtype=np.intp)
     traffic = Traffic(
         input_tokens=np.array([case[1] for case in cases]),
@@ -66,7 +94,8 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
         point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
     else:
         point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
-    return [_record(specs[case[0]], case, point, number) for number, case in enumerate(cases)]
+    records = [_record(cells[case[0]][0], case, point, number) for number, case in enumerate(cases)]
+    return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
 
 
 def _check(grid: Grid) -> None:
@@ -87,26 +116,32 @@ def _check(grid: Grid) -> None:
         raise ScenarioError(problems)
 
 
-def _specs(grid: Grid, catalog: Catalog) -> list[ReplicaSpec]:
-    """Return the replicas of a grid; raise ScenarioError with every combination that cannot be."""
-    specs, problems = [], []
-    for names in itertools.product(grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel):
-        try:
-            specs.append(_spec(names, catalog, max(grid.input_tokens) + max(grid.output_tokens)))
-        except (CannotPredictError, CapacityError) as error:
-            problems.append(Problem(message=str(error)))
-    if problems:
-        raise ScenarioError(list(dict.fromkeys(problems)))
-    return specs
+def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:
+    """Say which names are misspelt: those are no cases."""
+    looks = [(find_model, grid.models), (find_part, grid.accelerators)]
+    problems = []
+    for look, names in looks:
+        for name in names:
+            try:
+                look(name, catalog)
+            except CannotPredictError as error:
+                problems.append(str(error))
+    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(name) is None]
+    return problems + [f"unknown precision {name!r}; choose from bf16, fp16, fp8, fp4" for name in wrong]
 
 
-def _spec(names: tuple[str, str, str, str, int | None], catalog: Catalog, context_tokens: float) -> ReplicaSpec:
-    """Resolve one combination of names."""
+def _spec(
+    names: tuple[str, str, str, str, int | None], catalog: Catalog, context_tokens: float, longest_tokens: float
+) -> ReplicaSpec:
+    """Resolve one combination of names; an open degree is the fewest that hold the grid's longest context, if any."""
     model, accelerator, engine, precision_name, degree = names
     shape, part = find_model(model, catalog), find_part(accelerator, catalog)
     precision = find_precision(precision_name, part, shape)
     if degree is None:
-        degree = smallest_fit(part, shape, precision, context_tokens).accelerators
+        try:
+            degree = smallest_fit(part, shape, precision, longest_tokens).accelerators
+        except CapacityError:  # some other length of the grid does not fit: this one may
+            degree = smallest_fit(part, shape, precision, context_tokens).accelerators
     if degree < 1 or not shape.divides_heads(degree):
         raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
     if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
@@ -116,6 +151,15 @@ def _spec(names: tuple[str, str, str, str, int | None], catalog: Catalog, contex
             f"{fewest} would hold them"
         )
     return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
+
+
+def _impossible(
+    names: tuple[str, str, str, str, int | None], prompt: float, output: float, problem: str
+) -> dict[str, Any]:
+    """Return the record of a case that cannot be: what was asked for, no figures, and why."""
+    model, accelerator, engine, precision, degree = names
+    asked = {"model": model, "accelerator": accelerator, "engine": engine, "precision": precision or None, "tp": degree}
+    return {**asked, "input_tokens": prompt, "output_tokens": output, **dict.fromkeys(_FIGURES), "problem": problem}
 
 
 def _record(
@@ -140,4 +184,5 @@ def _record(
         "tokens_per_s_per_user": 1.0 / tpot_s if served else 0.0,
         "output_tokens_per_s_per_gpu": float(point.output_tokens_per_s_per_accelerator[number]),
         "memory_limited": bool(point.memory_limited[number]),
+        "problem": None,
     }

@@ -122,7 +122,7 @@ def calibration_table(found: CalibrationFile) -> str:
 
 
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
-    """Return operating points as a table, one line per case."""
+    """Return operating points as a table, one line per case, and below it why some cases cannot be."""
     header = ("replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU", "waits for memory")
     rows = [
         (
@@ -136,5 +136,14 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
             "yes" if r["memory_limited"] else "",
         )
         for r in records
+        if r["problem"] is None
     ]
-    return table(header, rows)
+    impossible = [f"{_asked(r)}: {r['problem']}" for r in records if r["problem"] is not None]
+    return "\n".join([table(header, rows), *(["", "cannot be:", *impossible] if impossible else [])])
+
+
+def _asked(record: dict[str, Any]) -> str:
+    """Name a case by what was asked for."""
+    tp = "" if record["tp"] is None else f" × {record['tp']}"
+    names = f"{record['model']} {record['accelerator']}{tp} {record['engine']} {record['precision'] or ''}".rstrip()
+    return f"{names}, {record['input_tokens']:g}/{record['output_tokens']:g}"

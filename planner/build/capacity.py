@@ -16,15 +16,17 @@ from planner.demand.bursts import BurstConditions
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.fleet.window import MISS_CELLS
 from planner.physics.coefficients import Calibration
-from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit, weight_bytes
+from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.part import PRECISIONS
+from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
+_DEFAULT_PRECISION = "fp8"  # what public serving runs use
 _WIDER = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}
 
 
@@ -44,16 +46,28 @@ class Service:
     single_ttft_s: float
     prefill_fraction: float
     """Share of a loaded replica's time spent in prefill."""
-    weight_bytes: float
-    kv_bytes: float
-    """Cache of one mean sequence."""
-    flop_per_token: float
+    single_stream_s: float
+    """Bytes that one board moves in the step of a single sequence, over its bandwidth."""
+    stream_s: float
+    """The same in a step of the full batch."""
+    compute_s_per_token: float
+    """Operations of one token on one board, over its dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
     spec: ReplicaSpec | None = None
     """The replica that serves it; None where a cluster serves nothing."""
     speed: float = 1.0
     """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+
+
+def served_precision(cluster: Cluster, workload: Workload) -> str:
+    """Return the arithmetic in which a cluster serves a workload: the wider of what both state.
+
+    What a workload states is a floor of quality, which no cluster may undercut; where it states nothing the cluster
+    decides, and where neither does it is fp8.
+    """
+    stated = [name for name in (cluster.precision, workload.precision) if name is not None]
+    return min(stated, key=PRECISIONS.index, default=_DEFAULT_PRECISION)
 
 
 def cv(length: Length) -> float:
@@ -123,9 +137,10 @@ def _service(
         except CapacityError as error:
             return error
 
-    hardware = (cluster.accelerator, cluster.engine, cluster.precision, cluster.tensor_parallel)
-    traffic = (workload.model, workload.precision, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
-    key = ("service", hardware, cluster.throughput_tokens_per_s_per_accelerator, traffic, horizon_months)
+    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), cluster.tensor_parallel)
+    traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
+    stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
+    key = ("service", hardware, stated, traffic, horizon_months)
     return reuse.once(key, serve)
 
 
@@ -135,7 +150,7 @@ def _serve(
     """Choose the replica that serves most per accelerator within the objective."""
     accelerator = catalog.accelerator(cluster.accelerator)
     part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, catalog.model(workload.model))
-    precision = cluster.precision or workload.precision
+    precision = served_precision(cluster, workload)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
     smallest = smallest_fit(part, shape, precision, tokens).accelerators
     degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
@@ -163,13 +178,10 @@ def _serve(
             f"{single.tpot_s[fastest]:.3g} s on {degrees[fastest]} accelerators"
         )
     years = np.arange(horizon_months // 12 + 2)
-    multiplier = _multiplier(cluster, workload, catalog) * part.accelerators_per_node
-    yearly = _yearly(replicas, best, workload, years) / degrees[best] * multiplier
-    if cluster.throughput_tokens_per_s_per_accelerator is not None:
-        claimed = cluster.throughput_tokens_per_s_per_accelerator
-        yearly = claimed * part.accelerators_per_node / (workload.tokens.output.mean * (yearly[0] / yearly))
-    fit = memory_fit(part, shape, precision, degrees[best])
+    factor = _stated_over_formula(cluster, workload, replicas) or _multiplier(cluster, workload, catalog)
+    yearly = _yearly(replicas, best, workload, years) / degrees[best] * part.accelerators_per_node * factor
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
+    single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
         spec=specs[best],
         speed=float(yearly[0]) / (float(rate[best]) * part.accelerators_per_node),
@@ -182,11 +194,54 @@ def _serve(
         single_tpot_s=float(single.tpot_s[best]),
         single_ttft_s=float(single.ttft_s[best]),
         prefill_fraction=_prefill_fraction(replicas, best, workload, point),
-        weight_bytes=weight_bytes(shape, precision) / degrees[best],
-        kv_bytes=fit.kv_bytes_per_token * (tokens - workload.tokens.output.mean / 2) / degrees[best],
-        flop_per_token=2.0 * shape.active_parameters / degrees[best],
+        single_stream_s=single_stream_s,
+        stream_s=full_stream_s,
+        compute_s_per_token=float(describe([specs[best]]).flops_s_per_token[0]),
         wide_factor=_wide_factor(specs[best], workload, calibration, float(rate[best])),
     )
+
+
+def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float]:
+    """Return what one board moves in a decode step, in seconds at its full bandwidth, shape (batches,).
+
+    Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
+    sequence halfway through its output.
+    """
+    work = describe([spec])
+    fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators)
+    context = workload.tokens.input.mean + workload.tokens.output.mean / 2
+    cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
+    experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
+    seconds: list[float] = (work.shared_stream_s + experts_s + batch * cache_s).tolist()
+    return seconds
+
+
+def _stated_over_formula(cluster: Cluster, workload: Workload, replicas: Replicas) -> float | None:
+    """Return the throughput that the user states over the formula's, both at the lengths it was measured at.
+
+    stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
+    Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
+    lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
+    replica is the one that serves most. None where the user states none.
+    """
+    stated, lengths = cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at
+    if stated is None or lengths is None:  # never one without the other: validation sees to it
+        return None
+    there = dataclasses.replace(
+        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
+    )
+    which = np.arange(replicas.accelerators.size)
+    point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
+    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    formula = float(rates.max())
+    if formula <= 0:
+        raise CapacityError(
+            f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
+            f"generated tokens, cannot be scaled to {workload.tokens.input.mean:g} and "
+            f"{workload.tokens.output.mean:g}: within the workload's objective the formula serves nothing at the "
+            "lengths measured; state a measurement nearer to them"
+        )
+    return stated / lengths.output_tokens / formula
 
 
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:

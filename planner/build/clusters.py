@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 
@@ -21,12 +22,19 @@ from planner.fleet.plan import (
     ThreePoint,
     Triangle,
 )
-from planner.physics.node_power import NodePower, NodeRating, ServingMix, board_power_at_load_w, build_node_power
+from planner.physics.node_power import (
+    HOST_IDLE_W,
+    NodePower,
+    NodeRating,
+    ServingMix,
+    build_node_power,
+    load_table_kw,
+)
 from planner.physics.power import BoardRating
 from planner.scenario.cluster import Cluster, Order
 from planner.scenario.prices import dated_quotes, standing_price
 from planner.scenario.scenario import Scenario
-from planner.units import GB, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, KILO, MONTHS_PER_YEAR, TB, TERA
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
@@ -97,15 +105,21 @@ def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> Pri
     return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
 
 
+def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
+    """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    return cluster.order.placed if cluster.order else cluster.online or scenario.start
+
+
 def _prices(
     scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
 ) -> tuple[float, float, float, float]:
     """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
     per_node = entry.accelerators_per_node.value
-    ordered = cluster.order.placed if cluster.order else cluster.online or scenario.start
-    each = book.accelerator_usd(ordered, max(cluster.nodes, 1) * per_node)
+    each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    if cluster.host_usd_per_node is not None:
+        host = cluster.host_usd_per_node
     return each * per_node, host, network, storage
 
 
@@ -121,9 +135,7 @@ def _node_power(
             whole = build_node_power(rating, mix)
             reuse.node_powers.setdefault(name, whole)
             return whole
-        first = reuse.node_powers[name]
-        load_fraction = np.linspace(0.0, 1.0, first.load_kw.size)
-        load_kw = rating.wall_w(board_power_at_load_w(rating.board, mix, load_fraction)) / KILO
+        first, load_kw = reuse.node_powers[name], load_table_kw(rating, mix)
         return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
 
     return reuse.once(("power", name, rating, mix, throttles), tabulate)
@@ -132,14 +144,9 @@ def _node_power(
 def _rating(entry: Accelerator) -> NodeRating:
     """Return a node's boards and host."""
     return NodeRating(
-        board=BoardRating(
-            tdp_w=entry.tdp_w.value,
-            idle_w=entry.idle_w.value,
-            bandwidth_bytes_per_s=entry.hbm_tb_per_s.value * TB,
-            rate_flop_per_s=(entry.fp8_dense_tflops or entry.bf16_dense_tflops).value * TERA,
-        ),
+        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
         boards=entry.accelerators_per_node.value,
-        host_idle_w=1800.0 * entry.accelerators_per_node.value / 8.0,
+        host_idle_w=HOST_IDLE_W * entry.accelerators_per_node.value / 8.0,
     )
 
 
@@ -157,12 +164,16 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
 
     batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
     single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
-    slope = max(full_s - single_s, 0.0) / max(batch - 1.0, 1.0)
+    # Time and traffic of a step are straight lines in the batch through what they are for one sequence and for all.
+    further = max(batch - 1.0, 1.0)
+    slope = max(full_s - single_s, 0.0) / further
+    single_stream_s = mean("single_stream_s")
+    stream_slope = max(mean("stream_s") - single_stream_s, 0.0) / further
     return ServingMix(
         batch=batch,
-        weight_bytes=mean("weight_bytes"),
-        kv_bytes_per_sequence=mean("kv_bytes"),
-        flop_per_sequence=mean("flop_per_token"),
+        stream_fixed_s=max(single_stream_s - stream_slope, 0.0),
+        stream_per_sequence_s=stream_slope,
+        compute_per_sequence_s=mean("compute_s_per_token"),
         step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
         step_per_sequence_s=slope,
         prefill_time_fraction=prefill,
@@ -171,8 +182,8 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
 
 _IDLE = Service(
     tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), batch=1.0, tpot_s=0.01,
-    single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, weight_bytes=GB, kv_bytes=GB / 1000,
-    flop_per_token=1e9, wide_factor=1.0,
+    single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
+    compute_s_per_token=1e-6, wide_factor=1.0,
 )  # fmt: skip
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 
 import numpy as np
 
+from planner.build.capacity import served_precision
+from planner.build.clusters import order_date
 from planner.build.events import refuse_floods
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.fleet.power import allowed_it_kw
+from planner.scenario.prices import dated_quotes, window_zone
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
 
@@ -42,6 +47,15 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     warnings += _power(plan, refuse)
     warnings += _blocks(plan)
     warnings += _demand(plan)
+    warnings += _precisions(scenario, plan)
+    warnings += [
+        f"{scenario.document.problem(('workloads', name, 'model_launch'), str(scenario.workloads[name].model_launch))} "
+        "is after the horizon: it brings no traffic"
+        for name, workload in zip(scenario.workloads, plan.workloads, strict=True)
+        if workload.launch_h is not None and workload.launch_h >= plan.hours
+    ]
+    warnings += _unused_quotes(scenario)
+    warnings += _clock(scenario)
     if problems:
         raise ScenarioError(problems)
     return warnings
@@ -87,9 +101,42 @@ def _blocks(plan: Plan) -> list[str]:
         return [
             f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "
             f"the clusters' nameplate is {needed:,.0f} kW, "
-            "so some nodes will never serve"
+            "so some nodes are paid for and will never serve"
         ]
     return []
+
+
+def _unused_quotes(scenario: Scenario) -> list[str]:
+    """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
+    found = []
+    end = add_months(scenario.start, scenario.horizon_months)
+    for name, cluster in scenario.clusters.items():
+        first = order_date(scenario, cluster)
+        rules = (rule for rule in scenario.expansion.rules if rule.cluster == name)
+        reviewed = any(rule.when != "utilisation_below" for rule in rules)  # which retires; all others buy
+        for quote in dated_quotes(cluster):
+            begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
+            if quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start):
+                continue
+            held = f"from {begins} " if quote.valid_from else ""
+            held += f"until {ends}" if quote.valid_until else "on"
+            later = f", and a review buys from {scenario.start} on" if reviewed else ""
+            found.append(
+                f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are ordered "
+                f"on {first}{later}, at the cluster's own price"
+            )
+    return found
+
+
+def _clock(scenario: Scenario) -> list[str]:
+    """Say that time-of-use windows are read on the clock of the run where nothing says where the site is."""
+    tariff = scenario.load_catalog().tariff(scenario.site.tariff)
+    if not scenario.site.electricity.windows or window_zone(scenario.site, tariff) is not None:
+        return []
+    return [
+        "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
+        f"{scenario.site.tariff} names a time zone"
+    ]
 
 
 def _demand(plan: Plan) -> list[str]:
@@ -106,3 +153,19 @@ def _demand(plan: Plan) -> list[str]:
             f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
         ]
     return []
+
+
+def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
+    """Say where a workload's stated precision goes before a cluster's narrower one."""
+    warnings = []
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
+            served = served_precision(cluster, workload)
+            if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
+                warnings.append(
+                    f"{scenario.document.problem(mine, served)} goes before "
+                    f"{scenario.document.problem(other, str(cluster.precision))}: "
+                    f"{name} is served in {served} on {cluster_name}"
+                )
+    return warnings

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from planner.build.clusters import SUPPORT_USD
 from planner.catalog.load import Catalog
+from planner.finance.depreciation import ResaleCurve
+from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.finance.tax import LossRule, TaxRules
@@ -21,13 +23,13 @@ from planner.fleet.money import (
     UpkeepPlan,
 )
 from planner.fleet.plan import ClusterPlan
+from planner.scenario.cluster import Cluster
 from planner.scenario.finance import Finance, TokenPrice
-from planner.scenario.prices import tariff_of
+from planner.scenario.prices import tariff_of, window_zone
 from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Floats = NDArray[np.float64]
-_PRIOR_MONTHS = 36.0  # the age at which the catalogue's resale priors hold
 _DECLINING = "declining-balance"
 
 
@@ -36,29 +38,34 @@ def money_plan(
 ) -> MoneyPlan:
     """Compile everything about money; ``rates`` is the plan's requests per node and hour."""
     return MoneyPlan(
-        capital=_capital(scenario.finance, catalog, clusters),
+        capital=_capital(scenario, catalog),
         power=_power(scenario, catalog, grid),
         upkeep=_upkeep(scenario, clusters),
-        market=_market(scenario, clusters, grid, rates),
+        market=_market(scenario, catalog, clusters, grid, rates),
     )
 
 
-def _capital(finance: Finance, catalog: Catalog, clusters: tuple[ClusterPlan, ...]) -> CapitalPlan:
-    months = float(finance.depreciation_months)
-    if finance.residual_basis == "vendor-prior":
-        market = np.array([catalog.prior(f"residual_36m_{cluster.vendor}").base for cluster in clusters])
-        market_months, residual = _PRIOR_MONTHS, market ** (months / _PRIOR_MONTHS)
-    else:
-        residual = market = np.full(len(clusters), finance.residual_fraction)
-        market_months = months
+def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
+    """Return the cluster's own resale curve, or its vendor's, under both multipliers."""
+    stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
+    points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
+    return ResaleCurve(
+        age_months=tuple(points),
+        fractions=tuple(points.values()),
+        multiplier=finance.resale_multiplier * cluster.resale_multiplier,
+    )
+
+
+def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
+    finance = scenario.finance
     return CapitalPlan(
         depreciation_months=finance.depreciation_months,
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
-        residual_fraction=residual,
-        market_fraction=market,
-        market_months=market_months,
+        residual_fraction=None if finance.residual_basis == "vendor-prior" else finance.residual_fraction,
+        resale=tuple(_resale(finance, catalog, cluster) for cluster in scenario.clusters.values()),
         end_value=finance.end_value,
         discount_rate_per_year=finance.discount_rate_per_year,
+        timing=Timing(finance.cash_flow_timing),
     )
 
 
@@ -68,7 +75,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
     flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
     tariff = tariff_of(site, flat)
     by_hour = bool(site.electricity.windows)
-    zone = site.electricity.timezone
+    zone = window_zone(site, entry)
     stated = site.grid_carbon_g_per_kwh
     accelerators = [catalog.accelerator(cluster.accelerator) for cluster in scenario.clusters.values()]
     published = [entry.embodied_kg_per_node for entry in accelerators]
@@ -79,9 +86,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
     return PowerPricePlan(
         tariff=tariff,
         monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
-        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, None if zone == "UTC" else zone)
-        if by_hour
-        else None,
+        hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, zone) if by_hour else None,
         colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
         colocation_escalator_per_year=site.colocation_escalator_per_year,
         grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated is None else stated,
@@ -111,23 +116,33 @@ def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan
     )
 
 
-def _path(price: TokenPrice | None, grid: MonthGrid) -> PricePath | None:
+def _path(price: TokenPrice | None, catalog: Catalog, grid: MonthGrid) -> PricePath | None:
+    """Return a price of tokens by month; cached prompt tokens at the catalogue's share where no price is stated."""
     if price is None:
         return None
-    months = grid.offset_months
+    cached = price.cached_input_usd_per_million_tokens
+    if cached is None:
+        cached = catalog.prior("cached_input_price_ratio").base * price.input_usd_per_million_tokens
+    plain, output, kept = (
+        price_path(usd, -price.change_per_year, grid.offset_months)
+        for usd in (price.input_usd_per_million_tokens, price.output_usd_per_million_tokens, cached)
+    )
     return PricePath(
-        input_usd_per_million_tokens=price_path(price.input_usd_per_million_tokens, -price.change_per_year, months),
-        output_usd_per_million_tokens=price_path(price.output_usd_per_million_tokens, -price.change_per_year, months),
+        input_usd_per_million_tokens=plain,
+        output_usd_per_million_tokens=output,
+        cached_input_usd_per_million_tokens=kept,
     )
 
 
-def _market(scenario: Scenario, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats) -> MarketPlan:
+def _market(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
+) -> MarketPlan:
     finance = scenario.finance
     rental, tax = finance.rental, finance.tax
     losses = LossRule.CARRY_FORWARD if tax and tax.losses == "carry-forward" else LossRule.OFFSET
     return MarketPlan(
-        token_price=_path(finance.token_price, grid),
-        api_price=_path(finance.api_price, grid),
+        token_price=_path(finance.token_price, catalog, grid),
+        api_price=_path(finance.api_price, catalog, grid),
         rental_usd_per_accelerator_h=price_path(
             rental.usd_per_accelerator_h, -rental.change_per_year, grid.offset_months
         )

@@ -54,6 +54,7 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
             )
             for tenant in workload.tenants
         ),
+        launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
     )
 
 
@@ -150,6 +151,7 @@ def workload_plan(
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
         cluster_order=_order(scenario, catalog, name, clusters, services),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
+        cached_input_fraction=workload.prefix_cache_hit_fraction,
     )
 
 

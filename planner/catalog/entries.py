@@ -251,6 +251,8 @@ class Tariff(Entry):
     """Price of energy."""
     grid_carbon_g_per_kwh: Sourced[NonNegative]
     """Carbon intensity of the grid."""
+    timezone: Sourced[str] | None = None
+    """Clock of the place, by which time-of-use windows are read; absent where the price is of no one place."""
 
 
 class Source(Strict):

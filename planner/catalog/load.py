@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,16 @@ class Catalog(Strict):
     def prior(self, name: str) -> Range:
         """Return the prior of that name."""
         return self._entry("priors", name)  # type: ignore[no-any-return]
+
+    def resale_priors(self, vendor: str) -> dict[str, float]:
+        """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
+        names = {name: re.fullmatch(rf"resale_(\d+)m_{vendor}", name) for name in self.priors}
+        ages = {name: float(match[1]) for name, match in names.items() if match}
+        return dict(sorted(ages.items(), key=lambda item: item[1]))
+
+    def resale_fractions(self, vendor: str) -> dict[float, float]:
+        """Return what a vendor's used servers fetch, as a share of new, by rising age in months."""
+        return {age: self.priors[name].base for name, age in self.resale_priors(vendor).items()}
 
     def _entry(self, section: str, name: str) -> Any:
         known = getattr(self, section)

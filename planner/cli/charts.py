@@ -18,9 +18,9 @@ def charts(
 ) -> None:
     """Draw an output folder's charts for slides, as PNG and SVG, into its folder charts."""
     from planner.errors import Problem, ScenarioError, printable
-    from planner.reporting.chart_style import FORMATS
     from planner.reporting.charts import write_charts
     from planner.reporting.folder import json_text
+    from planner.reporting.picture import FORMATS
 
     wanted = [word.strip() for word in formats.split(",")]
     if wrong := [word for word in wanted if word not in FORMATS]:

@@ -71,7 +71,8 @@ def montecarlo(
     rows = run_watched(store, goal, force, quiet=quiet, again=command_again())
     finished = Finished(prepared=prepared, store=store, rows=rows)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    command = command_of("montecarlo", prepared, ("--replications", str(rows)), overrides or ())
+    asked = ["--replications", str(rows), *form.options, *([] if charts else ["--no-charts"])]
+    command = command_of("montecarlo", prepared, asked, overrides or ())
     write_study(finished, form, charts=charts, command=command)
     if share is not None and not quiet and not (reached := finished.interval().relative) <= share:
         told = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows

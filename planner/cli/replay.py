@@ -28,6 +28,7 @@ def replay(
     quiet: Quiet = False,
 ) -> None:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
+    from planner.cli.study_options import command_of
     from planner.errors import ScenarioError, printable
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
@@ -46,7 +47,9 @@ def replay(
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(prepared.names.index(name), values[0], int(chance[0]))
-    write_run(result, folder, overrides or (), wanted=Wanted(hourly=hourly))
+    asked = ["--replication", str(replication), "--scenario", name, *(["--hourly"] if hourly else [])]
+    command = command_of("replay", prepared, asked, overrides or ())
+    write_run(result, folder, overrides or (), wanted=Wanted(hourly=hourly), command=command)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:

@@ -56,7 +56,7 @@ def run(
         wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
         write_run(result, folder, overrides or (), chance=chance, wanted=wanted)
     if not quiet:
-        for warning in result.plan.warnings:
+        for warning in result.warnings:
             print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
     if as_json:
         typer.echo(json_text(summary(result, chance)), nl=False)

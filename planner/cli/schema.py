@@ -1,13 +1,18 @@
-"""``planner schema``: the JSON schema of the scenario language."""
+"""``planner schema``: the JSON schemas of scenarios and studies."""
 
 from __future__ import annotations
+
+from typing import Annotated, Literal
 
 import typer
 
 
-def schema() -> None:
-    """Print the JSON schema of a scenario, for editors that complete and check YAML."""
+def schema(
+    kind: Annotated[Literal["scenario", "study"], typer.Option("--kind", help="What the files are.")] = "scenario",
+) -> None:
+    """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
     from planner.reporting.folder import json_text
-    from planner.scenario.schema import scenario_schema
+    from planner.scenario.schema import scenario_schema, study_schema
+    from planner.studies.headlines import headline_names
 
-    typer.echo(json_text(scenario_schema()), nl=False)
+    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)

@@ -92,10 +92,10 @@ def _watching(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
 
 def command_of(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
+    from planner.reporting.folder import command_line
     from planner.reporting.uncertain_inputs import study_file
 
-    words = ["planner", verb, study_file(prepared.study), *asked, "--seed", str(prepared.seed)]
-    return words + [word for override in overrides for word in ("--set", override)]
+    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
 
 
 def command_again(*, add: tuple[str, ...] = ("--resume",)) -> str:

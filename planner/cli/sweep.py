@@ -36,7 +36,7 @@ def sweep(
     """Run every combination of some values and write one tidy CSV."""
     from planner.errors import printable
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target, json_text
+    from planner.reporting.folder import check_target, command_line, json_text
     from planner.reporting.sweep_table import sweep_rows, sweep_text, write_sweep
     from planner.scenario.loading import load_scenario
     from planner.studies.axes import check_size, count_points, parse_axes
@@ -55,8 +55,16 @@ def sweep(
             print(f"point {number + 1} of {total}", file=sys.stderr)
 
     points = sweep(scenario, axes, overrides or (), seed, say)
-    manifest = {"overrides": list(overrides or ()), "seed": loaded.seed if seed is None else seed}
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    used = loaded.seed if seed is None else seed
+    options = [word for axis in vary for word in ("--vary", axis)]
+    options += ["--seed", str(used), *(["--yes"] if yes else []), *form.options]
+    manifest = {
+        "scenario_file": str(scenario),
+        "overrides": list(overrides or ()),
+        "seed": used,
+        "command": command_line("sweep", [str(scenario)], options, overrides or ()),
+    }
     write_sweep(loaded, axes, points, folder, manifest, form)
     if as_json:
         rows = sweep_rows(axes, points)

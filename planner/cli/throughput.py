@@ -38,9 +38,13 @@ def throughput(
     calibration: Annotated[
         Path | None, typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients [default: those shipped].")
     ] = None,
+    overlay: Annotated[
+        Path | None,
+        typer.Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the shipped one."),
+    ] = None,
     chart: Annotated[
         Path | None,
-        typer.Option("--chart", metavar="FILE", help="Draw throughput against interactivity (.png, .svg or .pdf)."),
+        typer.Option("--chart", metavar="FILE", help="Draw throughput against interactivity (.png or .svg)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,9 +69,9 @@ def throughput(
         offline=offline,
     )
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
-    records = evaluate_grid(grid, load_catalog(), coefficients)
+    records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.benchmarks.chart import pareto_chart
+        from planner.reporting.throughput_charts import pareto_chart
 
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)

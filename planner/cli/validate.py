@@ -1,7 +1,8 @@
-"""``planner validate``: check scenarios without running them."""
+"""``planner validate``: check scenarios and studies without running them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,33 +12,48 @@ from planner.cli.options import AsJson, Overrides, Quiet
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files (YAML).", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Scenario or study files (YAML).", show_default=False)
+    ],
     overrides: Overrides = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check scenario files without running them; list every problem of every file."""
-    from planner.build import build_plan
+    """Check scenario and study files without running them; list every problem of every file."""
     from planner.errors import Problem, ScenarioError, printable
     from planner.reporting.folder import json_text
-    from planner.scenario.loading import load_scenario
 
     problems: list[Problem] = []
     told: list[dict[str, Any]] = []
     for file in files:
         try:
-            plan = build_plan(load_scenario(file, overrides or ()))
+            kind, warnings = _check(file, overrides or ())
         except ScenarioError as error:
             problems += error.problems
             told.append({"file": str(file), "ok": False, "problems": [str(one) for one in error.problems]})
             continue
-        told.append({"file": str(file), "ok": True, "warnings": list(plan.warnings)})
+        told.append({"file": str(file), "ok": True, "kind": kind, "warnings": warnings})
         if not (as_json or quiet):
-            for warning in plan.warnings:
+            for warning in warnings:
                 typer.echo(f"{printable(str(file))}: warning: {warning}", err=True)
-            typer.echo(f"{printable(str(file))}: ok")
+            typer.echo(f"{printable(str(file))}: ok, a {kind}")
     if as_json:
         typer.echo(json_text({"files": told}), nl=False)
         raise typer.Exit(ScenarioError.exit_code if problems else 0)
     if problems:
         raise ScenarioError(problems)
+
+
+def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what a sound file is, and what it is warned of; raise ScenarioError with all that is wrong with it."""
+    from planner.build import build_plan
+    from planner.documents import read_document
+    from planner.scenario.loading import kind_of, load_scenario
+
+    if kind_of(read_document(file)) == "scenario":
+        return "scenario", list(build_plan(load_scenario(file, overrides)).warnings)
+    from planner.studies.prepare import prepare
+
+    prepared = prepare(file, overrides)
+    plans = {base.name: build_plan(base.scenario) for base in prepared.scenarios}
+    return "study", [f"{name}: {warning}" for name, plan in plans.items() for warning in plan.warnings]

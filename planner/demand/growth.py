@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,16 +27,18 @@ class CompoundGrowth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SCurveGrowth:
-    """Logistic adoption from 1 towards a ceiling.
+    """Logistic adoption from 1 towards a ceiling, half of the rise behind at the midpoint.
 
-    With L(t) = 1 / (1 + exp(−k (t − t_mid))), the multiplier is m(t) = 1 + (ceiling − 1) (L(t) − L(0)) / (1 − L(0)):
-    exactly 1 at the start, the ceiling in the far future, steepest at t_mid.
+    m(t) = 1 + (ceiling − 1) (exp(kt) − 1) / (exp(kt) + exp(k t_mid) − 2): the logistic L(t) = 1 / (1 + exp(−k (t − τ)))
+    taken from L(0), with exp(kτ) = exp(k t_mid) − 2, so that it is exactly 1 at the start, half up at t_mid and at the
+    ceiling in the far future. A midpoint before ln 2 / k is earlier than any logistic of steepness k can be; k is then
+    ln 2 / t_mid, at which the S has become an exponential approach.
     """
 
     ceiling_multiple: float
     """Requests in the far future ÷ requests at the start."""
     midpoint_years: float
-    """When growth is steepest, in years since start; before the start is allowed."""
+    """When half of the rise is behind, in years since start."""
     steepness_per_year: float
     """k: 10–90% of a full logistic takes 4.4 / k years."""
 
@@ -43,8 +46,8 @@ class SCurveGrowth:
         problems = []
         if not (np.isfinite(self.ceiling_multiple) and self.ceiling_multiple >= 0.0):
             problems.append(f"ceiling_multiple must be a number of at least 0, not {self.ceiling_multiple}")
-        if not np.isfinite(self.midpoint_years):
-            problems.append(f"midpoint_years must be a number, not {self.midpoint_years}")
+        if not (np.isfinite(self.midpoint_years) and self.midpoint_years > 0.0):
+            problems.append(f"midpoint_years must be above 0, not {self.midpoint_years}")
         if not (np.isfinite(self.steepness_per_year) and self.steepness_per_year > 0.0):
             problems.append(f"steepness_per_year must be above 0, not {self.steepness_per_year}")
         _raise_all("s-curve growth", problems)
@@ -119,13 +122,14 @@ def hourly_growth(growth: Growth, hours: int) -> NDArray[np.float64]:
 def _s_curve(growth: SCurveGrowth, time_years: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the logistic multiplier.
 
-    (L(t) − L(0)) / (1 − L(0)) is written as 1 − (1 − L(t)) / (1 − L(0)), with 1 − L = 1 / (1 + exp(k (t − mid))) taken
-    through logarithms, so that a midpoint far in the past or future neither overflows nor divides zero by zero.
+    What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
+    exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
     """
-    k, middle = growth.steepness_per_year, growth.midpoint_years
-    log_rest = -np.logaddexp(0.0, k * (time_years - middle))
-    log_rest_at_start = -np.logaddexp(0.0, -k * middle)
-    return np.asarray(1.0 - (growth.ceiling_multiple - 1.0) * np.expm1(log_rest - log_rest_at_start), dtype=np.float64)
+    middle = growth.midpoint_years
+    k = max(growth.steepness_per_year, math.log(2.0) / middle)
+    tail = math.exp(-k * middle)
+    left = (1.0 - tail) / (1.0 - 2.0 * tail + np.exp(np.minimum(k * (time_years - middle), 700.0)))
+    return np.asarray(1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64)
 
 
 def _raise_all(subject: str, problems: list[str]) -> None:

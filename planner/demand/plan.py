@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -44,6 +45,8 @@ class WorkloadDemand:
     """Hour-to-hour noise."""
     tenants: tuple[Tenant, ...] = ()
     """Large clients, each with its share of the mean."""
+    launch_h: float = 0.0
+    """When there is first anything to ask for; no request comes before."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -95,6 +98,7 @@ def build_demand_plan(
         expected[index] *= hourly_growth(workload.growth, horizon.hours)
         expected[index] *= spike_factor(workload.spikes, horizon.hours)
         expected[index] *= workload.requests_per_s
+        expected[index, : max(0, math.ceil(workload.launch_h))] = 0.0
     sigma = np.array([workload.noise.sigma for workload in workloads])
     return DemandPlan(
         names=names,

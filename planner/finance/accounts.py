@@ -60,6 +60,7 @@ class Account(StrEnum):
     TAX_CASH = "tax_cash"
     TAX_DEFERRED = "tax_deferred"
     BALANCE_SHEET = "balance_sheet"
+    TAX_ON_END_VALUE = "tax_on_end_value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,10 @@ ACCOUNTS = MappingProxyType(
             "all rows of a month and cluster sum to accrued cost.",
             View(0),
         ),
+        Account.TAX_ON_END_VALUE: _describe(
+            "Income tax on what selling everything on the last day would bring above its tax basis; negative below it.",
+            View.ECONOMIC,
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -135,9 +140,37 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_NETWORK,
     Account.CAPEX_STORAGE,
 )
-"""The accounts a cohort's cost is made of, in the order ``cluster_capex_cents`` returns them."""
-NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
+"""The accounts a cohort's cost is made of, in the order of a node's prices."""
+COST_OF_SERVING_ACCOUNTS = (
+    Account.DEPRECIATION,
+    Account.ENERGY,
+    Account.COOLING,
+    Account.DEMAND_CHARGE,
+    Account.COLOCATION,
+    Account.MAINTENANCE,
+    Account.SPARES,
+    Account.RMA,
+    Account.SLA_CREDITS,
+    Account.CARBON,
+    Account.BURST_RENTAL,
+)
+"""Cost of revenue, which a gross margin takes off: machines, power, space, upkeep, what is rented or credited."""
+OPERATING_EXPENSE_ACCOUNTS = (
+    Account.DISPOSAL_LOSS,
+    Account.OPERATIONS_STAFF,
+    Account.SOFTWARE_ENGINEERS,
+    Account.SUPPORT_CONTRACTS,
+    Account.LICENCES,
+    Account.INSURANCE,
+)
+"""What an operating margin takes off besides: people, software, insurance, losses on what is retired. With these and
+the charge for capital, accrued cost is complete."""
+NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
+"""What would change hands on the last day if all that is owned were sold."""
+DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS)
+"""What counts on a day of its own; all else runs through its month."""
 
 
 def codes_in(view: View) -> list[int]:

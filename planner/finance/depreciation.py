@@ -1,8 +1,9 @@
 """Book depreciation by purchase cohort: what the accounts write off each month, to the cent.
 
-A cohort is what one delivery put into service on one day. Its life is counted in months of its own, from the
-day it enters service; the first and last calendar month are charged by exact days. With cost C, residual R,
-life L months and elapsed months e (0 ≤ e ≤ L), the depreciation charged so far is
+A cohort is bought together and enters service together. From the day it is delivered and paid it is on the books at
+cost, as construction in progress; its life is counted in months of its own, from the day it enters service, and the
+first and last calendar month are charged by exact days. What never enters service stays at cost. With cost C,
+residual R, life L months and elapsed months e (0 ≤ e ≤ L), the depreciation charged so far is
 
 * straight line:      D(e) = (C − R)·e / L
 * declining balance:  each own month k takes max( B·f/L, (B − R)/(L − k) ) of the book value B = C − D(k),
@@ -45,7 +46,7 @@ class Cohorts:
     residual_usd: NDArray[np.float64]
     """Book value at the end of the life, at which depreciation stops."""
     in_service_months: NDArray[np.float64]
-    """Month coordinate of the day the cohort enters service; below zero for what is already owned."""
+    """Month coordinate of the day depreciation begins; below zero for what already serves, infinity for never."""
     life_months: NDArray[np.float64]
     """Depreciation life in months."""
     declining_factor: NDArray[np.float64]
@@ -54,6 +55,8 @@ class Cohorts:
     """Month coordinate of the day the cohort leaves the books; infinity for never."""
     proceeds_usd: NDArray[np.float64]
     """What it is sold for on that day; 0 is a write-off."""
+    acquired_months: NDArray[np.float64]
+    """Month coordinate of the day it is delivered and paid, at or before service; below zero for what is owned."""
 
     @property
     def count(self) -> int:
@@ -61,7 +64,7 @@ class Cohorts:
         return int(self.cost_usd.shape[0])
 
 
-def make_cohorts(
+def make_cohorts(  # noqa: PLR0913 - one argument a column
     cost_usd: ArrayLike,
     in_service_months: ArrayLike,
     *,
@@ -69,16 +72,19 @@ def make_cohorts(
     life_months: ArrayLike = DEFAULT_LIFE_MONTHS,
     declining_factor: ArrayLike = STRAIGHT_LINE,
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
+    acquired_months: ArrayLike | None = None,
 ) -> Cohorts:
     """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say all that is wrong.
 
-    ``disposal`` is (month coordinate of retirement, proceeds in dollars).
+    ``disposal`` is (month coordinate of retirement, proceeds in dollars); without ``acquired_months`` a cohort is paid
+    on the day it enters service.
     """
+    acquired = in_service_months if acquired_months is None else acquired_months
     columns = np.broadcast_arrays(
         *(
             np.atleast_1d(np.asarray(column, dtype=np.float64))
             for column in (
-                cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal
+                cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired
             )
         )
     )  # fmt: skip
@@ -89,7 +95,7 @@ def make_cohorts(
 
 
 def _require_valid(cohorts: Cohorts) -> None:
-    """Refuse negative prices, lives without a month, residuals above cost and retirements before service."""
+    """Refuse negative prices, lives without a month, residuals above cost, and what happens before its purchase."""
     problems: list[Problem | None] = []
     for row in range(cohorts.count):
         path = f"cohorts[{row}]"
@@ -98,16 +104,17 @@ def _require_valid(cohorts: Cohorts) -> None:
             checks.not_negative(f"{path}.cost_usd", cost),
             checks.not_negative(f"{path}.residual_usd", residual),
             checks.life_months(f"{path}.life_months", float(cohorts.life_months[row])),
-            checks.finite(f"{path}.in_service_months", float(cohorts.in_service_months[row])),
+            checks.finite(f"{path}.acquired_months", float(cohorts.acquired_months[row])),
             checks.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
             checks.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
         ]
         if residual > cost >= 0:
             message = f"a residual of {residual:,.2f} is above the cost of {cost:,.2f}"
             problems.append(Problem(path=f"{path}.residual_usd", message=message))
-        if not cohorts.retired_months[row] >= cohorts.in_service_months[row]:
-            message = "the cohort is retired before it enters service"
-            problems.append(Problem(path=f"{path}.retired_months", message=message))
+        for name, column in (("in_service", cohorts.in_service_months), ("retired", cohorts.retired_months)):
+            if not column[row] >= cohorts.acquired_months[row]:
+                message = f"the cohort is {name.replace('_', ' ')} before it is acquired"
+                problems.append(Problem(path=f"{path}.{name}_months", message=message))
     checks.raise_problems(problems)
 
 
@@ -154,7 +161,7 @@ class DepreciationSchedule:
     opening_book_cents: NDArray[np.int64]
     """Book value of what was owned before the horizon."""
     acquired_cents: NDArray[np.int64]
-    """Cost of what enters service, in its month."""
+    """Cost of what is delivered and paid, in its month."""
     depreciation_cents: NDArray[np.int64]
     """The charge of each month."""
     disposed_book_cents: NDArray[np.int64]
@@ -179,30 +186,32 @@ class DepreciationSchedule:
 def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> DepreciationSchedule:
     """Return the schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
     start, retired = cohorts.in_service_months[:, None], cohorts.retired_months[:, None]
+    acquired = cohorts.acquired_months[:, None]
     accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired) - start)
     cost = cents(cohorts.cost_usd)[:, None]
     low, high = edge_coordinates[None, :-1], edge_coordinates[None, 1:]
-    enters = (low <= start) & (start < high)
+    enters = (low <= acquired) & (acquired < high)
     leaves = (low <= retired) & (retired < high)
-    owned_before = (start < edge_coordinates[0]) & (retired >= edge_coordinates[0])
-    # A cohort retired after its life is over has e > L; accumulated_cents clips it to C − R.
-    at_retirement = accumulated_cents(cohorts, np.where(np.isfinite(retired), retired - start, 0.0))
+    owned_before = (acquired < edge_coordinates[0]) & (retired >= edge_coordinates[0])
+    # A cohort retired after its life is over has e > L, one retired before service e < 0: both are clipped.
+    at_retirement = accumulated_cents(cohorts, np.where(np.isfinite(retired), retired, -np.inf) - start)
     return DepreciationSchedule(
         opening_book_cents=np.where(owned_before, cost - accumulated[:, :1], 0)[:, 0],
         acquired_cents=np.where(enters, cost, 0),
         depreciation_cents=np.diff(accumulated, axis=1),
         disposed_book_cents=np.where(leaves, cost - at_retirement, 0),
         proceeds_cents=np.where(leaves, cents(cohorts.proceeds_usd)[:, None], 0),
-        held_months=np.maximum(np.minimum(high, retired) - np.maximum(low, start), 0.0),
+        held_months=np.maximum(np.minimum(high, retired) - np.maximum(low, acquired), 0.0),
     )
 
 
 def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDArray[np.float64]:
     """Return the cost of capital tied up in book value, in dollars, shape (cohorts, periods).
 
-    charge = B·((1 + r)^(h/12) − 1), with B the book value at the period's start, or the cost of what entered service in
-    it, and h the share of a month it was held. Charged at the period's end, depreciation plus this charge has the same
-    present value as cost less discounted residual (Lücke's theorem): spreading a purchase over its life loses nothing.
+    charge = B·((1 + r)^(h/12) − 1), with B the book value at the period's start, construction in progress included, or
+    the cost of what was acquired in it, and h the share of a month it was held. Charged at the period's end,
+    depreciation plus this charge has the same present value as cost less discounted residual (Lücke's theorem):
+    spreading a purchase over its life loses nothing.
     """
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
     closing = schedule.closing_book_cents
@@ -211,14 +220,26 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> ND
     return usd(opening + schedule.acquired_cents) * growth
 
 
-def market_value_usd(
-    cost_usd: ArrayLike, age_months: ArrayLike, residual_fraction: ArrayLike, reference_months: float = 36.0
-) -> NDArray[np.float64]:
-    """Return what a used asset would fetch: cost·ρ^(age / reference), ρ the share left at the reference age.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResaleCurve:
+    """What a used server fetches as a share of its price when new, by age.
 
-    Geometric decline is the usual reading of a single published residual ("30% after 36 months"); the shape
-    between and beyond is our assumption. Shapes broadcast.
+    The share is 1 at age zero and as stated at each age; between two ages, and beyond the last, it falls evenly in
+    ratio (beyond: as over the last step). That shape is our assumption, the points are the catalogue's or the user's.
     """
-    age = np.asarray(age_months, dtype=np.float64)
-    share = np.asarray(residual_fraction, dtype=np.float64)
-    return np.asarray(cost_usd, dtype=np.float64) * share ** (np.maximum(age, 0.0) / reference_months)
+
+    age_months: tuple[float, ...]
+    """Rising, above zero; at least one."""
+    fractions: tuple[float, ...]
+    """Share of the price when new at each age; above zero."""
+    multiplier: float = 1.0
+    """Factor on every share; the product is never above 1, since used hardware does not fetch more than new."""
+
+    def fraction(self, age_months: ArrayLike) -> NDArray[np.float64]:
+        """Return min(1, multiplier·exp(interpolated ln share)) at these ages; shape as given."""
+        ages = np.array([0.0, *self.age_months])
+        logs = np.log([1.0, *self.fractions])
+        age = np.maximum(np.asarray(age_months, dtype=np.float64), 0.0)
+        beyond = np.maximum(age - ages[-1], 0.0) * (logs[-1] - logs[-2]) / (ages[-1] - ages[-2])
+        share: NDArray[np.float64] = self.multiplier * np.exp(np.interp(age, ages, logs) + beyond)
+        return np.minimum(share, 1.0)

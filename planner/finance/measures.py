@@ -1,13 +1,19 @@
 """The time value of money: annuities, net present value, internal rate of return, payback.
 
 Rates are yearly and effective; a month's rate is (1 + r)^(1/12) − 1, so that twelve monthly steps are the
-yearly rate. A flow of month m lies at the month's start, m months after the start of the horizon, so that
-what is bought on the first day is not discounted. Flows are gains when positive.
+yearly rate. Flows are gains when positive.
+
+**When a flow counts.** One convention serves every measure. What runs through a month (energy, people, income, tax)
+flows evenly and counts at the month's middle; what is bought or sold counts on its day, and what is still owned on the
+horizon's last day. Times are month coordinates (:mod:`planner.finance.months`) less that of the first day, so what is
+bought on the first day is not discounted. With :attr:`Timing.MONTH_END`, what runs through a month is paid on its last
+day instead. :class:`CashFlows` holds flows so, and gives NPV, internal rate and payback.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 
     BalanceFunction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
+HALF_CENT_USD = 0.005
+"""A running total less than this below zero is zero: cents are whole, sums of dollars are not."""
 LOWEST_LOG_GROWTH = np.log(1e-6)
 """The search for an internal rate starts at −99.9999% a year."""
 HIGHEST_LOG_GROWTH = np.log(1e6)
@@ -91,15 +99,21 @@ class InternalRate:
     """One sentence for the reader of the report."""
 
 
-def internal_rate(flows_usd: ArrayLike) -> InternalRate:
-    """Return the yearly internal rate of return of monthly flows, only where it is unique.
+def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> InternalRate:
+    """Return the yearly rate at which the net present value of the same flows is zero, only where it is unique.
 
-    With x = (1 + i)^−1 the value is a polynomial in x, and by Descartes' rule it has at most as many roots as
-    the flows have changes of sign. None: no rate. One: exactly one rate. More: every rate from −99.9999% to
-    10⁸% a year is searched, including rates the value touches without crossing, and the answer is given only
-    if a single one is found.
+    With x = (1 + i)^−1 the value is a sum of powers of x, and by Descartes' rule, which holds for any real powers, it
+    has at most as many roots as the flows, in order of time, have changes of sign. None: no rate. One: exactly one
+    rate. More: every rate from −99.9999% to 10⁸% a year is searched, including rates the value touches without
+    crossing, and the answer is given only if a single one is found.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
+    if offset_months is None:
+        months = np.arange(flows.shape[0], dtype=np.float64)
+    else:
+        # What falls on one moment is one flow; otherwise a purchase and a sale of one day would look like two signs.
+        months, moment = np.unique(np.asarray(offset_months, dtype=np.float64), return_inverse=True)
+        flows = np.bincount(moment, weights=flows, minlength=months.size).astype(np.float64)
     signs = np.sign(flows[flows != 0])
     changes = int(np.count_nonzero(np.diff(signs)))
     if changes == 0:
@@ -108,7 +122,7 @@ def internal_rate(flows_usd: ArrayLike) -> InternalRate:
             all_annual_rates=(),
             explanation="the flows never change sign, so no rate exists",
         )
-    rates = _all_rates(flows / np.abs(flows).max())
+    rates = _all_rates(flows / np.abs(flows).max(), months)
     if len(rates) == 1:
         return InternalRate(annual_rate=rates[0], all_annual_rates=rates, explanation="the only rate there is")
     if rates:
@@ -121,9 +135,8 @@ def internal_rate(flows_usd: ArrayLike) -> InternalRate:
     return InternalRate(annual_rate=None, all_annual_rates=rates, explanation=why)
 
 
-def _all_rates(flows: NDArray[np.float64]) -> tuple[float, ...]:
+def _all_rates(flows: NDArray[np.float64], months: NDArray[np.float64]) -> tuple[float, ...]:
     """Return every yearly rate at which the value of the flows is zero, ascending."""
-    months = np.arange(flows.shape[0])
 
     def balance(log_growth: NDArray[np.float64]) -> NDArray[np.float64]:
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
@@ -178,29 +191,87 @@ def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
     return [0.5 * (left + right)] if values.min() < 1e-13 else []
 
 
-def payback_months(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
-    """Return when the running total last turns from loss to gain, in months from the start.
+class Timing(StrEnum):
+    """When what runs through a month counts."""
 
-    0 if it is never negative, None if it ends negative. Inside the period of the turn the flow is taken as
-    even, so the answer is interpolated. A total that turns, falls back and turns again pays back at the last
-    turn: only then is the money safe.
-    """
-    total = np.cumsum(np.asarray(flows_usd, dtype=np.float64))
-    months = np.arange(total.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
-    negative = np.flatnonzero(total < 0)
+    MID_MONTH = "mid_month"
+    """It flows evenly, so it counts at the month's middle."""
+    MONTH_END = "month_end"
+    """It is paid on the month's last day."""
+
+
+def running_months(edge_months: NDArray[np.float64], timing: Timing) -> NDArray[np.float64]:
+    """Return when each period's running flows count, given its edges; shape (periods + 1,) to (periods,)."""
+    if timing is Timing.MONTH_END:
+        return edge_months[1:]
+    return 0.5 * (edge_months[:-1] + edge_months[1:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CashFlows:
+    """Gains less losses: what runs through each month, and what is paid or received on a day."""
+
+    running_usd: NDArray[np.float64]
+    """Of each period, shape (periods,)."""
+    edge_months: NDArray[np.float64]
+    """Months from the start to the periods' boundaries, shape (periods + 1,)."""
+    dated_usd: NDArray[np.float64]
+    """Purchases, sales and end value, shape (dates,)."""
+    dated_months: NDArray[np.float64]
+    """Months from the start to the day of each, shape (dates,)."""
+    timing: Timing = Timing.MID_MONTH
+
+    def __sub__(self, other: CashFlows) -> CashFlows:
+        """Return these flows less others over the same periods."""
+        return CashFlows(
+            running_usd=self.running_usd - other.running_usd,
+            edge_months=self.edge_months,
+            dated_usd=np.concatenate([self.dated_usd, -other.dated_usd]),
+            dated_months=np.concatenate([self.dated_months, other.dated_months]),
+            timing=self.timing,
+        )
+
+    def at_their_time(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return every amount and the month at which it counts."""
+        months = np.concatenate([running_months(self.edge_months, self.timing), self.dated_months])
+        return np.concatenate([self.running_usd, self.dated_usd]), months
+
+    def net_present_value(self, annual_rate: float) -> float:
+        """Return Σ flow·(1 + r)^(−months/12)."""
+        return net_present_value(annual_rate, *self.at_their_time())
+
+    def internal_rate(self) -> InternalRate:
+        """Return the rate at which that is zero."""
+        return internal_rate(*self.at_their_time())
+
+    def payback_months(self, annual_rate: float = 0.0) -> float | None:
+        """Return when the running total of discounted flows last turns from loss to gain, in months from the start.
+
+        0 if it is never negative, None if it ends negative. The total is a broken line: it jumps on the day of a dated
+        flow and rises or falls evenly through a month (under MONTH_END it jumps at the month's end). A total that
+        turns, falls back and turns again pays back at the last turn: only then is the money safe.
+        """
+        running = self.running_usd * discount_factors(annual_rate, running_months(self.edge_months, self.timing))
+        dated = self.dated_usd * discount_factors(annual_rate, self.dated_months)
+        jump_months, jumps = self.dated_months, dated
+        even = np.concatenate([[0.0], np.cumsum(running)])
+        if self.timing is Timing.MONTH_END:
+            jump_months, jumps = np.concatenate([jump_months, self.edge_months[1:]]), np.concatenate([jumps, running])
+            even = np.zeros_like(even)
+        months, moment = np.unique(np.concatenate([self.edge_months, jump_months]), return_inverse=True)
+        jump = np.bincount(moment[self.edge_months.size :], weights=jumps, minlength=months.size)
+        after = np.interp(months, self.edge_months, even) + np.cumsum(jump)
+        # Each moment twice: before its jump and after it.
+        return _last_turn(np.stack([after - jump, after], axis=1).ravel(), np.repeat(months, 2))
+
+
+def _last_turn(total_usd: NDArray[np.float64], months: NDArray[np.float64]) -> float | None:
+    """Return where a broken line is last below zero, 0 if nowhere, None if it ends there."""
+    negative = np.flatnonzero(total_usd < -HALF_CENT_USD)
     if negative.size == 0:
         return 0.0
     last = int(negative[-1])
-    if last == total.shape[0] - 1:
+    if last == total_usd.shape[0] - 1:
         return None
-    share = -total[last] / (total[last + 1] - total[last])
+    share = min(-total_usd[last] / (total_usd[last + 1] - total_usd[last]), 1.0)
     return float(months[last] + share * (months[last + 1] - months[last]))
-
-
-def discounted_payback_months(
-    annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None
-) -> float | None:
-    """Return the payback time of the discounted flows, in months from the start; None if never."""
-    flows = np.asarray(flows_usd, dtype=np.float64)
-    months = np.arange(flows.shape[0]) if offset_months is None else np.asarray(offset_months, dtype=np.float64)
-    return payback_months(flows * discount_factors(annual_rate, months), months)

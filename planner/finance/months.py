@@ -136,13 +136,19 @@ class MonthGrid:
         return self.start + timedelta(days=int(hour // HOURS_PER_DAY))
 
     def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return month coordinates of times in hours since the start, to the hour; shape as given.
+        """Return month coordinates of times in hours since the start, shape as given; infinity stays infinity.
 
-        Inside one calendar month the coordinate grows evenly with time, so linear interpolation between month
-        boundaries is exact. Times may lie outside the horizon by as much as its own length.
+        coordinate(h) = m + (h − first hour of m) / hours in m, with m the calendar month in which h falls. At midnight
+        this is the quotient that :meth:`coordinate` takes in days, so one moment has one coordinate to the last bit
+        however it is reached, and h < edge hour ⇔ coordinate(h) < edge coordinate at every period boundary: no
+        purchase can round out of its month.
         """
         first_hours, coordinates = _month_firsts(self)
-        return np.interp(hours, first_hours, coordinates)
+        month = np.clip(np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2)
+        share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
+        # The last instants before a boundary round to it; they belong before it.
+        latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
+        return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
 
     def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""

@@ -1,11 +1,6 @@
-"""What hardware costs on the day it is ordered: quotes that expire, volume tiers, the rest of the cluster.
+"""What accelerators cost on the day they are ordered: quotes that expire, volume tiers.
 
-The accelerators are only part of a cluster. The rest is given as shares, as published figures are: g, the
-accelerators' share of the server, and n and s, the network's and storage's shares of the whole. With
-accelerators at A:
-
-    server = A / g,   hosts = A / g − A,   cluster = server / (1 − n − s),   network = n·cluster,   storage =
-    s·cluster
+Hosts, network and storage have prices of their own, in the catalogue or the scenario.
 """
 
 from __future__ import annotations
@@ -18,13 +13,11 @@ import numpy as np
 
 from planner.errors import Problem, ScenarioError
 from planner.finance import checks
-from planner.finance.money import cents, whole_cents
+from planner.finance.money import cents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
-
-    from numpy.typing import NDArray
 
 
 class TierRule(StrEnum):
@@ -114,43 +107,3 @@ def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote:
         message = f"no quote holds on the order date {order_date}"
         raise ScenarioError(Problem(path="quotes", message=message, hint=spans or "there are no quotes"))
     return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterShares:
-    """What a cluster costs beyond its accelerators, as shares."""
-
-    accelerator_share_of_server: float = 0.65
-    """amcompute.com HGX breakdown: accelerators are 60–70% of the server (grade B)."""
-    network_share_of_cluster: float = 0.12
-    """Published shares run from 5 to 20%, Bernstein 13% (grade B)."""
-    storage_share_of_cluster: float = 0.015
-    """Bernstein: 1 to 1.5% (grade B)."""
-
-    def __post_init__(self) -> None:
-        """Refuse shares that leave nothing for the servers."""
-        problems = [
-            checks.fraction("network_share_of_cluster", self.network_share_of_cluster, below_one=True),
-            checks.fraction("storage_share_of_cluster", self.storage_share_of_cluster, below_one=True),
-            checks.fraction("accelerator_share_of_server", self.accelerator_share_of_server),
-        ]
-        if self.accelerator_share_of_server == 0:
-            message = "0 is not allowed; a server without accelerators has no price here"
-            problems.append(Problem(path="accelerator_share_of_server", message=message))
-        if self.network_share_of_cluster + self.storage_share_of_cluster >= 1:
-            message = "network and storage together take the whole cluster"
-            problems.append(Problem(path="network_share_of_cluster", message=message))
-        checks.raise_problems(problems)
-
-
-def cluster_capex_cents(accelerator_cents: NDArray[np.int64], shares: ClusterShares) -> NDArray[np.int64]:
-    """Return accelerators (kept exact), hosts, network and storage in cents, shape (…,) to (…, 4)."""
-    accelerators = np.asarray(accelerator_cents, dtype=np.int64)
-    server = accelerators / shares.accelerator_share_of_server
-    cluster = server / (1.0 - shares.network_share_of_cluster - shares.storage_share_of_cluster)
-    rest = (
-        whole_cents(server) - accelerators,
-        whole_cents(cluster * shares.network_share_of_cluster),
-        whole_cents(cluster * shares.storage_share_of_cluster),
-    )
-    return np.stack([accelerators, *rest], axis=-1)

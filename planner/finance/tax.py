@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.finance import checks
-from planner.finance.money import cents, series_cents
+from planner.finance.money import cents, series_cents, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -99,12 +99,14 @@ def _one_cohort(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return one cohort's deductions and disposal gains, shape (periods,) each."""
     january = grid.start.month - 1  # months from January of the start year to coordinate 0
-    service = int(np.floor(cohorts.in_service_months[row])) + january
+    served = bool(np.isfinite(cohorts.in_service_months[row]))
+    service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
     retired = cohorts.retired_months[row]
     leaves = int(np.floor(retired)) + january if np.isfinite(retired) else None
     first_year = service // MONTHS_PER_YEAR
     held = None if leaves is None else leaves // MONTHS_PER_YEAR - first_year
-    fractions = _yearly_fractions(bonus_fraction, held)
+    # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
+    fractions = _yearly_fractions(bonus_fraction, held) * served
     # Months from the asset's first to its last deduction, as months since January of the start year.
     month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
     year = month // MONTHS_PER_YEAR - first_year
@@ -125,12 +127,14 @@ def _one_cohort(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaxCharge:
-    """Tax by period in cents, shape (periods,); their sum is the tax expense of the accrual view."""
+    """Tax by period in cents, shape (periods,); cash and deferred sum to the tax expense of the accrual view."""
 
     cash_cents: NDArray[np.int64]
     """Tax paid; negative where a loss lowers the owner's other tax."""
     deferred_cents: NDArray[np.int64]
     """Tax expense of the books that is not yet paid; negative when it falls due."""
+    on_end_gain_cents: int
+    """Tax on what a sale of everything on the last day would add to taxable income, one figure."""
 
 
 def income_tax(
@@ -138,30 +142,53 @@ def income_tax(
     book_income_usd: NDArray[np.float64],
     grid: MonthGrid,
     rules: TaxRules,
+    end_gain_usd: float = 0.0,
 ) -> TaxCharge:
     """Return cash and deferred tax from taxable income and pre-tax book income, shape (periods,) each.
 
     Tax expense of the books is rate × book income; deferred tax is what of it is not cash tax.
     """
+    assessed, on_end_gain = assess_usd(taxable_income_usd, tax_years(grid), rules, end_gain_usd)
+    offset = rules.losses is LossRule.OFFSET
+    cash = _share_cents(taxable_income_usd, rules.rate_fraction) if offset else cents(assessed)
+    expense = _share_cents(book_income_usd, rules.rate_fraction)
+    return TaxCharge(cash_cents=cash, deferred_cents=expense - cash, on_end_gain_cents=int(cents(on_end_gain)))
+
+
+def _share_cents(amount_usd: NDArray[np.float64], fraction: float) -> NDArray[np.int64]:
+    """Return a share of a series, rounded on its running total in whole cents: a workbook then finds the same cent."""
+    running = cents(np.cumsum(amount_usd)).astype(np.float64)
+    return np.diff(whole_cents(running * fraction), prepend=0)
+
+
+def tax_years(grid: MonthGrid) -> NDArray[np.int64]:
+    """Return the tax year of each period, shape (periods,)."""
+    return np.array([edge.year for edge in grid.edges[:-1]], dtype=np.int64)
+
+
+def assess_usd(
+    taxable_income_usd: NDArray[np.float64], years: NDArray[np.int64], rules: TaxRules, end_gain_usd: float = 0.0
+) -> tuple[NDArray[np.float64], float]:
+    """Return tax by period before rounding, shape (periods,), and what a gain on the last day adds to it.
+
+    Tax is negative where a loss is offset at once. Where losses are carried forward it is assessed year by year, in the
+    last period of each year; a loss on the last day is then worth what that year's income can use of it, and losses
+    still carried at the end are worth nothing.
+    """
     if rules.losses is LossRule.OFFSET:
-        cash = series_cents(rules.rate_fraction * taxable_income_usd)
-    else:
-        cash = cents(_tax_with_carry_forward(taxable_income_usd, grid, rules.rate_fraction))
-    expense = series_cents(rules.rate_fraction * book_income_usd)
-    return TaxCharge(cash_cents=cash, deferred_cents=expense - cash)
+        return rules.rate_fraction * taxable_income_usd, rules.rate_fraction * end_gain_usd
+    first = np.flatnonzero(np.diff(years, prepend=years[0] - 1))
+    last = np.append(first[1:], years.size) - 1
+    tax, carried, on_gain = np.zeros(taxable_income_usd.shape), 0.0, 0.0
+    for period, income in zip(last.tolist(), np.add.reduceat(taxable_income_usd, first).tolist(), strict=True):
+        tax[period] = _year_usd(income, carried, rules)
+        if period == years.size - 1:
+            on_gain = _year_usd(income + end_gain_usd, carried, rules) - tax[period]
+        carried += max(-income, 0.0) - min(carried, LOSS_LIMIT_FRACTION * max(income, 0.0))
+    return tax, float(on_gain)
 
 
-def _tax_with_carry_forward(
-    taxable_income_usd: NDArray[np.float64], grid: MonthGrid, rate_fraction: float
-) -> NDArray[np.float64]:
-    """Return tax assessed year by year, in the last period of each year, carrying losses forward."""
-    years = np.array([edge.year for edge in grid.edges[:-1]])
-    tax = np.zeros(grid.period_count)
-    carried = 0.0
-    for year in np.unique(years):
-        periods = np.flatnonzero(years == year)
-        income = float(taxable_income_usd[periods].sum())
-        offset = min(carried, LOSS_LIMIT_FRACTION * max(income, 0.0))
-        carried += max(-income, 0.0) - offset
-        tax[periods[-1]] = rate_fraction * max(income - offset, 0.0)
-    return tax
+def _year_usd(income_usd: float, carried_usd: float, rules: TaxRules) -> float:
+    """Return a year's tax: on its income less the losses carried into it, of which it may use so much."""
+    offset = min(carried_usd, LOSS_LIMIT_FRACTION * max(income_usd, 0.0))
+    return rules.rate_fraction * max(income_usd - offset, 0.0)

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.finance import checks
-from planner.finance.measures import discount_factors
 from planner.units import MILLION, MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
+
+SEARCH_TURNS = 200
+"""Turns after which the search for a price ends in any case; five to ten find it."""
+RESOLUTION = 1e-14
+"""A value of this share of the money turned over is zero: it is what rounding leaves of the sums."""
+TINY = 1e-12
+"""Smallest first step of that search, in dollars, where a plan costs nothing."""
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
@@ -39,17 +47,47 @@ def cumulative_usd_per_million_tokens(cost_usd: ArrayLike, tokens: ArrayLike) ->
 
 
 def levelised_cost(
-    annual_rate: float, cost_usd: ArrayLike, quantity: ArrayLike, offset_months: ArrayLike | None = None
+    cost_pv_usd: float, quantity_pv: float, tax_pv_usd: Callable[[float], float] | None = None
 ) -> float | None:
-    """Return Σ cost·v^m / Σ quantity·v^m: the constant price at which the plan's present value is zero.
+    """Return the one price p at which selling makes the owner's net present value zero; None where nothing is sold.
 
-    The quantity (tokens, hours) is discounted like the dollars it would earn. None where none is produced.
+        p·Σ quantity·v = Σ cost·v + PV of the tax due when all is sold at p
+
+    The quantity (tokens, hours) is discounted like the dollars it earns. Without tax p is the plain quotient. Tax rises
+    by less than a dollar with each dollar of income, so the left side gains on the right as p rises and there is
+    one such price. With losses carried forward the tax is bent where a year turns to profit, hence a search along
+    the chord between a price that loses and one that gains, exact at once where nothing bends.
     """
-    costs, quantities = np.asarray(cost_usd, dtype=np.float64), np.asarray(quantity, dtype=np.float64)
-    months = np.arange(costs.shape[0]) if offset_months is None else offset_months
-    factors = discount_factors(annual_rate, months)
-    produced = float(quantities @ factors)
-    return float(costs @ factors) / produced if produced else None
+    if quantity_pv == 0:
+        return None
+    low = cost_pv_usd / quantity_pv
+    if tax_pv_usd is None:
+        return low
+
+    def gain(price: float) -> float:
+        return price * quantity_pv - cost_pv_usd - tax_pv_usd(price)
+
+    step = max(abs(low), abs(tax_pv_usd(low)) / quantity_pv, TINY)
+    high = low
+    while gain(low) > 0:
+        low, step = low - step, 2 * step
+    while gain(high) < 0:
+        high, step = high + step, 2 * step
+    at_low, at_high, side = gain(low), gain(high), 0
+    for _ in range(SEARCH_TURNS):
+        if at_high <= at_low:
+            break
+        price = low - at_low * (high - low) / (at_high - at_low)
+        found = gain(price)
+        if abs(found) <= RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv)):
+            return price
+        # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
+        # (the Illinois method), so both ends close in.
+        if found > 0:
+            high, at_high, at_low, side = price, found, at_low / (2 if side > 0 else 1), 1
+        else:
+            low, at_low, at_high, side = price, found, at_high / (2 if side < 0 else 1), -1
+    return 0.5 * (low + high)
 
 
 def break_even_utilisation(
@@ -87,21 +125,8 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 
 
-def break_even_start_price(
-    annual_rate: float, cost_usd: ArrayLike, tokens: ArrayLike, relative_path: ArrayLike
-) -> float | None:
-    """Return the first-month API price per million tokens at which buying tokens costs the same as owning.
-
-    p* = 10⁶·Σ cost·v^m / Σ tokens·path·v^m, with path the API price relative to its first month: a market
-    that falls by 90% a year must start far above the owned levelised cost before owning pays.
-    """
-    weighted = np.asarray(tokens, dtype=np.float64) * np.asarray(relative_path, dtype=np.float64)
-    price = levelised_cost(annual_rate, cost_usd, weighted)
-    return None if price is None else price * MILLION
-
-
-def gross_margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
-    """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
+def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
+    """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)
 
 

@@ -8,6 +8,8 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.finance.depreciation import ResaleCurve
+from planner.finance.measures import Timing
 from planner.finance.purchase import Quote, choose_quote
 from planner.finance.tariffs import Tariff
 from planner.finance.tax import TaxRules
@@ -22,14 +24,15 @@ class CapitalPlan:
     depreciation_months: int
     declining_factor: float
     """0 for straight line."""
-    residual_fraction: Floats
-    """Book value left at the end of book life, as a share of cost, shape (clusters,)."""
-    market_fraction: Floats
-    """What a used machine fetches after ``market_months``, as a share of cost, shape (clusters,)."""
-    market_months: float
+    residual_fraction: float | None
+    """Book value left at the end of book life, as a share of cost; None for what the resale curve gives then."""
+    resale: tuple[ResaleCurve, ...]
+    """What used servers fetch, by cluster."""
     end_value: str
-    """book, market or none: what is still owned on the last day counts at this."""
+    """market or none: what is still owned on the last day counts at resale value, or at nothing."""
     discount_rate_per_year: float
+    timing: Timing
+    """When what runs through a month counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,9 @@ class PricePath:
     """Prices of tokens by month, shape (months,) each."""
 
     input_usd_per_million_tokens: Floats
+    """Of prompt tokens that have to be computed."""
+    cached_input_usd_per_million_tokens: Floats
+    """Of prompt tokens found in the prefix cache."""
     output_usd_per_million_tokens: Floats
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
-from planner.fleet.money import MoneyPlan, PriceBook
+from planner.fleet.money import MoneyPlan, PriceBook, PricePath
 from planner.physics.node_power import NodePower
+from planner.units import MILLION
 
 Floats = NDArray[np.float64]
 
@@ -69,6 +70,8 @@ class WorkloadPlan:
     """Clusters that can serve it, in the order in which they are offered it."""
     launch_h: float | None
     """When its model is new to the world; None for a model long served."""
+    cached_input_fraction: float = 0.0
+    """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
     @property
     def tokens_per_request(self) -> Floats:
@@ -114,11 +117,6 @@ class ClusterPlan:
     engineers_per_accelerator: float
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
-
-    @property
-    def node_usd(self) -> float:
-        """Price of one node with everything around it."""
-        return sum(self.prices_usd)
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
@@ -263,6 +261,19 @@ class Plan:
     money: MoneyPlan
     warnings: tuple[str, ...]
     """What a planner should know before the run: contradictions that are not errors, with their numbers."""
+
+    def request_usd(self, price: PricePath) -> Floats:
+        """Return what a request costs at a price of tokens, shape (months, workloads).
+
+        (input·((1 − h)·p_input + h·p_cached) + output·p_output) / 10⁶, with h the share of the prompt in the cache.
+        """
+        columns = [
+            load.input_tokens * (1.0 - load.cached_input_fraction) * price.input_usd_per_million_tokens
+            + load.input_tokens * load.cached_input_fraction * price.cached_input_usd_per_million_tokens
+            + load.output_tokens * price.output_usd_per_million_tokens
+            for load in self.workloads
+        ]
+        return np.stack(columns, axis=-1) / MILLION
 
     @property
     def burst_free_utilisation(self) -> Floats:

@@ -32,6 +32,16 @@ class Slowdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drag:
+    """What slow software cost a cluster on a workload."""
+
+    hours: NDArray[np.intp]
+    """Within the window, shape (some hours,)."""
+    nodes: Floats
+    """Node-equivalents at work for nothing in each, shape (some hours,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowInput:
     """What the window's hours bring; arrays have the window's hours as last axis."""
 
@@ -46,11 +56,22 @@ class WindowInput:
     """What open incidents take of that speed, where there are any."""
     waiting_requests: tuple[Floats, ...]
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
+    lit_fraction: Floats | None = None
+    """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
+    over the whole hour, so they fall with it."""
 
     @property
     def hours(self) -> slice:
         """The window's hours within the horizon."""
         return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
+
+    def dark_requests(self, workload: int) -> Floats | float:
+        """Return the arrivals of a workload while the site is dark, shape (hours,); 0 where it never is.
+
+        Requests come evenly within an hour, so they are demand × dark share. Machines that are lit for the rest of the
+        hour cannot serve them, however much room they have: who cannot wait is gone.
+        """
+        return 0.0 if self.lit_fraction is None else self.demand_requests[workload] * (1.0 - self.lit_fraction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +95,8 @@ class WindowResult:
     """Node-equivalents at work, shape (clusters, hours)."""
     drag_nodes: Floats
     """Of those, what open software incidents cost, shape (clusters, hours)."""
+    drags: Mapping[tuple[int, int], Drag]
+    """The same by cluster and workload, where there is any."""
     throttled_nodes: Floats
     """Node-equivalents that had work and lost it to the power cap, shape (clusters, hours)."""
     it_kw: Floats
@@ -91,13 +114,15 @@ class _Routed:
     shed: Floats
     waiting: list[Floats]
     drag: Floats
+    drags: dict[tuple[int, int], Drag]
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
-    all others left. Where the power cap binds, deferrable work waits first, then clusters are throttled in order.
+    all others left. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds,
+    deferrable work waits first, then clusters are throttled in order.
     """
     ways = _ways(plan, window)
     routed = _route(plan, window, window.nodes, ways, plan.by_priority)
@@ -120,6 +145,7 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
         nodes=window.nodes,
         busy_nodes=routed.room.used,
         drag_nodes=routed.drag,
+        drags=routed.drags,
         throttled_nodes=throttled,
         it_kw=power,
         facility_kw=facility,
@@ -153,15 +179,19 @@ def _route(plan: Plan, window: WindowInput, usable: Floats, ways: Sequence[Way],
         shed=np.zeros(shape),
         waiting=[*window.waiting_requests],
         drag=np.zeros_like(usable),
+        drags={},
     )
     for index in which:
         wanted = window.demand_requests[index]
         if workloads[index].deadline_h:
             room = spare(routed.room, ways[index])
             wanted, routed.shed[index], routed.waiting[index] = defer(wanted, room, routed.waiting[index])
+        else:
+            routed.shed[index] = window.dark_requests(index)
+            wanted = wanted - routed.shed[index]
         hours, left = _serve(window, routed, ways[index], index, wanted)
         if not workloads[index].deadline_h:
-            routed.shed[index][hours] = left
+            routed.shed[index][hours] += left
     return routed
 
 
@@ -171,8 +201,9 @@ def _serve(window: WindowInput, routed: _Routed, way: Way, index: int, wanted: F
     left = fill(wanted, routed.room, way, served)
     for c in way.order:
         if (slowed := window.incidents.get((c, index))) is not None:
-            nodes = served[c].take(slowed.hours) / way.rate(c, slowed.hours)
-            routed.drag[c][slowed.hours] += nodes * slowed.lost_fraction
+            nodes = served[c].take(slowed.hours) / way.rate(c, slowed.hours) * slowed.lost_fraction
+            routed.drag[c][slowed.hours] += nodes
+            routed.drags[c, index] = Drag(hours=slowed.hours, nodes=nodes)
     return left
 
 

@@ -15,12 +15,19 @@ nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.physics.power import BoardRating, board_power_w, throughput_fraction_at_cap
+from planner.physics.power import (
+    FITTED,
+    BoardRating,
+    PowerCoefficients,
+    board_power_w,
+    throughput_fraction_at_cap,
+)
 from planner.units import KILO
 
 if TYPE_CHECKING:
@@ -66,16 +73,19 @@ class NodeRating:
 class ServingMix:
     """What each board of a replica does at full load: one decode step, and the share of time that prefill takes.
 
-    Bytes and operations are per board (a model sharded over two boards gives each half). The step takes
-    ``step_fixed_s + batch × step_per_sequence_s``.
+    A step of b sequences takes T(b) = t₀ + t₁ b. Its work is stated in seconds at the datasheet's peak, so that the
+    precision served is in it: M(b) = m₀ + m₁ b streaming at full bandwidth, and κ b computing at the dense rate of that
+    precision.
     """
 
     batch: float
     """Sequences decoded together at full load."""
-    weight_bytes: float
-    """Read once per step, whatever the batch."""
-    kv_bytes_per_sequence: float
-    flop_per_sequence: float
+    stream_fixed_s: float
+    """m₀: weights read in every step."""
+    stream_per_sequence_s: float
+    """m₁: cache of one sequence, and the experts that it alone brings in."""
+    compute_per_sequence_s: float
+    """κ: operations of one token over the dense rate at the precision served."""
     step_fixed_s: float
     step_per_sequence_s: float
     prefill_time_fraction: float = 0.0
@@ -83,13 +93,13 @@ class ServingMix:
 
     def __post_init__(self) -> None:
         """Refuse loads that no replica can carry."""
-        sizes = (
-            self.weight_bytes,
-            self.kv_bytes_per_sequence,
-            self.flop_per_sequence,
+        seconds = (
+            self.stream_fixed_s,
+            self.stream_per_sequence_s,
+            self.compute_per_sequence_s,
             self.step_per_sequence_s,
         )
-        is_finite = all(np.isfinite(size) and size >= 0.0 for size in (*sizes, self.batch, self.step_fixed_s))
+        is_finite = all(np.isfinite(size) and size >= 0.0 for size in (*seconds, self.batch, self.step_fixed_s))
         if not (is_finite and self.batch > 0.0 and self.step_fixed_s > 0.0):
             raise ValueError(f"not a serving mix: {self}")
         if not 0.0 <= self.prefill_time_fraction < 1.0:
@@ -99,15 +109,36 @@ class ServingMix:
         """Return the time of a decode step."""
         return np.asarray(self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s)
 
-    def decode_activity(self, rating: BoardRating, batch: ArrayLike) -> tuple[Array, Array]:
+    def decode_activity(self, batch: ArrayLike) -> tuple[Array, Array]:
         """Return the fractions of datasheet bandwidth and rate that a decode step of a batch takes."""
         sequences = np.asarray(batch, dtype=np.float64)
         step_s = self.step_s(sequences)
-        moved_bytes = self.weight_bytes + sequences * self.kv_bytes_per_sequence
-        memory = moved_bytes / step_s / rating.bandwidth_bytes_per_s
-        compute = sequences * self.flop_per_sequence / step_s / rating.rate_flop_per_s
+        memory = (self.stream_fixed_s + sequences * self.stream_per_sequence_s) / step_s
+        compute = sequences * self.compute_per_sequence_s / step_s
         # A step time taken from a fitted model can be a little shorter than the datasheet allows.
         return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
+
+    def hottest_batch(self, coefficients: PowerCoefficients = FITTED) -> float:
+        """Return the batch beyond which the formula for boards would have power fall; infinity for never.
+
+        Where steps lengthen faster than traffic grows (m₀ t₁ > m₁ t₀), memory's share a m thins out with the batch
+        while the share of arithmetic k c^g rises ever more slowly. T² dp/db = a (m₁ t₀ − m₀ t₁) + k g c^(g−1) κ t₀
+        changes sign once, where c^(1−g) = k g κ t₀ / (a (m₀ t₁ − m₁ t₀)), or where c has reached 1; before that
+        only m at its own limit of 1 does not thin. A board that is not empty decodes at least one sequence.
+        """
+        thinning = self.stream_fixed_s * self.step_per_sequence_s - self.stream_per_sequence_s * self.step_fixed_s
+        if thinning <= 0.0 or self.stream_per_sequence_s >= self.step_per_sequence_s:
+            return math.inf
+        slack_s = self.step_per_sequence_s - self.stream_per_sequence_s
+        saturated = (self.stream_fixed_s - self.step_fixed_s) / slack_s  # up to here m is 1 and does not thin
+        exponent = coefficients.compute_exponent
+        arithmetic = coefficients.compute * exponent * self.compute_per_sequence_s * self.step_fixed_s
+        compute = min(arithmetic / (coefficients.memory * thinning), 1.0) ** (1.0 / (1.0 - exponent))
+        rest = self.compute_per_sequence_s - compute * self.step_per_sequence_s
+        if compute > 0.0 and rest <= 0.0:
+            return math.inf
+        peak = compute * self.step_fixed_s / rest if compute > 0.0 else 0.0
+        return max(peak, saturated, 1.0)
 
     def sequences_at(self, load_fraction: ArrayLike) -> Array:
         """Return the mean number of sequences in flight at a load.
@@ -127,12 +158,16 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
 
     Prefill takes the share φu of time. Of the rest, requests in flight number b on average and come and go
     independently, so the replica is empty with probability exp(−b) and otherwise decodes b / (1 − exp(−b)) together.
+    It never falls with load: b and the time not empty rise with u, and prefill, which takes time from decode, draws the
+    board's limit. Batches beyond the hottest draw what that one does, since what lengthens their steps is work that
+    the formula does not count: no measured board draws less with a larger batch.
     """
     load = np.asarray(load_fraction, dtype=np.float64)
     sequences = mix.sequences_at(load)
     busy = -np.expm1(-sequences)
     batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
-    decode_w = board_power_w(rating, *mix.decode_activity(rating, batch), busy_fraction=busy)
+    activity = mix.decode_activity(np.minimum(batch, mix.hottest_batch()))
+    decode_w = board_power_w(rating, *activity, busy_fraction=busy)
     prefill_w = board_power_w(rating, *PREFILL_ACTIVITY)
     prefill = mix.prefill_time_fraction * load
     return np.asarray(prefill * prefill_w + (1.0 - prefill) * decode_w)
@@ -145,11 +180,17 @@ class NodePower:
     idle_kw: float
     full_kw: float
     load_kw: Array
-    """Wall power on an even grid of load fractions 0 to 1, fine enough to be read at the nearest point."""
+    """Wall power on an even grid of load fractions 0 to 1, fine enough to be read at the nearest point; never falls,
+    so that a load can be found from a power."""
     cap_kw: Array
     """Wall caps, rising from idle to full power."""
     cap_throughput_fraction: Array
     """Throughput kept at each cap, over uncapped throughput."""
+
+    def __post_init__(self) -> None:
+        """Refuse power that falls as load rises: a search for the load that a power allows would go astray."""
+        if np.any(self.load_kw[1:] < self.load_kw[:-1]):
+            raise ValueError("node power falls as load rises")
 
     def node_kw(self, load_fraction: Array) -> Array:
         """Return node power for loads of any shape, such as (hours,) or (hours, clusters); clipped to [0, 1].
@@ -179,14 +220,21 @@ class NodePower:
         )
 
 
-def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
-    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
+def load_table_kw(node: NodeRating, mix: ServingMix) -> Array:
+    """Return a node's wall power on the even grid of loads of :class:`NodePower`."""
     load_fraction = np.linspace(0.0, 1.0, _LOAD_INTERVALS + 1)
     load_kw = node.wall_w(board_power_at_load_w(node.board, mix, load_fraction)) / KILO
+    # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
+    return np.maximum.accumulate(load_kw)
+
+
+def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
+    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
+    load_kw = load_table_kw(node, mix)
     idle_kw, full_kw = float(load_kw[0]), float(load_kw[-1])
     cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
     cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
-    kept = _mix_throughput(node.board, mix, cap_fraction)
+    kept = _mix_throughput(mix, cap_fraction)
     # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
     kept[-1] = 1.0
     return NodePower(
@@ -198,9 +246,9 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
     )
 
 
-def _mix_throughput(rating: BoardRating, mix: ServingMix, cap_fraction: Array) -> Array:
+def _mix_throughput(mix: ServingMix, cap_fraction: Array) -> Array:
     """Return throughput kept under board caps by a replica that spends φ of its time in prefill."""
-    decode = throughput_fraction_at_cap(*mix.decode_activity(rating, mix.batch), cap_fraction)
+    decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
     prefill = throughput_fraction_at_cap(*PREFILL_ACTIVITY, cap_fraction)
     share = mix.prefill_time_fraction
     works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))

@@ -8,6 +8,7 @@ from 1,980 to about 1,500 MHz. As a fraction of the thermal design power (TDP)::
 
     m   bytes moved over time × datasheet bandwidth      f   clock over its maximum
     c   operations over time × datasheet dense rate      c/f work per clock cycle
+        at the precision served
 
 The memory's share does not see the clock; the cores' share (leakage and clock tree ``s``, arithmetic ``k``) does.
 Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. Work that waits for the cores stretches as
@@ -62,19 +63,15 @@ FITTED = PowerCoefficients(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRating:
-    """What a board's datasheet says, and what it draws at rest."""
+    """What a board may draw, and what it draws at rest."""
 
     tdp_w: float
     idle_w: float
     """With a model loaded and nothing running."""
-    bandwidth_bytes_per_s: float
-    rate_flop_per_s: float
-    """Dense rate at the precision served."""
 
     def __post_init__(self) -> None:
         """Refuse what no board is."""
-        numbers = (self.tdp_w, self.idle_w, self.bandwidth_bytes_per_s, self.rate_flop_per_s)
-        if not all(np.isfinite(number) and number > 0.0 for number in numbers) or self.idle_w >= self.tdp_w:
+        if not (np.isfinite(self.tdp_w) and 0.0 < self.idle_w < self.tdp_w):
             raise ValueError(f"not a board: {self}")
 
 

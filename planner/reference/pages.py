@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from planner.benchmarks.validation import CHART, PAGE, shipped_check, validation_page
 from planner.reference.catalog_page import catalog_page
 from planner.reference.cli_page import cli_page
 from planner.reference.errors_page import errors_page
@@ -12,6 +13,8 @@ from planner.reference.nomenclature_page import nomenclature_page
 from planner.reference.outputs_page import outputs_page
 from planner.reference.scenario_page import scenario_page
 from planner.reference.study_page import study_page
+from planner.reporting.picture import files_of
+from planner.reporting.throughput_charts import validation_picture
 
 
 def reference_pages() -> dict[str, str]:
@@ -25,16 +28,19 @@ def reference_pages() -> dict[str, str]:
         "metrics.md": metrics_page(),
         "errors.md": errors_page(),
         "nomenclature.md": nomenclature_page(),
+        PAGE: validation_page(*shipped_check()),
     }
 
 
 def write_reference(folder: Path) -> list[Path]:
-    """Write the pages into a folder, leaving other files alone; return those that changed."""
+    """Write the pages and their chart into a folder, leaving other files alone; return those that changed."""
     folder.mkdir(parents=True, exist_ok=True)
     changed = []
-    for name, content in reference_pages().items():
+    files = {name: content.encode() for name, content in reference_pages().items()}
+    files[CHART] = files_of(validation_picture(shipped_check()[0]), ["png"])["png"]
+    for name, content in files.items():
         path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != content:
-            path.write_text(content, encoding="utf-8")
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
             changed.append(path)
     return changed

@@ -60,21 +60,35 @@ def _inputs(scenario: Scenario) -> Iterator[Row]:
 
 
 def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
-    """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names."""
+    """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
     used: dict[tuple[str, str], Entry] = {}
+    vendors = set()
     for cluster in scenario.clusters.values():
         accelerator = catalog.accelerator(cluster.accelerator)
         used["accelerators", cluster.accelerator] = accelerator
+        if not cluster.resale_curve:
+            vendors.add(accelerator.vendor.value)
         stack = catalog.stack(accelerator.vendor.value, cluster.engine)
         used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
     for workload in scenario.workloads.values():
         used["models", workload.model] = catalog.model(workload.model)
     used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
-    for (section, name), entry in sorted(used.items()):
-        for key, fact, unit in entry.facts():
-            title, date = catalog.provenance(fact)
-            shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)
-            yield f"catalog.{section}.{name}.{key}", shown, unit or "", title, date, fact.grade
+    facts = [
+        (f"{section}.{name}.{key}", fact, unit)
+        for (section, name), entry in sorted(used.items())
+        for key, fact, unit in entry.facts()
+    ]
+    resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
+    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in resale]
+    for path, fact, unit in facts:
+        title, date = catalog.provenance(fact)
+        shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)
+        yield f"catalog.{path}", shown, unit or "", title, date, fact.grade
+    prices = (scenario.finance.token_price, scenario.finance.api_price)
+    if any(price is not None and price.cached_input_usd_per_million_tokens is None for price in prices):
+        prior = catalog.prior("cached_input_price_ratio")
+        title, date = catalog.provenance(prior)
+        yield "catalog.priors.cached_input_price_ratio", _plain(prior.base), prior.unit or "", title, date, prior.grade
     yield "catalog.version", VERSION, "", "shipped with the planner", "", ""
 
 

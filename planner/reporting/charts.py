@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError
-from planner.reporting.chart_style import FORMATS, Draw, render
 from planner.reporting.folder import CHARTS as FOLDER
 from planner.reporting.folder import add_files
+from planner.reporting.picture import FORMATS, Draw, files_of
 from planner.reporting.plan_charts import PLAN_CHARTS
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.study_charts import STUDY_CHARTS
@@ -24,7 +24,8 @@ def draw_charts(
     return {
         f"{FOLDER}/{name}.{suffix}": picture
         for name in names
-        for suffix, picture in render(CHARTS[name], contents, tuple(formats)).items()
+        if (drawn := CHARTS[name](contents))
+        for suffix, picture in files_of(drawn, formats).items()
     }
 
 

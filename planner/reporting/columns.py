@@ -59,6 +59,8 @@ class Column:
     """Unit of the cells; empty for text and dates."""
     decimals: int = 6
     """Decimals written, for DECIMAL columns."""
+    measured_by: str = ""
+    """Column whose cells name what this one measures, row by row: an amount of dollars then has two decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_pe
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import command_line, json_text, write_folder
+from planner.reporting.judgement import change_words, choose, comparable, recommendation, served, warnings_of
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
 from planner.reporting.summary import chance_summary
-from planner.reporting.text_table import text_table
+from planner.reporting.text_table import signed, text_table, wrapped
 from planner.simulation.chance import Interval, ends_of
 from planner.simulation.measure_names import DRAWS
 from planner.simulation.measures import series_of
@@ -88,7 +88,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON: measures, bridges, warnings."""
 
     def plain(figures: dict[str, float | None]) -> dict[str, float | None]:
-        return {name: None if value is None else round(value, 6) for name, value in figures.items()}
+        return {name: None if value is None else round(value, 6) + 0.0 for name, value in figures.items()}
 
     return {
         "baseline": comparison.names[comparison.baseline],
@@ -103,7 +103,8 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             name: chance_summary(chance) for name, chance in zip(comparison.names, comparison.chances, strict=True)
         },
         "saving_interval_fraction": {
-            name: [round(end, 6) for end in (saving.low, saving.high)] for name, saving in _savings(comparison).items()
+            name: [round(end, 6) + 0.0 for end in (saving.low, saving.high)]
+            for name, saving in _savings(comparison).items()
         },
         "warnings": list(comparison.warnings),
     }
@@ -122,33 +123,41 @@ def _savings(comparison: Comparison) -> dict[str, Interval]:
 
 def comparison_table(comparison: Comparison) -> str:
     """Lay the comparison out for a terminal of 80 columns."""
-    base = comparison.figures[comparison.baseline]
 
     def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
-        return "" if value is None else format(value / scale, pattern)
+        return "" if value is None else signed(value / scale, pattern)
 
+    plans = [served(name, figures) for name, figures in zip(comparison.names, comparison.figures, strict=True)]
+    base = plans[comparison.baseline]
     rows = []
-    for name, figures in zip(comparison.names, comparison.figures, strict=True):
-        own, reference = figures["cost_per_million_tokens_usd"], base["cost_per_million_tokens_usd"]
-        saving = 1.0 - own / reference if own is not None and reference else None
+    for plan, name, figures in zip(plans, comparison.names, comparison.figures, strict=True):
+        change = plan.cost / base.cost - 1.0 if comparable(plan, base) and plan.cost and base.cost else None
         rows.append(
             (
                 name[:15],
                 cell(figures["cost_usd"], ",.2f", MILLION),
-                cell(own, ",.4f"),
+                cell(plan.cost, ",.4f"),
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
                 cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
                 cell(figures["npv_usd"], ",.2f", MILLION),
-                cell(figures["slo_attainment_fraction"], ".1%"),
-                cell(saving, ".1%"),
+                cell(plan.in_time_fraction, ".2%"),
+                cell(change, "+.1%"),
             )
         )
-    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "in time", "saves")
-    lines = [text_table(header, rows)]
-    if savings := _savings(comparison):
-        parts = [f"{name} saves {saving.low:.1%} to {saving.high:.1%}" for name, saving in savings.items()]
-        sentence = f"in {comparison.chances[0].words}, inputs as stated: " + ", ".join(parts)
-        lines += ["", *textwrap.wrap(sentence, 78, subsequent_indent="  ")]
+    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "in time", "change")
+    choice, savings = choose(plans), _savings(comparison)
+    interval = savings.get(choice.best.name) if choice.best is not None else None
+    saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
+    advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]
+    lines = [text_table(header, rows), "", *wrapped(advice)]
+    spans = [
+        f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"
+        for plan in plans
+        if plan.name in savings and comparable(plan, base)
+    ]
+    if spans:
+        words = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
+        lines += wrapped([words + ", ".join(spans)])
     bridges = [
         (name, parts[0])
         for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
@@ -164,8 +173,7 @@ def comparison_table(comparison: Comparison) -> str:
 
 def _signed(amount: float) -> str:
     """Show a change with its sign; nothing has none."""
-    shown = f"{amount:+.4f}"
-    return "0" if float(shown) == 0 else shown
+    return f"{amount:+.4f}" if round(amount, 4) else "0"
 
 
 def write_comparison(
@@ -192,14 +200,14 @@ def write_comparison(
         "seed": comparison.results[0].seed,
         "draws": comparison.chances[0].draws,
     }
-    manifest["command"] = _command(comparison, overrides)
+    manifest["command"] = _command(comparison, overrides, form)
     write_folder(folder, with_report(files, manifest), manifest)
 
 
-def _command(comparison: Comparison, overrides: Sequence[str]) -> list[str]:
+def _command(comparison: Comparison, overrides: Sequence[str], form: CsvFormat) -> list[str]:
     """Return the command that makes the same comparison again."""
-    words = ["planner", "compare", *(scenario_file(result.scenario) for result in comparison.results)]
-    words += ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
+    options = ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
     if (draws := comparison.chances[0].draws) != DRAWS:
-        words += ["--draws", str(draws)]
-    return words + [word for override in overrides for word in ("--set", override)]
+        options += ["--draws", str(draws)]
+    files = [scenario_file(result.scenario) for result in comparison.results]
+    return command_line("compare", files, [*options, *form.options], overrides)

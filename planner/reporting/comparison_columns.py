@@ -8,14 +8,25 @@ from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.simulation.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
 from planner.studies.causes import CAUSES
-from planner.units import unit_of
+from planner.units import DOLLARS, unit_of
 
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
 
 
-def _number(name: str, description: str, decimals: int = 6) -> Column:
+def _number(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
     unit = unit_of(name) or ""
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+    return Column(
+        name=name,
+        kind=ColumnKind.DECIMAL,
+        description=description,
+        unit=unit,
+        decimals=decimals,
+        measured_by=measured_by,
+    )
+
+
+def _measured(name: str, description: str) -> Column:
+    return _number(name, description, measured_by="measure")
 
 
 COMPARISON = TableDescription(
@@ -26,19 +37,19 @@ COMPARISON = TableDescription(
     columns=(
         _SCENARIO,
         Column(name="measure", kind=ColumnKind.TEXT, description="Measure; its name ends in its unit."),
-        _number("value", "Its value."),
+        _measured("value", "Its value."),
         Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
-        _number("baseline_value", "The baseline's."),
-        _number("difference", "`value` less `baseline_value`."),
+        _measured("baseline_value", "The baseline's."),
+        _measured("difference", "`value` less `baseline_value`."),
         _number("difference_fraction", "`difference` over the size of `baseline_value`."),
-        _number(
+        _measured(
             "low",
             "Lower end of what further draws of chance give for `value`: other traffic noise, failures, incidents "
             "and slips, with every input as stated. Nine in ten lie between `low` and `high`, or as summary.json says.",
         ),
-        _number("high", "Upper end of it."),
-        _number("difference_low", "The same for `difference`, both plans under the same chance."),
-        _number("difference_high", "Upper end of it."),
+        _measured("high", "Upper end of it."),
+        _measured("difference_low", "The same for `difference`, both plans under the same chance."),
+        _measured("difference_high", "Upper end of it."),
     ),
 )
 BRIDGE = TableDescription(
@@ -81,10 +92,7 @@ def sweep_description(axes: Sequence[Axis]) -> TableDescription:
         key=tuple(axis.path for axis in axes),
         columns=(
             *(_axis_column(axis) for axis in axes),
-            *(
-                Column(name=name, kind=ColumnKind.DECIMAL, description=meaning, unit=unit_of(name) or "")
-                for name, meaning in meanings.items()
-            ),
+            *(_number(name, meaning, 2 if unit_of(name) == DOLLARS else 6) for name, meaning in meanings.items()),
             Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
         ),
     )

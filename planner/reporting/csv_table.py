@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.errors import ConservationError
 from planner.reporting.columns import ColumnKind
+from planner.units import DOLLARS, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,6 +51,12 @@ class CsvFormat:
     def decimal_mark(self) -> str:
         """The decimal mark."""
         return "," if self.decimal_comma else "."
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that ask for this format."""
+        asked = {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
+        return [option for option, is_asked in asked.items() if is_asked]
 
 
 DEFAULT_FORMAT = CsvFormat()
@@ -90,20 +97,21 @@ def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
     return written
 
 
-def _decimal_cells(cells: Iterable[float | None], column: Column, decimal_mark: str) -> list[str]:
-    """Return numbers with the column's decimals; NaN and None are empty, and minus zero is zero."""
-    pattern = f"%.{column.decimals}f"
-    minus_zero = pattern % -0.0
+def _decimal_cells(cells: Sequence[float | None], column: Column, decimal_mark: str, names: Cells | None) -> list[str]:
+    """Return numbers with the column's decimals, or those of what each measures; NaN and None are empty, −0 is 0."""
+    decimals = [column.decimals] * len(cells)
+    if names is not None:
+        decimals = [2 if unit_of(name) == DOLLARS else column.decimals for name in names]
     written = []
-    for number in cells:
+    for number, places in zip(cells, decimals, strict=True):
         if number is None or math.isnan(number):
             written.append("")
             continue
         if math.isinf(number):
             msg = f"column {column.name} holds an infinite number"
             raise ConservationError(msg)
-        cell = pattern % number
-        written.append(cell[1:] if cell == minus_zero else cell)
+        cell = f"{number:.{places}f}"
+        written.append(cell[1:] if cell.startswith("-") and not cell.strip("-0.") else cell)
     if decimal_mark != ".":
         written = [cell.replace(".", decimal_mark) for cell in written]
     return written
@@ -122,14 +130,16 @@ def _date_cell(day: object) -> str:
             return str(np.datetime64(str(day), "D"))
 
 
-def format_cells(column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT) -> list[str]:
-    """Return the cells of one column as they stand in the file."""
+def format_cells(
+    column: Column, cells: Cells, form: CsvFormat = DEFAULT_FORMAT, names: Cells | None = None
+) -> list[str]:
+    """Return the cells of one column as they stand in the file; ``names`` say what each cell measures."""
     listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     match column.kind:
         case ColumnKind.CENTS:
             return _cents_cells(np.asarray(cells), form.decimal_mark)
         case ColumnKind.DECIMAL:
-            return _decimal_cells(listed, column, form.decimal_mark)
+            return _decimal_cells(listed, column, form.decimal_mark, names)
         case ColumnKind.INTEGER:
             return ["" if number is None else str(int(number)) for number in listed]
         case ColumnKind.BOOLEAN:
@@ -147,7 +157,10 @@ def write_csv(table: TableDescription, columns: Mapping[str, Cells], form: CsvFo
         odd = sorted(set(wanted) ^ set(given))
         msg = f"table {table.name}: the columns do not match its description: {', '.join(odd)}"
         raise ConservationError(msg)
-    written = [format_cells(column, columns[column.name], form) for column in table.columns]
+    written = [
+        format_cells(column, columns[column.name], form, columns[column.measured_by] if column.measured_by else None)
+        for column in table.columns
+    ]
     lengths = {len(cells) for cells in written}
     if len(lengths) > 1:
         msg = f"table {table.name}: columns of different length: {sorted(lengths)}"

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,12 @@ PRODUCT = "datacenter-planner"
 MANIFEST = "manifest.json"
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
+
+
+def command_line(verb: str, files: Sequence[str], options: Sequence[str], overrides: Sequence[str] = ()) -> list[str]:
+    """Return the words of the command that writes a folder's bytes again, its files named as they were at first."""
+    named = [f"./{file}" if file.startswith("-") else file for file in files]  # a path, not an option
+    return ["planner", verb, *named, *options, *(word for override in overrides for word in ("--set", override))]
 
 
 def json_text(content: Any) -> str:

@@ -10,9 +10,16 @@ def _text(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
-def _number(name: str, description: str, decimals: int = 6) -> Column:
+def _number(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
     unit = unit_of(name) or ""
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+    return Column(
+        name=name,
+        kind=ColumnKind.DECIMAL,
+        description=description,
+        unit=unit,
+        decimals=decimals,
+        measured_by=measured_by,
+    )
 
 
 def _whole(name: str, description: str) -> Column:
@@ -140,12 +147,21 @@ EVENTS = TableDescription(
         _text("time", "When it began, UTC, ISO 8601."),
         _text("end_time", "When it ended; empty for what has no end or outlasts the run."),
         _text("cluster", "Cluster concerned, or `fleet`."),
-        _text("event", "delivered, retired, failure, software or outage."),
+        _text(
+            "event",
+            "delivered (into service), waiting (paid, without power), retired, failure, software or outage.",
+        ),
         _text("cause", "Why: the failing part, the kind of software incident."),
         _text("detail", "Node, severity and wait of a repair; stack, model and size of an incident."),
         _whole("accelerators", "Accelerators that came, left or were lost."),
         _number("duration_h", "Hours from beginning to end, within the horizon.", 4),
-        _number("lost_capacity_tokens", "Tokens that the machines concerned could have carried in their usual mix.", 0),
+        _number(
+            "lost_node_h",
+            "Node-hours it took, as `losses.csv` counts them: the failures, incidents and outages of a run sum to the "
+            "columns `lost_to_failures_node_h`, `lost_to_software_node_h` and `lost_to_outages_node_h` there.",
+            4,
+        ),
+        _number("lost_capacity_tokens", "Tokens that those node-hours carry in the cluster's usual mix.", 0),
     ),
 )
 ASSUMPTIONS = TableDescription(
@@ -168,14 +184,14 @@ MEASURES = TableDescription(
     key=("measure",),
     columns=(
         _text("measure", "Measure; its name ends in its unit."),
-        _number("value", "Its value.", 6),
+        _number("value", "Its value.", measured_by="measure"),
         _number(
             "low",
             "Lower end of what further draws of chance give: other traffic noise, failures, incidents and slips, "
             "inputs as stated. Nine in ten lie between `low` and `high`, or as many as `chance` in summary.json says.",
-            6,
+            measured_by="measure",
         ),
-        _number("high", "Upper end of it.", 6),
+        _number("high", "Upper end of it.", measured_by="measure"),
         _text("unit", "Its unit."),
         _text("view", "View of the ledger it reads: accrual, cash or economic; empty for none."),
         _text("formula", "How it follows from the ledger; v is the discount factor of the month."),

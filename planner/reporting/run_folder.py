@@ -18,7 +18,7 @@ from planner.reporting.assumptions import assumptions
 from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import command_line, json_text, write_folder
 from planner.reporting.model_error import model_error
 from planner.reporting.parquet import parquet_bytes
 from planner.reporting.plan_tables import run_columns_of
@@ -46,9 +46,9 @@ def _sha256(model: BaseModel, exclude: set[str] | None = None) -> str:
 
 
 def scenario_file(scenario: Scenario) -> str:
-    """Return the name of the file that a scenario was read from, without its folder."""
+    """Return the file that a scenario was read from, as it was named."""
     place = scenario.document.locate(())
-    return Path(place.file).name if place is not None else f"{scenario.name}.yaml"
+    return place.file if place is not None else f"{scenario.name}.yaml"
 
 
 def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
@@ -126,8 +126,12 @@ def write_run(
     *,
     chance: Chance | None = None,
     wanted: Wanted = USUAL,
+    command: Sequence[str] = (),
 ) -> None:
-    """Write a run's folder, whole or not at all; ``chance`` is the plan drawn again, for intervals."""
+    """Write a run's folder, whole or not at all.
+
+    ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
+    """
     found, form = _tables(result, chance, hourly=wanted.hourly), wanted.form
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
     shown = {table.name: columns for table, columns in found}
@@ -141,21 +145,14 @@ def write_run(
     files["workbook.xlsx"] = write_workbook(content)
     identity = manifest(result, overrides)
     identity["draws"] = 1 if chance is None else chance.draws
-    identity["command"] = _command(identity, wanted)
+    identity["command"] = list(command) or _command(identity, wanted)
     write_folder(folder, with_report(files, identity), identity)
 
 
 def _command(identity: dict[str, Any], wanted: Wanted) -> list[str]:
     """Return the command that writes the same bytes again."""
-    words = ["planner", "run", identity["scenario_file"], "--seed", str(identity["seed"])]
-    for override in identity["overrides"]:
-        words += ["--set", override]
+    options = ["--seed", str(identity["seed"])]
     if identity["draws"] != DRAWS:
-        words += ["--draws", str(identity["draws"])]
-    switches = {
-        "--hourly": wanted.hourly,
-        "--parquet": wanted.parquet,
-        "--decimal-comma": wanted.form.decimal_comma,
-        "--bom": wanted.form.byte_order_mark,
-    }
-    return words + [switch for switch, asked in switches.items() if asked]
+        options += ["--draws", str(identity["draws"])]
+    options += [option for option, asked in (("--hourly", wanted.hourly), ("--parquet", wanted.parquet)) if asked]
+    return command_line("run", [identity["scenario_file"]], [*options, *wanted.form.options], identity["overrides"])

@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from planner.finance.accounts import Account
 from planner.finance.depreciation import make_cohorts
+from planner.finance.measures import running_months
 from planner.reporting.workbook import SheetTable, WorkbookContent
-from planner.simulation.cohorts import assets_of
+from planner.simulation.cohorts import assets_of, tax_base
+from planner.simulation.energy import energy_usd
 from planner.simulation.measures import series_of
+from planner.simulation.ownership import dated_rows, ownership
 from planner.simulation.result import RunResult
+from planner.units import MILLION
 
 MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
@@ -23,6 +28,9 @@ def workbook_content(
 ) -> WorkbookContent:
     """Return what the workbook of a run shows, given its tables of events and assumptions."""
     plan, series = result.plan, series_of(result)
+    owner, rules, (rows, days) = ownership(result), plan.money.market.tax, dated_rows(result)
+    energy, cooling = energy_usd(plan, result.run, result.monthly)
+    taxed = tax_base(plan, result.cohorts, rules).income_cents.sum(axis=0) if rules and result.cohorts else None
     return WorkbookContent(
         title=result.scenario.name,
         created=datetime.datetime.combine(plan.start, datetime.time()),
@@ -30,13 +38,33 @@ def workbook_content(
         ledger=result.ledger,
         cohorts=assets_of(plan, result.cohorts) if result.cohorts else make_cohorts([], []),
         discount_rate_per_year=plan.money.capital.discount_rate_per_year,
-        energy_kwh=result.monthly.facility_kwh.sum(axis=1),
+        running_months=running_months(series.economic.edge_months, series.economic.timing),
+        dated_rows=rows,
+        dated_months=days,
+        electricity_usd_per_kwh=_electricity_usd_per_kwh(result),
+        energy_usd=energy,
+        cooling_usd=cooling,
         output_tokens=series.output_tokens,
         total_tokens=series.tokens,
         assumptions=_sheet(assumptions),
         events=_sheet(events, MOST_EVENTS),
-        end_value_is_book=plan.money.capital.end_value == "book",
+        levelised_usd_per_million={
+            "output": owner.price_usd(series.output_tokens / MILLION),
+            "total": owner.price_usd(series.tokens / MILLION),
+        },
+        tax=rules,
+        purchase_income_cents=np.zeros(plan.months.period_count, dtype=np.int64) if rules and taxed is None else taxed,
     )
+
+
+def _electricity_usd_per_kwh(result: RunResult) -> float:
+    """Return the price of energy on the first day; under time-of-use windows, what a kWh cost on average."""
+    power = result.plan.money.power
+    if power.hourly_usd_per_kwh is None:
+        return float(power.monthly_usd_per_kwh[0])
+    paid = result.ledger.account_cents(Account.ENERGY) + result.ledger.account_cents(Account.COOLING)
+    energy = float(result.monthly.facility_kwh.sum())
+    return round(paid / 100 / energy, 6) if energy > 0 else 0.0
 
 
 def _sheet(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:

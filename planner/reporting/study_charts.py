@@ -2,159 +2,124 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-import numpy as np
-
-from planner.reporting.chart_style import COLOURS, Draw, across, line_style, render, words
-from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.drivers import TORNADOES, Panel, panels, rows_of
-from planner.reporting.report.study_sections import BANDS, headline_of
-from planner.reporting.report.words import axis_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from planner.reporting.picture import (
+    Area,
+    Axis,
+    Box,
+    Draw,
+    Line,
+    Mark,
+    Panel,
+    Picture,
+    Rule,
+    even_axis,
+    files_of,
+    ratio_axis,
+    swings,
+)
+from planner.reporting.plan_charts import keys_of
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.drivers import TORNADOES, panels, rows_of
+from planner.reporting.report.study_sections import fan_charts, headline_of
+from planner.reporting.report.timechart import panel_of
+from planner.reporting.report.timelines import by_name, colours
+from planner.reporting.report.words import measured
+from planner.reporting.scales import Scale
 
 _BARS = 12
 _PANELS = 4
 """Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
-_WIDTH = 10.0
 
 
 def study_pictures(contents: Contents) -> dict[str, bytes]:
     """Return the PNG charts that a study writes beside its tables, as far as it has those tables."""
-    return {
-        f"{name}.png": picture
-        for name, draw in STUDY_CHARTS.items()
-        for picture in render(draw, contents, ("png",)).values()
-    }
+    pictures = {name: draw(contents) for name, draw in STUDY_CHARTS.items()}
+    return {f"{name}.png": files_of(picture, ["png"])["png"] for name, picture in pictures.items() if picture}
 
 
-def _floats(table: Table, column: str) -> list[float]:
-    return [float("nan") if number is None else number for number in table.numbers(column)]
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("usd", "USD")
 
 
-def fan(figure: Figure, contents: Contents) -> bool:
+def fan(contents: Contents) -> Picture | None:
     """Draw monthly medians with bands from P10 to P90 and, paler, P5 to P95."""
-    bands = contents.table("monthly_bands")
-    if bands is None or not len(bands):
-        return False
-    outputs = list(dict.fromkeys(bands.texts("output")))
-    figure.set_size_inches(_WIDTH, 1.0 + 2.8 * len(outputs))
-    panels_ = figure.subplots(len(outputs), 1, squeeze=False, sharex=True)[:, 0]
-    for output, axes in zip(outputs, panels_, strict=True):
-        own = bands.where("output", output)
-        for place, scenario in enumerate(dict.fromkeys(own.texts("scenario"))):
-            table = own.where("scenario", scenario)
-            months = np.array([f"{month}-01" for month in table.texts("month")], dtype="datetime64[D]")
-            low, lower, middle, upper, high = (_floats(table, name) for name in ("p5", "p10", "p50", "p90", "p95"))
-            colour = COLOURS[place % len(COLOURS)]
-            axes.fill_between(months, low, high, color=colour, alpha=0.10, linewidth=0)
-            axes.fill_between(months, lower, upper, color=colour, alpha=0.20, linewidth=0)
-            axes.plot(months, middle, label=scenario, **line_style(place))
-        title, unit = BANDS.get(output, (words(output), ""))
-        axes.set_ylabel(title, fontsize=9)
-        axes.yaxis.set_major_formatter(lambda value, _, unit=unit: axis_label(value, unit))
-        axes.set_ylim(bottom=0)
-    panels_[0].set_title(f"By month: median, P10 to P90, P5 to P95, {contents.name}")
-    handles, labels = panels_[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    return True
+    charts = fan_charts(contents, [("p5", "p95"), ("p10", "p90")], "")
+    if not charts:
+        return None
+    title = f"By month: median, P10 to P90, P5 to P95, {contents.name}"
+    drawn = [panel_of(chart, chart.title, height=230.0) for chart in charts]
+    return Picture(title=title, panels=drawn, keys=keys_of(charts[0]))
 
 
-def histogram(figure: Figure, contents: Contents) -> bool:
+def histogram(contents: Contents) -> Picture | None:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
     found = contents.table("distribution")
     if found is None or not len(found):
-        return False
-    scenarios = list(dict.fromkeys(found.texts("scenario")))
+        return None
     output = headline_of(contents)
-    marks = _percentiles(contents, output)
-    figure.set_size_inches(_WIDTH, 1.4 + 1.7 * len(scenarios))
-    strips = figure.subplots(len(scenarios), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
-    for place, (scenario, axes) in enumerate(zip(scenarios, strips, strict=True)):
+    ends = [*found.totals("bin_low"), *found.totals("bin_high")]
+    x = even_axis(min(ends), max(ends), _words(output))
+    unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
+    y = Axis(scale=Scale(low=0.0, high=1.3 * max(found.totals("replications")) or 1.0))  # room for the marks' names
+    palette, strips = colours(found.texts("scenario")), []
+    for scenario in dict.fromkeys(found.texts("scenario")):
         own = found.where("scenario", scenario)
-        low, high = np.array(own.totals("bin_low")), np.array(own.totals("bin_high"))
-        axes.bar(low, own.totals("replications"), width=high - low, align="edge", color=COLOURS[place % len(COLOURS)])
-        for percentile in ("p10", "p50", "p90"):
-            if (at := marks.get((scenario, percentile))) is not None:
-                axes.axvline(at, color="black", linewidth=1)
-                note = f" {percentile.upper()} {at:.4g}"
-                axes.annotate(note, (at, 0.87), xycoords=("data", "axes fraction"), fontsize=8)
-        axes.set_ylabel(scenario, fontsize=9)
-        axes.set_yticks([])
-        axes.set_ylim(0, 1.35 * max(found.totals("replications")) or 1.0)  # room for the marks' names
-        across(axes)
-    strips[0].set_title(f"How the futures are spread, {contents.name}")
-    strips[-1].set_xlabel(words(output))
-    return True
+        bins = zip(own.totals("bin_low"), own.totals("bin_high"), own.totals("replications"), strict=True)
+        boxes: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
+        marks = [*boxes, *_percentiles(contents, scenario, output)]
+        strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
+    strips[-1] = replace(strips[-1], x=x)
+    return Picture(title=f"How the futures are spread, {contents.name}", panels=strips)
 
 
-def _percentiles(contents: Contents, output: str) -> dict[tuple[str, str], float | None]:
+def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:
+    """Return P10, P50 and P90 of one scenario as lines with their values."""
     table = contents.table("percentiles")
     if table is None:
-        return {}
-    own = table.where("output", output)
-    return dict(zip(zip(own.texts("scenario"), own.texts("statistic"), strict=True), own.numbers("value"), strict=True))
+        return []
+    own = table.where("output", output).where("scenario", scenario)
+    values = dict(zip(own.texts("statistic"), own.numbers("value"), strict=True))
+    return [
+        Rule(x=value, note=f"{name.upper()} {measured(value, output)}")
+        for name in ("p10", "p50", "p90")
+        if (value := values.get(name)) is not None
+    ]
 
 
-def tornado(figure: Figure, contents: Contents) -> bool:
+def tornado(contents: Contents) -> Picture | None:
     """Draw what the first scenario's headline, and its difference from the others', hang on."""
     found = list(panels(rows_of(contents)))
     if not found:
-        return False
+        return None
     shown = [panel for panel in found if panel.scenario == found[0].scenario and panel.method == found[0].method]
-    shown = shown[:_PANELS]
-    output = headline_of(contents)
-    heights = [min(len(panel.bars), _BARS) for panel in shown]
-    figure.set_size_inches(_WIDTH, sum(0.9 + 0.26 * height for height in heights) + 1.0)
-    drawn = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for panel, axes in zip(shown, drawn, strict=True):
-        _bars(axes, panel)
-        axes.set_title(f"{panel.title}: {words(output)}", fontsize=11)
-    handles, labels = drawn[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, title=TORNADOES[shown[0].method].said)
-    return True
+    method, drawn = TORNADOES[found[0].method], []
+    for panel in shown[:_PANELS]:
+        rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
+        one = swings(rows, panel.middle, panel.title)
+        drawn.append(replace(one, marks=[*one.marks, Rule(x=0.0, is_dashed=True)]) if panel.against else one)
+    title = f"What {_words(headline_of(contents))} hangs on, {contents.name}"
+    keys = dict(zip(method.ends, (0, 1), strict=True))
+    return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{method.said}.")
 
 
-def _bars(axes: Axes, panel: Panel) -> None:
-    """Draw each bar's two halves about the middle, in the colours of its ends."""
-    longest = panel.longest(_BARS)[::-1]
-    names = [name for name, _, _ in longest]
-    sides = ([low for _, low, _ in longest], [high for _, _, high in longest])
-    for side, label, colour in zip(sides, TORNADOES[panel.method].ends, COLOURS, strict=False):
-        widths = [end - panel.middle for end in side]
-        axes.barh(names, widths, left=panel.middle, color=colour, label=label)
-    axes.axvline(panel.middle, color="black", linewidth=1.2)
-    if panel.against:
-        axes.axvline(0.0, color="#888888", linewidth=1, linestyle="--")
-    axes.tick_params(axis="y", labelsize=8)
-    across(axes)
-
-
-def convergence(figure: Figure, contents: Contents) -> bool:
+def convergence(contents: Contents) -> Picture | None:
     """Draw the headline's mean against the number of replications, with its interval."""
     found = contents.table("convergence")
     if found is None or not len(found):
-        return False
-    axes = figure.subplots()
-    for place, scenario in enumerate(dict.fromkeys(found.texts("scenario"))):
-        own = found.where("scenario", scenario)
-        ends, colour = own.totals("replications"), COLOURS[place % len(COLOURS)]
-        axes.plot(ends, _floats(own, "mean"), label=scenario, **line_style(place))
-        axes.fill_between(ends, _floats(own, "low"), _floats(own, "high"), color=colour, alpha=0.2, linewidth=0)
-    axes.set_xscale("log")
-    steps = [10**power * part for power in range(8) for part in (1, 2, 5)]
-    lowest, highest = min(found.totals("replications")), max(found.totals("replications"))
-    axes.set_xticks([step for step in steps if lowest <= step <= highest] or [lowest])
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.xaxis.set_minor_formatter("")
-    axes.set_xlabel("replications")
-    axes.set_ylabel(f"mean {words(headline_of(contents))}")
-    axes.set_title(f"How sure the mean is, with its 95% interval, {contents.name}")
-    axes.legend(ncols=4)
-    return True
+        return None
+    palette = colours(found.texts("scenario"))
+    mean, low, high = (by_name(found, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
+    bands: list[Mark] = [Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean]
+    lines: list[Mark] = [Line(points=mean[s], colour=palette[s]) for s in mean]
+    values = [v for edges in (mean, low, high) for line in edges.values() for _, v in line if v is not None] or [0.0]
+    room = 0.05 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
+    y = even_axis(min(values) - room, max(values) + room, f"mean {_words(headline_of(contents))}")
+    x = ratio_axis(found.totals("replications"), "replications")
+    panel = Panel(x=x, y=y, marks=[*bands, *lines], height=360.0)
+    title = f"How sure the mean is, with its 95% interval, {contents.name}"
+    return Picture(title=title, panels=[panel], keys={s: palette[s] for s in mean})
 
 
 STUDY_CHARTS: dict[str, Draw] = {

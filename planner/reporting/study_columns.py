@@ -11,13 +11,18 @@ from planner.units import unit_of
 if TYPE_CHECKING:
     from planner.studies.inputs import Inputs
 
+_IN_ITS_UNIT = "in the unit of the output"
+
 
 def _text(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
 def _number(name: str, description: str, unit: str = "", decimals: int = 9) -> Column:
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+    by = "output" if unit == _IN_ITS_UNIT else ""
+    return Column(
+        name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals, measured_by=by
+    )
 
 
 _REPLICATION = Column(
@@ -26,7 +31,6 @@ _REPLICATION = Column(
 _SCENARIO = _text("scenario", "Scenario, by its name in the study.")
 _AGAINST = _text("against", "Scenario it is held against; empty where it stands alone or against all others.")
 _OUTPUT = _text("output", "Headline figure, by its column in samples.csv.")
-_IN_ITS_UNIT = "in the unit of the output"
 _INTERVAL = "of the 95% interval, from independent randomisations; empty where rows are too few for one"
 
 SAMPLES = TableDescription(

@@ -21,6 +21,7 @@ from planner.reporting.folder import CHARTS, PRODUCT, json_text
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
+from planner.reporting.study_charts import study_pictures
 from planner.reporting.study_rows import (
     band_columns,
     convergence_columns,
@@ -122,14 +123,10 @@ class _Writer:
         whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated()]
         written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
         content = {f"{table.description.name}.csv": table.content for table in written}
-        content["datapackage.json"] = data_package(store.folder.name.lower(), [*extra, *written], form)
+        content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
         manifest = self._manifest()
         contents = Contents(manifest=manifest, files=content)
-        pictures: dict[str, bytes] = {}
-        if charts:
-            from planner.reporting.study_charts import study_pictures  # noqa: PLC0415 - matplotlib takes a second
-
-            pictures = study_pictures(contents)
+        pictures = study_pictures(contents) if charts else {}
         content = {**content, **pictures, REPORT: build_report(contents)}
         self._drop_older_charts()
         for name, text in content.items():

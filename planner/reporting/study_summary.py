@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
-from planner.reporting.text_table import text_table
+from planner.reporting.judgement import IN_TIME, SHED, choose, served, warnings_of
+from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import Driver, Finished
 from planner.studies.intervals import Estimate
 
@@ -17,15 +17,19 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     """Return a study's headline statistics, decisions, drivers and failures as plain data."""
     headline = finished.prepared.headline.name
     statistics: dict[str, dict[str, Any]] = {name: {} for name in finished.prepared.names}
+    service: dict[str, dict[str, float | None]] = {name: {} for name in finished.prepared.names}
     for found in finished.statistics():
         if found.output == headline:
             statistics[found.scenario][found.statistic] = _figure(found.estimate)
+        if found.output in (IN_TIME, SHED) and found.statistic == "mean":
+            service[found.scenario][found.output] = _known(found.estimate.value)
     drivers = list(finished.drivers())
     return {
         "study": finished.prepared.study.name,
         "replications": finished.rows,
         "headline": headline,
         "scenarios": statistics,
+        "service": service,
         "decisions": [
             {
                 "scenario": found.scenario,
@@ -54,7 +58,7 @@ def _figure(estimate: Estimate) -> dict[str, float | None]:
 
 
 def _known(number: float) -> float | None:
-    return float(number) if math.isfinite(number) else None
+    return float(number) + 0.0 if math.isfinite(number) else None  # −0 is 0
 
 
 def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
@@ -113,10 +117,11 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
     for row in summary["flips"][:_DRIVERS]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
+    lines += warnings_of(choose([served(name, figures) for name, figures in summary["service"].items()]))
     if summary["failures"]:
         failed = summary["failures"][0]
         lines.append(
             f"{len(summary['failures']):,} runs failed and are left out; the first is replication "
             f"{failed['replication']} of {failed['scenario']}: {failed['error']}"
         )
-    return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]
+    return wrapped(lines)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.reporting.text_table import text_table
+from planner.reporting.judgement import sizing
+from planner.reporting.text_table import text_table, wrapped
 from planner.simulation.chance import Chance
 from planner.simulation.measures import measures
 from planner.simulation.result import FLEET, RunResult
@@ -55,7 +55,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "chance": None if chance is None else chance_summary(chance),
         "worst_month": _worst_month(result, fleet_cost),
         "capacity_fraction": _capacity(result),
-        "warnings": list(result.plan.warnings),
+        "warnings": list(result.warnings),
     }
 
 
@@ -140,7 +140,7 @@ def _figures(result: RunResult, which: Any, cost: Floats, rented: Floats | None 
 
 
 def _round(number: float, decimals: int = 6) -> float:
-    return round(float(number), decimals)
+    return round(float(number), decimals) + 0.0  # a small loss is 0, not −0
 
 
 def summary_table(figures: dict[str, Any]) -> str:
@@ -177,7 +177,7 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
     if fleet["slo_attainment_fraction"] is not None:
         late = min(figures["workloads"].items(), key=lambda item: item[1]["slo_attainment_fraction"] or 1.0)
         lines.append(
-            f"objective met for {fleet['slo_attainment_fraction']:.2%} of requests; least by {late[0]}, "
+            f"{fleet['slo_attainment_fraction']:.2%} of requests in time; least by {late[0]}, "
             f"{late[1]['slo_attainment_fraction']:.2%}; {fleet['shed_fraction']:.2%} of tokens shed"
         )
     if (chance := figures["chance"]) is not None and chance["intervals"]:
@@ -188,7 +188,9 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
              "lost_to_power_cap": "power cap", "without_demand": "no demand"}  # fmt: skip
     lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
     lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
-    return [wrapped for line in lines for wrapped in textwrap.wrap(line, 78, subsequent_indent="  ")]
+    if advice := sizing(figures, fleet):
+        lines.append(advice)
+    return wrapped(lines)
 
 
 def _chance_sentence(chance: dict[str, Any]) -> str:
@@ -196,7 +198,7 @@ def _chance_sentence(chance: dict[str, Any]) -> str:
     shown = {
         "cost_per_million_tokens_usd": "{:,.4f} to {:,.4f} USD/Mtok",
         "utilisation_fraction": "{:.1%} to {:.1%} utilised",
-        "slo_attainment_fraction": "objective met for {:.2%} to {:.2%}",
+        "slo_attainment_fraction": "{:.2%} to {:.2%} in time",
     }
     parts = [text.format(*chance["intervals"][name]) for name, text in shown.items() if name in chance["intervals"]]
     return f"in {chance['words']}, inputs as stated: " + ", ".join(parts)

@@ -12,10 +12,11 @@ from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import write_folder
+from planner.reporting.judgement import IN_TIME, SHED, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
-from planner.reporting.text_table import text_table
+from planner.reporting.text_table import signed, text_table, wrapped
 from planner.scenario.scenario import Scenario
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
@@ -33,7 +34,8 @@ def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:
         numeric = description.columns[place].kind is not ColumnKind.TEXT
         columns[axis.path] = [number_of(point.values[place]) if numeric else point.values[place] for point in points]
     for column in description.columns[len(axes) : -1]:
-        columns[column.name] = [None if point.figures is None else point.figures[column.name] for point in points]
+        figures = [None if point.figures is None else point.figures[column.name] for point in points]
+        columns[column.name] = [None if figure is None else figure + 0.0 for figure in figures]  # −0 is 0
     columns["problem"] = [point.problem for point in points]
     return columns
 
@@ -43,15 +45,16 @@ def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
 
     def cell(point: Point, name: str, pattern: str, scale: float = 1.0) -> str:
         value = None if point.figures is None else point.figures[name]
-        return "" if value is None else format(value / scale, pattern)
+        return "" if value is None else signed(value / scale, pattern)
 
     header = (*(axis.path.rpartition(".")[0].rpartition(".")[2] + "." + axis.path.rpartition(".")[2] for axis in axes),
-              "utilised", "in time", "M USD", "USD/Mtok", "levelised")  # fmt: skip
+              "utilised", "in time", "shed", "M USD", "USD/Mtok", "levelised")  # fmt: skip
     rows = [
         (
             *point.values,
             cell(point, "utilisation_fraction", ".1%"),
-            cell(point, "slo_attainment_fraction", ".2%"),
+            cell(point, IN_TIME, ".2%"),
+            cell(point, SHED, ".2%"),
             cell(point, "cost_usd", ",.2f", MILLION),
             cell(point, "cost_per_million_tokens_usd", ",.4f"),
             cell(point, "levelised_cost_per_million_tokens_usd", ",.4f"),
@@ -64,7 +67,12 @@ def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
     failed = [point for point in points if point.problem]
     if failed:
         lines.append(f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}")
-    return "\n".join(lines)
+    named = [", ".join(f"{axis.path} = {value}" for axis, value in zip(axes, point.values, strict=True))
+             for point in points]  # fmt: skip
+    advice = sweep_advice(
+        choose([served(name, point.figures or {}) for name, point in zip(named, points, strict=True)])
+    )
+    return "\n".join([*lines, "", *wrapped([advice])])
 
 
 def write_sweep(

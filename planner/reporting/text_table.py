@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from planner.errors import printable
@@ -22,6 +23,17 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = "  ".join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def wrapped(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as lines of a terminal of 80 columns."""
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, 78, subsequent_indent="  ")]
+
+
+def signed(number: float, pattern: str) -> str:
+    """Return a number in a pattern; one that rounds to zero has no minus."""
+    shown = format(number, pattern)
+    return shown.removeprefix("-") if not any(sign in shown for sign in "123456789") else shown
 
 
 def _is_number(cell: str) -> bool:

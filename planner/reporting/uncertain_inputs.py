@@ -43,10 +43,10 @@ def _source(prepared: Prepared, name: str) -> tuple[str, str, str]:
         return (*catalog.provenance(prior), prior.grade)
     place = prepared.study.document.locate(("uncertain", name))
     line = f":{place.line}" if place is not None and place.line is not None else ""
-    return f"{study_file(prepared.study)}{line}", "", "user"
+    return f"{Path(study_file(prepared.study)).name}{line}", "", "user"
 
 
 def study_file(study: Study) -> str:
-    """Return the name of the file that a study was read from, without its folder."""
+    """Return the file that a study was read from, as it was named."""
     place = study.document.locate(())
-    return Path(place.file).name if place is not None else f"{study.name}.yaml"
+    return place.file if place is not None else f"{study.name}.yaml"

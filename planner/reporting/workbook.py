@@ -2,13 +2,14 @@
 
 Three input cells on the summary sheet (discount rate, electricity price, residual value) move every sheet: the monthly
 profit and loss and the cash flow are sums over the ledger sheet, depreciation and capital charge are computed cohort by
-cohort, and the headline measures follow. Every formula is stored with the value the simulation found, so that a reader
-that does not calculate shows the right figures. With the inputs as simulated, every cell equals the ledger to the cent.
+cohort, energy cluster by cluster, and the headline measures follow. Every formula is stored with the value the
+simulation found, so that a reader that does not calculate shows the right figures. With the inputs as simulated, every
+cell equals the ledger to the cent; with others, what a new run would find.
 
-What an input moves: the discount rate moves NPV, levelised cost and cost of capital. The electricity price scales the
-cents of energy and cooling, whatever the tariff's shape (a new run may round a month by a cent otherwise), and not
-demand charges. The residual moves depreciation, losses on disposal,
-cost of capital and the value of what is still owned. Tax stays as simulated.
+What an input moves: the discount rate moves NPV, levelised cost and cost of capital. The electricity price moves energy
+and cooling, hour by hour in ratio whatever the tariff's shape, and not demand charges. The residual moves the books
+alone: depreciation, losses on disposal, cost of capital. Tax follows all three. An input that the sheets cannot follow
+in some setting is not painted as one there, and the summary says why (:func:`figures_of`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from planner.finance.accounts import Account, View
 from planner.finance.depreciation import capital_charge_usd, depreciate
 from planner.finance.ledger import Dimension
 from planner.finance.money import cents, series_cents, whole_cents
+from planner.finance.tax import LossRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from planner.finance.depreciation import Cohorts, DepreciationSchedule
     from planner.finance.ledger import Ledger
     from planner.finance.months import MonthGrid
+    from planner.finance.tax import TaxRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,18 @@ class WorkbookContent:
     """The purchase cohorts, in the order of the ledger's cohort names."""
     discount_rate_per_year: float
     """Discount rate and rate of the capital charge."""
-    energy_kwh: NDArray[np.float64]
-    """Energy at the meter (IT and cooling) by month, shape (months,)."""
+    running_months: NDArray[np.float64]
+    """Months from the start to when each month's running flows count, shape (months,)."""
+    dated_rows: NDArray[np.intp]
+    """Ledger rows that count on a day of their own: purchases, sales, end value."""
+    dated_months: NDArray[np.float64]
+    """Months from the start to that day, in the order of those rows."""
+    electricity_usd_per_kwh: float
+    """Price of energy on the first day, or its average under time-of-use windows."""
+    energy_usd: NDArray[np.float64]
+    """Energy before rounding, shape (months, clusters)."""
+    cooling_usd: NDArray[np.float64]
+    """Cooling before rounding, shape (months, clusters)."""
     output_tokens: NDArray[np.float64]
     """Output tokens served by month, shape (months,)."""
     total_tokens: NDArray[np.float64]
@@ -72,8 +85,11 @@ class WorkbookContent:
     """The assumptions with their sources."""
     events: SheetTable
     """What happened, in time order."""
-    end_value_is_book: bool = True
-    """Whether what is still owned counts at book value, which follows the residual, or stays as simulated."""
+    levelised_usd_per_million: Mapping[str, float | None]
+    """Levelised cost as simulated, of ``output`` and ``total`` tokens."""
+    tax: TaxRules | None = None
+    purchase_income_cents: NDArray[np.int64] | None = None
+    """What purchases add to taxable income (gains on sales less tax depreciation), shape (months,); None untaxed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +102,8 @@ class Figures:
     """Cost of capital before rounding, shape (cohorts, months)."""
     residual_fraction: float | None
     """The residual as a share of cost where all cohorts share one; None where they do not."""
-    electricity_usd_per_kwh: float
-    """Average price of the energy used."""
+    fixed: Mapping[str, str]
+    """Inputs that the sheets do not follow in this run, and why: ``electricity``, ``residual``, ``levelised``."""
     table_cents: NDArray[np.int64]
     """The ledger by month and account, shape (months, accounts)."""
     charge_cents: NDArray[np.int64]
@@ -107,7 +123,7 @@ def figures_of(content: WorkbookContent) -> Figures:
         charge_usd=charge,
         charge_cents=series_cents(charge, axis=1),
         residual_fraction=_common_fraction(cohorts),
-        electricity_usd_per_kwh=_average_price(content),
+        fixed=_fixed(content),
         table_cents=ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),
     )
     by_account = ledger.totals_cents(Dimension.ACCOUNT, Dimension.MONTH)
@@ -115,11 +131,13 @@ def figures_of(content: WorkbookContent) -> Figures:
         Account.DEPRECIATION: schedule.depreciation_cents,
         Account.DISPOSAL_LOSS: schedule.disposal_loss_cents,
         Account.COST_OF_CAPITAL: figures.charge_cents,
+        Account.ENERGY: series_cents(content.energy_usd).T,
+        Account.COOLING: series_cents(content.cooling_usd).T,
     }
     for account, table in expected.items():
         found = by_account[list(Account).index(account)]
         if np.any(found != table.sum(axis=0)):
-            msg = f"{account}: the ledger does not hold what the workbook's cohorts give"
+            msg = f"{account}: the ledger does not hold what the workbook's sheets give"
             raise ConservationError(msg)
     return figures
 
@@ -136,11 +154,19 @@ def _common_fraction(cohorts: Cohorts) -> float | None:
     return fraction if same else None
 
 
-def _average_price(content: WorkbookContent) -> float:
-    """Return what a kWh at the meter cost on average; 1 where none was used, so that the price still scales."""
-    paid = content.ledger.account_cents(Account.ENERGY) + content.ledger.account_cents(Account.COOLING)
-    energy = float(content.energy_kwh.sum())
-    return round(paid / 100 / energy, 6) if energy > 0 and paid > 0 else 1.0
+def _fixed(content: WorkbookContent) -> dict[str, str]:
+    """Return the inputs that the sheets do not follow in this run, and why."""
+    fixed = {}
+    if np.any(content.cohorts.declining_factor > 0):
+        fixed["residual"] = "does not follow: declining balance is as simulated"
+    elif _common_fraction(content.cohorts) is None:
+        fixed["residual"] = "does not follow: it differs by cohort, see residual_cents on Depreciation"
+    if content.tax is not None and content.tax.losses is LossRule.CARRY_FORWARD:
+        fixed["electricity"] = "does not follow: tax with losses carried forward is as simulated"
+        fixed["levelised"] = "as simulated: losses carried forward take a search"
+    elif content.electricity_usd_per_kwh <= 0:
+        fixed["electricity"] = "does not follow: a price of zero cannot be scaled"
+    return fixed
 
 
 def write_workbook(content: WorkbookContent) -> bytes:
@@ -151,6 +177,7 @@ def write_workbook(content: WorkbookContent) -> bytes:
     from planner.reporting.workbook_sheets import Sheets, write_ledger, write_plain  # noqa: PLC0415 - as above
     from planner.reporting.workbook_statements import write_statement  # noqa: PLC0415 - as above
     from planner.reporting.workbook_summary import write_summary  # noqa: PLC0415 - as above
+    from planner.reporting.workbook_workings import write_energy, write_tax  # noqa: PLC0415 - as above
 
     figures = figures_of(content)
     target = BytesIO()
@@ -160,8 +187,10 @@ def write_workbook(content: WorkbookContent) -> bytes:
         sheets = Sheets.add_to(book)
         write_ledger(sheets, content)
         write_depreciation(sheets, content, figures)
+        write_energy(sheets, content, figures)
         accrual = write_statement(sheets, content, figures, View.ACCRUAL)
         economic = write_statement(sheets, content, figures, View.ECONOMIC)
+        write_tax(sheets, content, accrual)
         write_summary(sheets, content, figures, (accrual, economic))
         write_plain(sheets.assumptions, sheets, content.assumptions)
         write_plain(sheets.events, sheets, content.events)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.finance.money import cents
-from planner.reporting.workbook_sheets import address, month_dates, write_headings
+from planner.reporting.workbook_sheets import RATE_CELL, address, month_dates, write_headings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from planner.reporting.workbook_sheets import Sheets
 
 NEVER_MONTHS = 1e6
-"""Stands for "not retired": a spreadsheet has no infinity."""
-RATE_CELL = "Summary!$B$5"
+"""Stands for never in service, never retired: a spreadsheet has no infinity."""
 RESIDUAL_CELL = "Summary!$B$7"
 EDGE_ROW = 1
 """Row of the month coordinates; a month's column holds its start, the next column its end."""
-FIRST_MONTH = 8
+FIRST_MONTH = 9
 """Column of the first month; the columns before it describe the cohort."""
-COST, RESIDUAL, LIFE, ENTERS, LEAVES, OPENING, METHOD = 1, 2, 3, 4, 5, 6, 7
+COST, RESIDUAL, LIFE, ENTERS, LEAVES, OPENING, METHOD, PAID = 1, 2, 3, 4, 5, 6, 7, 8
 FIRST_BLOCK = 3
 BLOCKS = ("depreciation", "disposed book value", "closing book value", "capital charge, running total")
 
@@ -54,6 +53,7 @@ class _Cells:
         self.enters = address(row, ENTERS, fixed="C")
         self.leaves = address(row, LEAVES, fixed="C")
         self.opening = address(row, OPENING, fixed="C")
+        self.paid = address(row, PAID, fixed="C")
 
     def accumulated(self, until: str) -> str:
         """Return the formula of depreciation charged until a month coordinate, in whole cents."""
@@ -65,7 +65,7 @@ def write_depreciation(sheets: Sheets, content: WorkbookContent, figures: Figure
     """Write the sheet: headings, month coordinates, the four blocks."""
     sheet, grid = sheets.depreciation, content.grid
     columns = ("cohort", "cost_cents", "residual_cents", "life_months", "in_service_months", "retired_months")
-    write_headings(sheet, sheets, [*columns, "opening_book_cents", "method"], row=0)
+    write_headings(sheet, sheets, [*columns, "opening_book_cents", "method", "acquired_months"], row=0)
     for column, month in enumerate(month_dates(content), start=FIRST_MONTH):
         sheet.write_datetime(0, column, month, sheets.formats["month"])
     sheet.write_string(EDGE_ROW, 0, "month coordinate", sheets.formats["note"])
@@ -88,20 +88,21 @@ def _write_cohort(sheets: Sheets, content: WorkbookContent, figures: Figures, co
     row += cohort
     residual = int(cents(cohorts.residual_usd)[cohort])
     sheet.write_number(row, COST, int(cents(cohorts.cost_usd)[cohort]), formats["count"])
-    if figures.residual_fraction is None:
-        sheet.write_number(row, RESIDUAL, residual, formats["count_in"])
+    if "residual" in figures.fixed:
+        sheet.write_number(row, RESIDUAL, residual, formats["count"])
     else:
         formula = f"=INT({address(row, COST)}*{RESIDUAL_CELL}+0.500001)"
         sheet.write_formula(row, RESIDUAL, formula, formats["count"], residual)
-    leaves = float(cohorts.retired_months[cohort])
+    enters, leaves = float(cohorts.in_service_months[cohort]), float(cohorts.retired_months[cohort])
     sheet.write_number(row, LIFE, cohorts.life_months[cohort], formats["count"])
-    sheet.write_number(row, ENTERS, cohorts.in_service_months[cohort], formats["plain"])
+    sheet.write_number(row, ENTERS, enters if np.isfinite(enters) else NEVER_MONTHS, formats["plain"])
+    sheet.write_number(row, PAID, cohorts.acquired_months[cohort], formats["plain"])
     sheet.write_number(row, LEAVES, leaves if np.isfinite(leaves) else NEVER_MONTHS, formats["plain"])
     opening = int(figures.schedule.opening_book_cents[cohort])
     straight = cohorts.declining_factor[cohort] == 0
     if straight:
         cells, start = _Cells(row), address(EDGE_ROW, FIRST_MONTH, fixed="RC")
-        owned = f"AND({cells.enters}<{start},{cells.leaves}>={start})"
+        owned = f"AND({cells.paid}<{start},{cells.leaves}>={start})"
         formula = f"=IF({owned},{cells.cost}-{cells.accumulated(start)},0)"
         sheet.write_formula(row, OPENING, formula, formats["count"], opening)
     else:
@@ -140,9 +141,9 @@ def _month_formulas(rows: list[int], column: int) -> tuple[str, str, str, str]:
     first = column == FIRST_MONTH
     opening = f"{cells.opening}/100" if first else address(rows[2], column - 1)
     before = "0" if first else address(rows[3], column - 1)
-    entered = f"IF(AND({start}<={cells.enters},{cells.enters}<{end}),{cells.cost}/100,0)"
+    entered = f"IF(AND({start}<={cells.paid},{cells.paid}<{end}),{cells.cost}/100,0)"
     leaves = f"AND({start}<={cells.leaves},{cells.leaves}<{end})"
-    held = f"MAX(0,MIN({end},{cells.leaves})-MAX({start},{cells.enters}))"
+    held = f"MAX(0,MIN({end},{cells.leaves})-MAX({start},{cells.paid}))"
     growth = f"(EXP(LN(1+{RATE_CELL})*{held}/12)-1)"
     return (
         f"=({cells.accumulated(end)}-{cells.accumulated(start)})/100",

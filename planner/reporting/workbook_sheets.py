@@ -6,13 +6,29 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner.finance.accounts import ACCOUNT_ORDER
+from planner.finance.measures import discount_factors
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from planner.reporting.workbook import SheetTable, WorkbookContent
 
-SHEET_NAMES = ("Summary", "Monthly P&L", "Cash flow", "Depreciation", "Ledger", "Assumptions", "Events")
+SHEET_NAMES = (
+    "Summary",
+    "Monthly P&L",
+    "Cash flow",
+    "Depreciation",
+    "Energy",
+    "Tax",
+    "Ledger",
+    "Assumptions",
+    "Events",
+)
 NOTE_SITE = "(site)"
+RATE_CELL = "Summary!$B$5"
 FIRST_ROW = 1
 """Row of the first record below the headings, counting from zero."""
 
@@ -26,6 +42,8 @@ class Sheets:
     profit: Any
     cash: Any
     depreciation: Any
+    energy: Any
+    tax: Any
     ledger: Any
     assumptions: Any
     events: Any
@@ -46,10 +64,9 @@ class Sheets:
             "plain": book.add_format({"num_format": "0.000000"}),
             "percent_in": book.add_format({"num_format": "0.00%", "bg_color": "#FFF4C2", "border": 1}),
             "number_in": book.add_format({"num_format": "0.000000", "bg_color": "#FFF4C2", "border": 1}),
-            "count_in": book.add_format({"num_format": "#,##0", "bg_color": "#FFF4C2", "border": 1}),
             "percent": book.add_format({"num_format": "0.00%"}),
         }
-        names = ("summary", "profit", "cash", "depreciation", "ledger", "assumptions", "events")
+        names = ("summary", "profit", "cash", "depreciation", "energy", "tax", "ledger", "assumptions", "events")
         kind = _plain_formulas()
         pages = {key: book.add_worksheet(name, kind) for key, name in zip(names, SHEET_NAMES, strict=True)}
         for page in pages.values():
@@ -108,9 +125,10 @@ def ledger_range(content: WorkbookContent, column: str) -> str:
 
 
 def write_ledger(sheets: Sheets, content: WorkbookContent) -> None:
-    """Write every ledger row: month, cluster, cohort, account, amount."""
+    """Write every ledger row: month, cluster, cohort, account, amount; what has a day of its own also discounted."""
     ledger, sheet = content.ledger, sheets.ledger
-    write_headings(sheet, sheets, ("month", "cluster", "cohort", "account", "amount_usd"))
+    headings = ("month", "cluster", "cohort", "account", "amount_usd", "day_offset_months", "discounted_usd")
+    write_headings(sheet, sheets, headings)
     months = month_dates(content)
     clusters, cohorts = (*ledger.labels.clusters, NOTE_SITE), (*ledger.labels.cohorts, "")
     columns = (ledger.month_index, ledger.cluster_index, ledger.cohort_index, ledger.account_code, ledger.amount_cents)
@@ -122,8 +140,20 @@ def write_ledger(sheets: Sheets, content: WorkbookContent) -> None:
         sheet.write_string(row, 2, cohorts[cohort])
         sheet.write_string(row, 3, str(ACCOUNT_ORDER[code]))
         sheet.write_number(row, 4, amount / 100, sheets.formats["usd"])
-    sheet.autofilter(0, 0, max(ledger.row_count, 1), 4)
-    sheet.set_column(0, 4, 18)
+    discounted = dated_present_usd(content)
+    for place, offset, present in zip(content.dated_rows.tolist(), content.dated_months, discounted, strict=True):
+        row = FIRST_ROW + place
+        formula = f"={address(row, 4)}*(1+{RATE_CELL})^(-{address(row, 5)}/12)"
+        sheet.write_number(row, 5, offset, sheets.formats["plain"])
+        sheet.write_formula(row, 6, formula, sheets.formats["usd"], present)
+    sheet.autofilter(0, 0, max(ledger.row_count, 1), len(headings) - 1)
+    sheet.set_column(0, len(headings) - 1, 18)
+
+
+def dated_present_usd(content: WorkbookContent) -> NDArray[np.float64]:
+    """Return the present value of each ledger row that counts on a day of its own, in the order of the content."""
+    amounts = content.ledger.amount_cents[content.dated_rows] / 100
+    return np.asarray(amounts * discount_factors(content.discount_rate_per_year, content.dated_months))
 
 
 def write_plain(sheet: Any, sheets: Sheets, table: SheetTable) -> None:

@@ -1,8 +1,9 @@
 """The two monthly statements: profit and loss (accrual) and cash flow (cash, and the value of what is still owned).
 
-Each cell is a sum over the ledger sheet, moved by what the inputs change against the run: energy and cooling in
-ratio to the price; depreciation, disposals and capital charge by the depreciation sheet's formulas, less what they
-gave as simulated.
+Each cell is a sum over the ledger sheet, moved by what the inputs change against the run: energy and cooling by the
+energy sheet's formulas, depreciation, disposals and capital charge by the depreciation sheet's, less what they gave as
+simulated. Tax is the tax sheet's. In the cash flow, what runs through a month is discounted from when it counts, what
+has a day of its own from that day.
 """
 
 from __future__ import annotations
@@ -12,11 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    ACCOUNT_CODES,
+    ACCOUNTS,
+    DATED_ACCOUNTS,
+    END_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.finance.measures import discount_factors
 from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_per_million_tokens
-from planner.reporting.workbook_depreciation import FIRST_MONTH, RATE_CELL, block_range
-from planner.reporting.workbook_sheets import FIRST_ROW, address, ledger_range, month_dates, write_headings
+from planner.reporting.workbook_depreciation import FIRST_MONTH, block_range
+from planner.reporting.workbook_sheets import (
+    FIRST_ROW,
+    RATE_CELL,
+    address,
+    dated_present_usd,
+    ledger_range,
+    month_dates,
+    write_headings,
+)
+from planner.reporting.workbook_workings import energy_month, tax_month
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +42,6 @@ if TYPE_CHECKING:
     from planner.reporting.workbook import Figures, WorkbookContent
     from planner.reporting.workbook_sheets import Sheets
 
-PRICE_CELL, PRICE_BASE_CELL = "Summary!$B$6", "Summary!$C$6"
 ALWAYS_SHOWN = (Account.DEPRECIATION, Account.COST_OF_CAPITAL, Account.ENERGY, Account.COOLING, Account.RESIDUAL_VALUE)
 
 
@@ -48,16 +65,16 @@ class Statement:
 def _adjustment(account: Account, content: WorkbookContent, figures: Figures, period: int) -> str:
     """Return what the inputs add to an account's month, as a formula; empty where they do not move it."""
     count, column = content.cohorts.count, FIRST_MONTH + period
-    if count == 0:
-        return ""
-    schedule = figures.schedule
+    schedule, simulated = figures.schedule, figures.table_cents[:, [ACCOUNT_CODES[account]]].T
     match account:
+        case Account.ENERGY | Account.COOLING:
+            return f"+{energy_month(content, account, period)}-{_usd(simulated, period)}"
+        case _ if count == 0:
+            return ""
         case Account.DEPRECIATION:
             return f"+SUM({block_range(0, count, column)})-{_usd(schedule.depreciation_cents, period)}"
         case Account.DISPOSAL_LOSS:
             return f"+SUM({block_range(1, count, column)})-{_usd(schedule.disposed_book_cents, period)}"
-        case Account.RESIDUAL_VALUE if content.end_value_is_book and period == content.grid.period_count - 1:
-            return f"-(SUM({block_range(2, count, column)})-{_usd(schedule.closing_book_cents, period)})"
         case Account.COST_OF_CAPITAL:
             running = f"SUMPRODUCT(INT({block_range(3, count, column)}*100+0.500001))"
             before = f"-SUMPRODUCT(INT({block_range(3, count, column - 1)}*100+0.500001))" if period else ""
@@ -74,24 +91,34 @@ def _usd(table_cents: NDArray[np.int64], period: int) -> str:
 def _account_formula(account: Account, content: WorkbookContent, figures: Figures, cell: tuple[int, int]) -> str:
     """Return the formula of one account and month."""
     row, column = cell
+    period = row - FIRST_ROW
+    if account is Account.TAX_CASH:
+        return f"=ROUND({tax_month('tax_paid_running_cents', period)},2)"
+    if account is Account.TAX_DEFERRED:
+        expense, paid = (tax_month(f"tax_{name}_running_cents", period) for name in ("expense", "paid"))
+        return f"=ROUND({expense}-{paid},2)"
     month, code = address(row, 0, fixed="C"), address(0, column, fixed="R")
     total = (
         f"SUMIFS({ledger_range(content, 'E')},{ledger_range(content, 'A')},{month},{ledger_range(content, 'D')},{code})"
     )
-    if account in (Account.ENERGY, Account.COOLING):
-        total = f"{total}*{PRICE_CELL}/{PRICE_BASE_CELL}"
-    return f"=ROUND({total}{_adjustment(account, content, figures, row - FIRST_ROW)},2)"
+    return f"=ROUND({total}{_adjustment(account, content, figures, period)},2)"
+
+
+def _is_shown(account: Account, content: WorkbookContent, figures: Figures) -> bool:
+    """Return whether an account has a column: where it holds money, or would with other inputs."""
+    match account:
+        case Account.DISPOSAL_LOSS:
+            return bool(figures.schedule.disposed_book_cents.any())
+        case Account.TAX_CASH | Account.TAX_DEFERRED:
+            return content.tax is not None
+        case _:
+            return account in ALWAYS_SHOWN or bool(figures.table_cents[:, ACCOUNT_CODES[account]].any())
 
 
 def write_statement(sheets: Sheets, content: WorkbookContent, figures: Figures, view: View) -> Statement:
     """Write one statement and return where its columns lie."""
     sheet = sheets.profit if view is View.ACCRUAL else sheets.cash
-    shown = [
-        account
-        for account in Account
-        if view in ACCOUNTS[account].views
-        and (account in ALWAYS_SHOWN or figures.table_cents[:, ACCOUNT_CODES[account]].any())
-    ]
+    shown = [account for account in Account if view in ACCOUNTS[account].views and _is_shown(account, content, figures)]
     # Income and tax come last, so that cost is one unbroken run of columns.
     shown.sort(key=lambda account: account in NOT_COST_ACCOUNTS)
     costs = [account for account in shown if account not in NOT_COST_ACCOUNTS]
@@ -110,7 +137,7 @@ def write_statement(sheets: Sheets, content: WorkbookContent, figures: Figures, 
         for name, last in spans.items():
             formula = f"=SUM({address(row, 1)}:{address(row, last)})"
             sheet.write_formula(row, columns[name], formula, sheets.formats["usd_bold"], series[name][period])
-        _write_measures(sheet, sheets, (row, columns, series))
+        _write_measures(sheet, sheets, content, (row, columns, series))
     sheet.set_column(0, len(names), 16)
     name = "Monthly P&L" if view is View.ACCRUAL else "Cash flow"
     return Statement(sheet_name=name, columns=columns, series=series)
@@ -120,7 +147,15 @@ def _measure_names(view: View) -> list[str]:
     """Return the columns after the totals."""
     if view is View.ACCRUAL:
         return ["output_tokens", "total_tokens", "usd_per_million_output_tokens", "cumulative_usd_per_million_output"]
-    return ["cash", "cumulative_cash", "offset_months", "discount_factor", "discounted_net"]
+    return [
+        "cash",
+        "cumulative_cash",
+        "running_offset_months",
+        "discount_factor",
+        "on_their_day",
+        "discounted_on_their_day",
+        "discounted_net",
+    ]
 
 
 def _series(
@@ -139,15 +174,21 @@ def _series(
     else:
         usd["cash"] = content.ledger.monthly_cents(View.CASH) / 100
         usd["cumulative_cash"] = np.cumsum(content.ledger.monthly_cents(View.CASH)) / 100
-        usd["offset_months"] = content.grid.offset_months
-        usd["discount_factor"] = discount_factors(content.discount_rate_per_year, content.grid.offset_months)
-        usd["discounted_net"] = usd["net"] * usd["discount_factor"]
+        usd["running_offset_months"] = content.running_months
+        usd["discount_factor"] = discount_factors(content.discount_rate_per_year, content.running_months)
+        ledger, rows = content.ledger, content.dated_rows
+        months, count = ledger.month_index[rows], content.grid.period_count
+        usd["on_their_day"] = np.bincount(months, ledger.amount_cents[rows] / 100.0, count).astype(float)
+        usd["discounted_on_their_day"] = np.bincount(months, dated_present_usd(content), count).astype(float)
+        running = usd["net"] - usd["on_their_day"]
+        usd["discounted_net"] = running * usd["discount_factor"] + usd["discounted_on_their_day"]
     return usd
 
 
 def _write_measures(
     sheet: Any,
     sheets: Sheets,
+    content: WorkbookContent,
     place: tuple[int, dict[str, int], dict[str, NDArray[np.float64]]],
 ) -> None:
     """Write the columns after the totals for one month."""
@@ -168,12 +209,19 @@ def _write_measures(
             "cumulative_usd_per_million_output": f'=IF({all_tokens}=0,"",{all_cost}/{all_tokens}*1000000)',
         }
     else:
-        sheet.write_number(row, columns["offset_months"], series["offset_months"][period], sheets.formats["plain"])
+        offset = "running_offset_months"
+        sheet.write_number(row, columns[offset], series[offset][period], sheets.formats["plain"])
+        owned = [at(str(account)) for account in END_ACCOUNTS if str(account) in columns]
+        dated = [at(str(account)) for account in DATED_ACCOUNTS if str(account) in columns]
+        of_month = f"{ledger_range(content, 'A')},{address(row, 0, fixed='C')}"
         formulas = {
-            "cash": f"={at('net')}-{at(str(Account.RESIDUAL_VALUE))}",
+            "cash": f"={at('net')}-{'-'.join(owned)}",
             "cumulative_cash": f"={at('cash', from_start=True)}",
-            "discount_factor": f"=(1+{RATE_CELL})^(-{at('offset_months')}/12)",
-            "discounted_net": f"={at('net')}*{at('discount_factor')}",
+            "discount_factor": f"=(1+{RATE_CELL})^(-{at(offset)}/12)",
+            "on_their_day": f"={'+'.join(dated)}",
+            "discounted_on_their_day": f"=SUMIFS({ledger_range(content, 'G')},{of_month})",
+            "discounted_net": f"=({at('net')}-{at('on_their_day')})*{at('discount_factor')}"
+            f"+{at('discounted_on_their_day')}",
         }
     for name, formula in formulas.items():
         value = series[name][period]

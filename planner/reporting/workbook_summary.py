@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
-from planner.finance.measures import net_present_value
 from planner.finance.money import usd
-from planner.finance.unit_costs import levelised_cost
 from planner.reporting.workbook_sheets import FIRST_ROW, ledger_range
+from planner.reporting.workbook_workings import tax_range
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -29,57 +28,68 @@ class Measure:
     """One line of the summary."""
 
     label: str
-    formula: str
+    formula: str | None
+    """None where the sheets do not follow it."""
     simulated: float | None
     style: str
 
 
-def measures_of(content: WorkbookContent, accrual: Statement, economic: Statement) -> list[Measure]:
+def measures_of(content: WorkbookContent, figures: Figures, accrual: Statement, economic: Statement) -> list[Measure]:
     """Return the headline measures, each with its formula and its value as simulated."""
     months = content.grid.period_count
-    rate, offsets = content.discount_rate_per_year, content.grid.offset_months
-    cost, net = economic.range_of("cost", months), economic.range_of("net", months)
-    factors = economic.range_of("discount_factor", months)
-    spent, output = economic.series["cost"], float(content.output_tokens.sum())
+    cost = accrual.range_of("cost", months)
+    accrued = float(accrual.series["cost"].sum())
     measures = [
         Measure(
             label="Total cost of ownership, USD",
-            formula=f"=SUM({cost})",
-            simulated=float(spent.sum()),
+            formula=f"=SUM({economic.range_of('cost', months)})",
+            simulated=float(economic.series["cost"].sum()),
             style="usd_bold",
         ),
         Measure(
             label="Net present value, USD (gains positive)",
-            formula=f"=-SUMPRODUCT({net},{factors})",
-            simulated=net_present_value(rate, -economic.series["net"], offsets),
+            formula=f"=-SUM({economic.range_of('discounted_net', months)})",
+            simulated=-float(economic.series["discounted_net"].sum()),
             style="usd_bold",
         ),
-        Measure(
-            label="Accrued cost, USD",
-            formula=f"=SUM({accrual.range_of('cost', months)})",
-            simulated=float(accrual.series["cost"].sum()),
-            style="usd_bold",
-        ),
+        Measure(label="Accrued cost, USD", formula=f"=SUM({cost})", simulated=accrued, style="usd_bold"),
     ]
     for name, tokens in (("output", content.output_tokens), ("total", content.total_tokens)):
         column = accrual.range_of(f"{name}_tokens", months)
-        accrued = float(accrual.series["cost"].sum())
-        levelled = levelised_cost(rate, spent, tokens, offsets)
+        served = float(tokens.sum())
         measures += [
             Measure(
                 label=f"Cost per million {name} tokens, USD",
-                formula=f'=IF(SUM({column})=0,"",SUM({accrual.range_of("cost", months)})/SUM({column})*1000000)',
-                simulated=accrued / float(tokens.sum()) * MILLION if output else None,
+                formula=f'=IF(SUM({column})=0,"",SUM({cost})/SUM({column})*1000000)',
+                simulated=accrued / served * MILLION if served else None,
                 style="unit_usd",
             ),
             Measure(
                 label=f"Levelised cost per million {name} tokens, USD",
-                formula=f'=IF(SUM({column})=0,"",SUMPRODUCT({cost},{factors})/SUMPRODUCT({column},{factors})*1000000)',
-                simulated=None if levelled is None else levelled * MILLION,
+                formula=None if "levelised" in figures.fixed else _levelised_formula(content, economic, column),
+                simulated=content.levelised_usd_per_million[name],
                 style="unit_usd",
             ),
         ]
     return measures
+
+
+def _levelised_formula(content: WorkbookContent, economic: Statement, tokens: str) -> str:
+    """Return the price at which NPV is zero: cost and the tax there is without sales, over tokens after tax.
+
+    Tax of the offset kind is the rate times income, so selling at p adds rate·p·tokens to it and p has a closed form.
+    """
+    months = content.grid.period_count
+    factors = economic.range_of("discount_factor", months)
+    others = [account for account in (Account.REVENUE, Account.TAX_CASH) if str(account) in economic.columns]
+    terms = [f"SUM({economic.range_of('discounted_net', months)})"]
+    terms += [f"-SUMPRODUCT({economic.range_of(str(account), months)},{factors})" for account in others]
+    rate = 0.0 if content.tax is None else content.tax.rate_fraction
+    if content.tax is not None:
+        # The tax on the end value stays in: it is part of what the tokens must earn.
+        terms.append(f"+{rate!r}*SUMPRODUCT({tax_range('income_before_sales', months)},{factors})")
+    earned = f"SUMPRODUCT({tokens},{factors})*(1-{rate!r})"
+    return f'=IF(SUM({tokens})=0,"",({"".join(terms)})/({earned})*1000000)'
 
 
 def write_summary(
@@ -89,19 +99,26 @@ def write_summary(
     sheet, formats = sheets.summary, sheets.formats
     accrual, economic = statements
     sheet.write_string(0, 0, content.title, formats["title"])
-    note = "Change a yellow cell: every sheet follows. The column beside it keeps what was simulated."
+    note = (
+        "Change a yellow cell: every sheet follows. The column beside it keeps what was simulated. An input that is not"
+    )
+    note += " yellow does not follow in this run."
     sheet.write_string(1, 0, note, formats["note"])
     sheet.write_row(INPUT_ROW - 1, 0, ("input", "now", "as simulated"), formats["heading"])
     _write_inputs(sheets, content, figures)
-    measures = measures_of(content, accrual, economic)
+    measures = measures_of(content, figures, accrual, economic)
     sheet.write_row(MEASURE_ROW - 1, 0, ("measure", "now", "as simulated", "change"), formats["heading"])
     for row, measure in enumerate(measures, start=MEASURE_ROW):
         style = formats[measure.style]
         value: float | str = "" if measure.simulated is None else measure.simulated
         sheet.write_string(row, 0, measure.label)
-        sheet.write_formula(row, 1, measure.formula, style, value)
         if measure.simulated is not None:
             sheet.write_number(row, 2, measure.simulated, style)
+        if measure.formula is None:
+            sheet.write_string(row, 3, figures.fixed["levelised"], formats["note"])
+            continue
+        sheet.write_formula(row, 1, measure.formula, style, value)
+        if measure.simulated is not None:
             sheet.write_formula(row, 3, f"=B{row + 1}-C{row + 1}", style, 0.0)
     _write_checks(sheets, content, economic, MEASURE_ROW + len(measures) + 1)
     sheet.set_column(0, 0, 52)
@@ -110,20 +127,20 @@ def write_summary(
 
 
 def _write_inputs(sheets: Sheets, content: WorkbookContent, figures: Figures) -> None:
-    """Write the three inputs and what was simulated."""
+    """Write the three inputs and what was simulated; one that the sheets do not follow is plain, with the reason."""
     sheet, formats = sheets.summary, sheets.formats
     rows = (
-        ("Discount rate per year", content.discount_rate_per_year, "percent"),
-        ("Electricity price, USD/kWh (average)", figures.electricity_usd_per_kwh, "number"),
-        ("Residual value, share of cost", figures.residual_fraction, "percent"),
+        ("Discount rate per year", "discount", content.discount_rate_per_year, "percent"),
+        ("Electricity price, USD/kWh", "electricity", content.electricity_usd_per_kwh, "number"),
+        ("Residual value of the books, share of cost", "residual", figures.residual_fraction, "percent"),
     )
-    for row, (label, value, style) in enumerate(rows, start=INPUT_ROW):
+    for row, (label, name, value, style) in enumerate(rows, start=INPUT_ROW):
         sheet.write_string(row, 0, label)
-        if value is None:
-            sheet.write_string(row, 1, "differs by cohort: see residual_cents on Depreciation")
-            continue
-        sheet.write_number(row, 1, value, formats[f"{style}_in"])
-        sheet.write_number(row, 2, value, formats["percent" if style == "percent" else "plain"])
+        plain = formats["percent" if style == "percent" else "plain"]
+        if value is not None:
+            sheet.write_number(row, 1, value, plain if name in figures.fixed else formats[f"{style}_in"])
+            sheet.write_number(row, 2, value, plain)
+        sheet.write_string(row, 3, figures.fixed.get(name, ""), formats["note"])
 
 
 def _write_checks(sheets: Sheets, content: WorkbookContent, economic: Statement, row: int) -> None:

@@ -10,7 +10,7 @@ from planner.catalog.load import Catalog
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
-from planner.scenario.prices import dated_quotes, standing_price, tariff_of
+from planner.scenario.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.scenario.scenario import Scenario
 from planner.validation import choices, nearest
 
@@ -29,6 +29,11 @@ def check_scenario(scenario: Scenario) -> None:
     if scenario.site.tariff not in catalog.tariffs:
         hint = nearest(scenario.site.tariff, catalog.tariffs) or f"the catalogue has {choices(catalog.tariffs)}"
         report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
+    else:
+        zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
+        if zone is not None and zone not in _time_zones():
+            key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
+            report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, _time_zones()))
     _check_prices(scenario, report)
     if problems:
         raise ScenarioError(problems)
@@ -100,9 +105,6 @@ def _check_prices(scenario: Scenario, report: Report) -> None:
         message = "has no effect beside electricity.windows, which price every hour"
         report(("site", "electricity_usd_per_kwh"), message)
     _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
-    if contract.timezone not in (zones := zoneinfo.available_timezones()):
-        close = nearest(contract.timezone, zones)
-        report(("site", "electricity", "timezone"), f"unknown time zone {contract.timezone!r}", close)
     for name, cluster in scenario.clusters.items():
         path: KeyPath = ("clusters", name)
         _report_all(lambda each=cluster: standing_price(each, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]

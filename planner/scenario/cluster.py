@@ -54,6 +54,24 @@ class PriceQuote(Strict):
     """Whether the tier reached prices every accelerator, or each tier those inside it. Default whole-order: usual."""
 
 
+class ResalePoint(Strict):
+    """What a used server (accelerators and host) fetches at one age; between ages it falls evenly in ratio."""
+
+    age_months: Annotated[float, Field(gt=0, le=600)]
+    """Months since it was delivered."""
+    fraction_of_new: Annotated[float, Field(gt=0, le=1)]
+    """Price as a share of what it cost."""
+
+
+class MeasuredAt(Strict):
+    """The lengths of the requests under which a throughput was measured or claimed."""
+
+    input_tokens: Positive
+    """Prompt tokens of a request."""
+    output_tokens: Positive
+    """Generated tokens of a request."""
+
+
 class Cluster(Strict):
     """Nodes of one accelerator, bought together, run by one engine."""
 
@@ -64,17 +82,20 @@ class Cluster(Strict):
     engine: str = "vllm"
     """Serving engine. Default vllm: first class on both vendors."""
     precision: Precision | None = None
-    """Arithmetic this cluster serves in. Default: each workload's own."""
+    """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
     online: datetime.date | None = None
-    """First day of service, all nodes at once. Default: the start of the scenario, unless an order is given."""
+    """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     retire: datetime.date | None = None
     """Day the cluster leaves service. Default: it stays to the end."""
     throughput_tokens_per_s_per_accelerator: Positive | None = None
-    """Output tokens per second of one accelerator, measured or claimed, in place of the model. Default: the model's."""
+    """Output tokens per second of one accelerator, measured or claimed, in place of the model; scaled from the lengths
+    in throughput_measured_at to each workload's. Default: the model's."""
+    throughput_measured_at: MeasuredAt | None = None
+    """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
     throughput_multiplier: Annotated[float, Field(gt=0, le=100)] = 1.0
     """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
     unit_price_usd: Price | None = None
@@ -87,11 +108,27 @@ class Cluster(Strict):
     """Further discounts by rising number of accelerators in one order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    host_usd_per_node: Price | None = None
+    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
+    take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
+    resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
+    """What its used servers fetch by age, for what retires and for the end value. Default: its vendor's curve in the
+    catalogue (priors resale_12m_nvidia and so on)."""
+    resale_multiplier: NonNegative = 1.0
+    """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: NonNegative | None = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Cluster:
+    def _consistent(self) -> Cluster:
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
+            raise ValueError(
+                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
+                "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
+            )
         if self.online is not None and self.order is not None:
             raise ValueError("online and order exclude each other: an order decides when the nodes come online")
+        ages = [point.age_months for point in self.resale_curve]
+        if ages != sorted(set(ages)):
+            raise ValueError("the ages of resale_curve must rise from point to point")
         return self

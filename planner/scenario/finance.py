@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from planner.scenario.fields import Fraction, NonNegative, Positive, Price
 from planner.validation import Strict
@@ -19,8 +19,18 @@ class TokenPrice(Strict):
     """Price of a million prompt tokens on the first day."""
     output_usd_per_million_tokens: Price
     """Price of a million generated tokens on the first day."""
+    cached_input_usd_per_million_tokens: Price | None = None
+    """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
+    day. Default: the input price times the catalogue's cached_input_price_ratio, 0.05: lists ask 2 to 10%."""
     change_per_year: YearlyChange = 0.0
-    """Yearly change of both; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+
+    @model_validator(mode="after")
+    def _cached_is_not_dearer(self) -> TokenPrice:
+        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
+        if cached is not None and cached > plain:
+            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
+        return self
 
 
 class Rental(Strict):
@@ -65,15 +75,22 @@ class Finance(Strict):
     declining_balance_ratio: Annotated[float, Field(gt=0, le=10)] = 2.0
     """Declining balance against straight line in the first month. Default 2: double declining balance."""
     residual_fraction: Fraction = 0.2
-    """Value left at the end of book life, as a share of capital. Default 0.2: middle of public resale figures."""
+    """Book value left at the end of book life, as a share of capital. It moves the books alone: NPV, TCO and levelised
+    cost count resale value. Default 0.2: middle of public resale figures."""
     residual_basis: Literal["stated", "vendor-prior"] = "stated"
-    """Where the residual comes from: residual_fraction, or the catalogue's resale prior of each vendor (0.3 NVIDIA,
-    0.2 AMD after 36 months, falling evenly in ratio). Default stated: one figure for all."""
-    end_value: Literal["book", "market", "none"] = "book"
-    """What is still owned on the last day counts at book value, at resale value, or not at all. Default book: the
-    economic and the accrual view then end alike."""
+    """Where the residual comes from: residual_fraction, or what the cluster's resale curve gives at the end of book
+    life. Default stated: one figure for all."""
+    end_value: Literal["market", "none"] = "market"
+    """What is still owned on the last day counts at resale value, or at nothing, as if scrapped. Default market: what
+    a buyer would pay, which no choice of the books moves."""
+    resale_multiplier: NonNegative = 1.0
+    """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
+    may draw it from the prior of the same name)."""
     discount_rate_per_year: YearlyChange = 0.1
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
+    cash_flow_timing: Literal["mid_month", "month_end"] = "mid_month"
+    """When what runs through a month counts in NPV, IRR, payback, levelised cost and break-evens; purchases and sales
+    count on their day, the end value on the last. Default mid_month: energy, pay and income flow all month long."""
     operations_fraction_per_year: NonNegative = 0.05
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
     insurance_fraction_per_year: NonNegative = 0.0
@@ -114,6 +131,16 @@ class Finance(Strict):
     """Rent accelerators for what would be shed. Default: it is shed."""
     tax: Tax | None = None
     """Income tax. Default: before tax, as published cost figures are."""
+
+    @field_validator("end_value", mode="before")
+    @classmethod
+    def _no_book_value(cls, end_value: object) -> object:
+        if end_value == "book":
+            raise ValueError(
+                "book value is no longer an end value, since it made cash measures move with the books; write market "
+                "(resale value by age, the default) or none"
+            )
+        return end_value
 
     @field_validator("currency", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from planner.documents import Document, KeyPath, Location, dotted, parse_document, read_document
 from planner.errors import Problem, ScenarioError
@@ -31,7 +31,17 @@ MAX_EXTENDS = 16
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
     """Read and check a scenario file; ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them."""
-    return scenario_from_document(document_of(Path(path)), overrides)
+    document = document_of(Path(path))
+    if kind_of(document) == "study":
+        hint = f"planner montecarlo {path} runs it, and planner validate checks it"
+        raise ScenarioError(document.problem((), "is a study, not a scenario", hint))
+    return scenario_from_document(document, overrides)
+
+
+def kind_of(document: Document) -> Literal["scenario", "study"]:
+    """Return what a file is: a study names scenarios; whatever states machines or traffic itself is a scenario."""
+    keys = set(document.content) if isinstance(document.content, dict) else set()
+    return "study" if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"} else "scenario"
 
 
 def document_of(path: Path) -> Document:

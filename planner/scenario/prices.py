@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.catalog.entries import Tariff as CatalogTariff
 from planner.finance.purchase import DiscountTier, Quote, TierRule
 from planner.finance.tariffs import Tariff, TariffWindow, flat_tariff
 from planner.scenario.cluster import Cluster, VolumeDiscount
@@ -38,6 +39,11 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
         )
         for offer in cluster.quotes
     )
+
+
+def window_zone(site: Site, tariff: CatalogTariff) -> str | None:
+    """Return the clock by which time-of-use windows are read: the one stated, or else that of the tariff's place."""
+    return site.electricity.timezone or (tariff.timezone.value if tariff.timezone is not None else None)
 
 
 def tariff_of(site: Site, flat_usd_per_kwh: float) -> Tariff:

@@ -1,31 +1,71 @@
-"""The JSON schema of the scenario language, for editors that complete and check YAML."""
+"""The JSON schemas of scenarios and studies, for editors that complete and check YAML."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from planner.catalog.load import load_catalog
 from planner.scenario.scenario import Scenario
+from planner.scenario.study import Study
 
 _PREFIX = "#/$defs/"
 _WHOLE, _CHANGE = "Scenario", "Change-"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_FILE = "scenario.schema.json"
+"""What a scenario's first line calls the schema beside it."""
+WRITTEN_BY = "planner schema"
+"""Comment by which a schema that planner wrote is known again, and may be written anew."""
 
 
 def scenario_schema() -> dict[str, Any]:
     """Return the schema: a whole scenario, or, in a file that extends another, any part of one with nulls to remove."""
-    whole = Scenario.model_json_schema(by_alias=True)
-    definitions: dict[str, Any] = {**whole.pop("$defs", {}), _WHOLE: whole}
-    definitions["Workload"] = _with_classes(definitions["Workload"], definitions)
-    changes = {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
+    definitions = _definitions()
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DIALECT,
+        "$comment": WRITTEN_BY,
         "title": "Scenario",
-        "description": whole.get("description", ""),
+        "description": definitions[_WHOLE].get("description", ""),
         "type": "object",
         "if": {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
         "then": {"$ref": f"{_PREFIX}{_CHANGE}{_WHOLE}"},
         "else": {"$ref": f"{_PREFIX}{_WHOLE}"},
-        "$defs": definitions | changes,
+        "$defs": definitions,
     }
+
+
+def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of a study; ``headlines`` are the outputs that may decide."""
+    study = Study.model_json_schema(by_alias=True)
+    own = study.pop("$defs")
+    _offer(own["Prior"], "prior", load_catalog().priors)
+    changed = own["StudyScenario"]["properties"]["set"]
+    own["StudyScenario"]["properties"]["set"] = {
+        "description": changed["description"],
+        "$ref": f"{_PREFIX}{_CHANGE}{_WHOLE}",
+    }
+    study["properties"]["headline"]["enum"] = list(headlines)
+    return {"$schema": _DIALECT, "$comment": WRITTEN_BY, **study, "$defs": _definitions() | own}
+
+
+def _definitions() -> dict[str, Any]:
+    """Return the parts of a scenario, each whole and each as a change."""
+    whole = Scenario.model_json_schema(by_alias=True)
+    definitions: dict[str, Any] = {**whole.pop("$defs", {}), _WHOLE: whole}
+    catalog = load_catalog()
+    _offer(definitions["Cluster"], "accelerator", catalog.accelerators)
+    _offer(definitions["Cluster"], "engine", dict.fromkeys(stack.engine.value for stack in catalog.stacks.values()))
+    _offer(definitions["Workload"], "model", catalog.models)
+    _offer(definitions["Site"], "tariff", catalog.tariffs)
+    definitions["Workload"] = _with_classes(definitions["Workload"], definitions)
+    return definitions | {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
+
+
+def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None:
+    """Let an editor complete a field by the catalogue's names, and accept those of a user's overlay beside them."""
+    text = definition["properties"][field]
+    kept = {key: text[key] for key in ("description", "default", "title") if key in text}
+    definition["properties"][field] = {**kept, "anyOf": [{"enum": list(names)}, {"type": "string"}]}
 
 
 def _with_classes(workload: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +98,7 @@ def _loosened(schema: Any) -> Any:
             case "required" | "minProperties" | "discriminator" | "if" | "else":
                 continue
             case "$ref":
-                loose[key] = part.replace(_PREFIX, _PREFIX + _CHANGE)
+                loose[key] = part if part.startswith(_PREFIX + _CHANGE) else part.replace(_PREFIX, _PREFIX + _CHANGE)
             case "oneOf":  # without its tag a change may fit several alternatives
                 loose["anyOf"] = _loosened(part)
             case "properties":

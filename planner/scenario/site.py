@@ -56,7 +56,7 @@ class Site(Strict):
     throttle_order: tuple[EntryName, ...] = ()
     """Clusters throttled first when the cap binds. Default: most power per request first."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
-    """IT power energised on dates; nodes wait for it. Default: all the power from the start."""
+    """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
     outages_per_year: NonNegative = 0.2

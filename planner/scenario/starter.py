@@ -10,7 +10,7 @@ from planner.scenario.fields import Name
 
 _TEXT = """\
 # yaml-language-server: $schema=scenario.schema.json
-# (planner schema > scenario.schema.json lets your editor complete and check this file)
+# (by the line above your editor completes and checks this file; planner schema prints the schema anew)
 name: {name}
 start: 2026-01-01          # first day
 horizon_months: 36         # three years of depreciation

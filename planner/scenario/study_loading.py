@@ -15,6 +15,9 @@ from planner.validation import validate
 def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict[str, Scenario]]:
     """Read a study and its scenarios; ``overrides`` are laid over every scenario as ``--set`` lays them over one."""
     document = read_document(path)
+    if isinstance(document.content, dict) and document.content.keys() & {"workloads", "clusters"}:
+        hint = f"planner run {path} runs it; a study names scenarios and what is uncertain about them"
+        raise ScenarioError(document.problem((), "is a scenario, not a study", hint))
     _mark_priors(document)
     study = validate(Study, document)
     study._document = document

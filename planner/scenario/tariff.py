@@ -36,8 +36,8 @@ class Electricity(Strict):
 
     windows: Annotated[tuple[PriceWindow, ...], Field(max_length=100)] = ()
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
-    timezone: str = "UTC"
-    """Clock by which the windows are read. Default UTC: the clock of the run."""
+    timezone: str | None = None
+    """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
     escalator_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.0
     """Yearly rise of energy price and demand charge, on the anniversary of the start. Default 0: today's price."""
     demand_charge_usd_per_kw_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0

@@ -36,9 +36,10 @@ class SCurve(Strict):
     ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6)]
     """Where it saturates, as a multiple of day one."""
     midpoint_years: Annotated[float, Field(gt=0, le=50)]
-    """Years until half the rise is behind."""
+    """Years until half the rise is behind, counted from the start."""
     steepness_per_year: Annotated[float, Field(gt=0, le=100)] = 3.0
-    """How sharp the rise is. Default 3: most of it within two years."""
+    """How sharp the rise is; an early midpoint that needs a sharper one gets ln 2 / midpoint_years.
+    Default 3: most of it within two years."""
 
 
 class Step(Strict):
@@ -196,8 +197,9 @@ class Workload(Strict):
     """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
     model: str
     """Served model, by its catalogue name."""
-    precision: Precision = "fp8"
-    """Arithmetic it is served in, unless a cluster says otherwise. Default fp8: what public serving runs use."""
+    precision: Precision | None = None
+    """Narrowest arithmetic it may be served in; a cluster that states a narrower one serves it in this. Default: the
+    cluster's, and fp8 where that states none either: what public serving runs use."""
     requests_per_s: Annotated[float, Field(ge=0, le=1e9)]
     """Mean requests per second on day one."""
     growth: Growth = Flat(kind="flat")
@@ -217,7 +219,8 @@ class Workload(Strict):
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
     """Large customers as on/off streams. Default: none."""
     model_launch: datetime.date | None = None
-    """Day the model is new to the world: from then each stack has to bring it up. Default: it has long been served."""
+    """Day the model is new to the world: nothing is asked of it before, and from then on each stack has to bring it up
+    on each part once machines of it are there. Default: it has long been served."""
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
     on_overload: Literal["refuse", "queue"] = "refuse"

@@ -11,9 +11,18 @@ from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
-from planner.finance.tax import income_tax, tax_depreciation
+from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
-from planner.simulation.cohorts import Cohort, assets_of, cohorts_of, owned_value_cents, parts_usd
+from planner.simulation.checks import check_books
+from planner.simulation.cohorts import (
+    Cohort,
+    assets_of,
+    cohorts_of,
+    nodes_in_service,
+    owned_value_cents,
+    parts_usd,
+    tax_base,
+)
 from planner.simulation.driver import Run
 from planner.simulation.energy import demand_charge_usd, energy_usd
 from planner.simulation.monthly import Monthly
@@ -65,12 +74,13 @@ def write_ledger(
     assets = assets_of(plan, cohorts) if cohorts else None
     opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
     _post_power(books, run, monthly)
-    _post_upkeep(books, run, monthly)
+    _post_upkeep(books, run, monthly, assets)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
-        _post_tax(books, assets)
+        _post_tax(books, plan.money.market.tax)
     ledger = books.builder.build()
     ledger.check(opening)
+    check_books(plan, run, monthly, cohorts, ledger)
     return ledger
 
 
@@ -91,7 +101,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
     charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
-    value = owned_value_cents(plan, owner, assets, schedule)[:, -1]
+    value = owned_value_cents(plan, cohorts)[:, -1]
     last = plan.months.period_count - 1
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule.opening_book_cents
@@ -119,11 +129,24 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
         books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
-def _post_upkeep(books: _Books, run: Run, monthly: Monthly) -> None:
+def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
+    """Return what the machines in service cost when they were bought, averaged over each month.
+
+    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price.
+    """
+    capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
+    if assets is not None:
+        nodes = np.array([cohort.nodes for cohort in books.cohorts])
+        serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
+        owner = np.array([cohort.cluster for cohort in books.cohorts])
+        np.add.at(capital.T, owner, assets.cost_usd[:, None] * serving)
+    return capital
+
+
+def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None) -> None:
     """Post maintenance, insurance, people, contracts, spares and parts."""
     plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
-    nodes = _nodes(plan, monthly)
-    capital = nodes * np.array([cluster.node_usd for cluster in plan.clusters])
+    nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * np.array([cluster.accelerators_per_node for cluster in plan.clusters])
     engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
     staff = accelerators * upkeep.staff_per_accelerator
@@ -147,37 +170,32 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly) -> None:
 def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
     """Post what customers pay, what they are owed, and what is rented for them."""
     plan, market = books.plan, books.plan.money.market
-    prompt = np.stack([workload.input_tokens for workload in plan.workloads], axis=-1)
-    output = np.stack([workload.output_tokens for workload in plan.workloads], axis=-1)
     extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
         missed = monthly.late_requests + monthly.shed_requests - extra
         allowed = (1.0 - market.sla_objective_fraction) * monthly.demand_requests
-        beyond = (np.maximum(missed - allowed, 0.0) * (prompt + output)).sum(axis=1)
+        tokens = np.stack([workload.tokens_per_request for workload in plan.workloads], axis=-1)
+        beyond = (np.maximum(missed - allowed, 0.0) * tokens).sum(axis=1)
         books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
     if market.burst is not None and rented is not None:
         books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
     if market.token_price is not None:
-        price = market.token_price
-        per_request = (
-            prompt * price.input_usd_per_million_tokens[:, None] + output * price.output_usd_per_million_tokens[:, None]
-        ) / MILLION
+        per_request = plan.request_usd(market.token_price)
         books.by_cluster(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
         if extra.any():
             books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
 
 
-def _post_tax(books: _Books, assets: Cohorts | None) -> None:
-    """Post income tax: on book income as expense, on taxable income as cash, the difference deferred."""
-    plan, rules = books.plan, books.plan.money.market.tax
-    if rules is None:
-        return
+def _post_tax(books: _Books, rules: TaxRules) -> None:
+    """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
+    plan, months = books.plan, np.arange(books.plan.months.period_count)
     before = -usd(books.running_cents)
-    taxable = before.copy()
-    if assets is not None:
-        tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
-        taxable += usd((tables.gain_cents - tables.deduction_cents).sum(axis=0))
-    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules)
-    months = np.arange(plan.months.period_count)
+    taxable, gain = before.copy(), 0.0
+    if books.cohorts:
+        base = tax_base(plan, books.cohorts, rules)
+        taxable += usd(base.income_cents.sum(axis=0))
+        gain = float(usd(base.end_gain_cents[:, -1].sum()))
+    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)
+    books.builder.post(Account.TAX_ON_END_VALUE, charge.on_end_gain_cents, month=months[-1])

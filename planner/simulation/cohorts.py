@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.depreciation import Cohorts, DepreciationSchedule, make_cohorts, market_value_usd
+from planner.finance.depreciation import Cohorts, make_cohorts
 from planner.finance.money import cents, usd
-from planner.finance.tax import tax_depreciation
+from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
-from planner.simulation.log import ChangeLog
+from planner.simulation.log import ChangeLog, Purchase
 
 Floats = NDArray[np.float64]
 Cents = NDArray[np.int64]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SERVER_PARTS = 2
+"""Of a node's four prices, the accelerators and the host are the server that can be sold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
-    """Nodes bought together that also leave together."""
+    """Nodes of one delivery that enter service in the same month and also leave together."""
 
     name: str
     cluster: int
     nodes: int
+    first_node: int
+    """Nodes of its delivery that are in cohorts before it."""
     bought_h: float
+    """Delivered and paid."""
+    in_service_h: float
+    """Commissioned and powered: depreciation and upkeep begin. The mean of its nodes, by which straight-line
+    depreciation and node-hours by month are those of the single nodes; infinity for never."""
     retired_h: float
     """Infinity for never."""
     prices_usd: tuple[float, float, float, float]
     """Price of a node: accelerators, host, network, storage."""
 
 
+class _Lot(NamedTuple):
+    """Nodes of one delivery that enter service in one month."""
+
+    in_service_h: float
+    delivery: int
+    """Number of the delivery among its cluster's, from 1."""
+    nodes: int
+    purchase: Purchase
+
+
 def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
-    """Return purchase cohorts, those retired in part split in two; first in, first out."""
+    """Return purchase cohorts, those retired in part split in two; first in service, first out.
+
+    What never serves leaves with its cluster, if that is retired.
+    """
     cohorts: list[Cohort] = []
     for index, cluster in enumerate(plan.clusters):
         retired = [
@@ -41,28 +64,55 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
             for change in log.changes
             if change.kind == "retired" and change.cluster == index
         ]
-        own = [purchase for purchase in log.purchases if purchase.cluster == index]
-        for number, purchase in enumerate(own, start=1):
-            left, part = purchase.nodes, 0
+        dissolved_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
+        parts, counted = Counter[int](), Counter[int]()
+        for lot in sorted(_lots(plan, log, index)):
+            left = lot.nodes
             while left:
-                time_h, leaving = retired[0] if retired else (np.inf, left)
+                served = np.isfinite(lot.in_service_h)
+                time_h, leaving = retired[0] if served and retired else (np.inf if served else dissolved_h, left)
                 taken = min(left, leaving)
                 cohorts.append(
                     Cohort(
-                        name=f"{cluster.name}-{number}{_suffix(part)}",
+                        name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
                         cluster=index,
                         nodes=taken,
-                        bought_h=purchase.time_h,
+                        first_node=counted[lot.delivery],
+                        bought_h=lot.purchase.time_h,
+                        in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
                         retired_h=time_h,
-                        prices_usd=purchase.prices_usd,
+                        prices_usd=lot.purchase.prices_usd,
                     )
                 )
-                left, part = left - taken, part + 1
-                if retired:
+                left -= taken
+                parts[lot.delivery] += 1
+                counted[lot.delivery] += taken
+                if served and retired:
                     retired[0] = (time_h, leaving - taken)
                     if retired[0][1] == 0:
                         retired.pop(0)
     return tuple(cohorts)
+
+
+def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[_Lot]:
+    """Return a cluster's deliveries by the month in which their nodes enter service, and what of them never does."""
+    per_node = plan.clusters[cluster].accelerators_per_node
+    own = [place for place, purchase in enumerate(log.purchases) if purchase.cluster == cluster]
+    lots = []
+    for delivery, place in enumerate(own, start=1):
+        purchase = log.purchases[place]
+        entered = [change for change in log.changes if change.purchase == place]
+        times = np.array([change.time_h for change in entered])
+        nodes = np.array([change.accelerators // per_node for change in entered], dtype=np.int64)
+        months = plan.months.period_of_hour(times)
+        for month in np.unique(months):
+            inside = months == month
+            count = int(nodes[inside].sum())
+            mean_h = float(times[inside] @ nodes[inside]) / count
+            lots.append(_Lot(max(mean_h, purchase.time_h), delivery, count, purchase))
+        if (waiting := purchase.nodes - int(nodes.sum())) > 0:
+            lots.append(_Lot(np.inf, delivery, waiting, purchase))
+    return lots
 
 
 def _suffix(part: int) -> str:
@@ -80,47 +130,112 @@ def parts_usd(cohorts: tuple[Cohort, ...]) -> Floats:
     return np.array([cohort.prices_usd for cohort in cohorts]).reshape(-1, 4) * nodes[:, None]
 
 
+def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
+    """Return what each cohort cost, shape (cohorts,), rounded on the running total of its delivery.
+
+    cents = round(p·(f + n)) − round(p·f), p the price of a node, f the nodes before it: a delivery's cohorts sum to
+    what was paid for it.
+    """
+    node_usd = np.array([sum(cohort.prices_usd) for cohort in cohorts])
+    first, nodes = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes"))
+    return cents(node_usd * (first + nodes)) - cents(node_usd * first)
+
+
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """Return the cohorts as the books see them: cost, residual, life, and the sale of what is retired.
 
-    Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents.
+    Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents. Resale
+    value falls with age since delivery, in service or not.
     """
-    capital, grid = plan.money.capital, plan.months
-    owner = np.array([cohort.cluster for cohort in cohorts], dtype=np.int64)
-    cost = usd(cents(parts_usd(cohorts).sum(axis=1)))
-    bought = grid.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
-    retired_h = np.array([cohort.retired_h for cohort in cohorts])
-    stays = ~np.isfinite(retired_h)
-    retired = np.where(stays, np.inf, grid.coordinate_of_hour(np.where(stays, 0.0, retired_h)))
-    age = np.where(stays, 0.0, retired - bought)
-    sold = market_value_usd(cost, age, capital.market_fraction[owner], capital.market_months)
+    capital = plan.money.capital
+    cost = usd(cost_cents(cohorts))
+    bought, retired = bought_months(plan, cohorts), retired_months(plan, cohorts)
+    in_service = plan.months.coordinate_of_hour(np.array([cohort.in_service_h for cohort in cohorts]))
+    stays = np.isinf(retired)
+    sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
+    if capital.residual_fraction is None:
+        residual = resale_usd(plan, cohorts, (bought + capital.depreciation_months)[:, None])[:, 0]
+    else:
+        residual = cost * capital.residual_fraction
     return make_cohorts(
         cost,
-        bought,
-        residual_usd=usd(cents(cost * capital.residual_fraction[owner])),
+        in_service,
+        residual_usd=usd(cents(np.minimum(residual, cost))),
         life_months=capital.depreciation_months,
         declining_factor=capital.declining_factor,
         disposal=(retired, np.where(stays, 0.0, sold)),
+        acquired_months=bought,
     )
 
 
-def owned_value_cents(plan: Plan, owner: Cents, assets: Cohorts, schedule: DepreciationSchedule) -> Cents:
-    """Return what is still owned at each month's end, at the value the scenario chose, shape (cohorts, months).
+def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
+    """Return the nodes of each cohort that serve, averaged over each month by the hour, shape (cohorts, months)."""
+    nodes, begins, ends = (
+        np.array([getattr(cohort, name) for cohort in cohorts], dtype=np.float64)[:, None]
+        for name in ("nodes", "in_service_h", "retired_h")
+    )
+    edges = plan.month_edges_h.astype(np.float64)
+    hours = np.minimum(edges[1:], ends) - np.maximum(edges[:-1], begins)
+    return np.asarray(nodes * np.maximum(hours, 0.0) / plan.months.period_hours, dtype=np.float64)
 
-    Under income tax the value is what a sale would leave: less tax on what it brings above the tax basis.
+
+def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
+    """Return the month coordinate of the day each cohort is delivered and paid, shape (cohorts,)."""
+    return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
+
+
+def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
+    """Return the month coordinate of the day each cohort leaves, infinity for never, shape (cohorts,)."""
+    return plan.months.coordinate_of_hour(np.array([cohort.retired_h for cohort in cohorts]))
+
+
+def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Floats:
+    """Return what each cohort would fetch at month coordinates of shape (cohorts or 1, times), shape (cohorts, times).
+
+    Servers, accelerators and hosts, fetch their price times the cluster's resale curve at their age; network and
+    storage fetch nothing, since no figure for them is known and cabling stays with its building.
     """
-    capital, edges = plan.money.capital, plan.months.edge_coordinates[None, 1:]
-    if capital.end_value == "none":
-        return np.zeros_like(schedule.acquired_cents)
-    value = schedule.closing_book_cents
-    if capital.end_value == "market":
-        start, retired = assets.in_service_months[:, None], assets.retired_months[:, None]
-        share = capital.market_fraction[owner][:, None]
-        worth = market_value_usd(assets.cost_usd[:, None], edges - start, share, capital.market_months)
-        value = cents(np.where((start < edges) & (retired >= edges), worth, 0.0))
-    if plan.money.market.tax is None:
-        return value
-    rules = plan.money.market.tax
-    deducted = np.cumsum(tax_depreciation(assets, plan.months, rules.bonus_fraction).deduction_cents, axis=1)
-    basis = np.where(value > 0, cents(assets.cost_usd)[:, None] - deducted, 0)
-    return value - cents(usd(value - basis) * rules.rate_fraction)
+    servers = parts_usd(cohorts)[:, :SERVER_PARTS].sum(axis=1)
+    ages = months - bought_months(plan, cohorts)[:, None]
+    curves = [plan.money.capital.resale[cohort.cluster] for cohort in cohorts]
+    fractions = np.stack([curve.fraction(age) for curve, age in zip(curves, ages, strict=True)])
+    return np.asarray(servers[:, None] * fractions, dtype=np.float64)
+
+
+def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> NDArray[np.bool_]:
+    """Return whether each cohort is paid for and not yet retired at each month's end, shape (cohorts, months)."""
+    edges = plan.months.edge_coordinates[None, 1:]
+    bought, retired = bought_months(plan, cohorts)[:, None], retired_months(plan, cohorts)[:, None]
+    return np.asarray((bought < edges) & (retired >= edges))
+
+
+def owned_value_cents(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cents:
+    """Return what a sale of all that is owned at each month's end would bring, before tax, shape (cohorts, months)."""
+    if plan.money.capital.end_value == "none":
+        return np.zeros((len(cohorts), plan.months.period_count), dtype=np.int64)
+    worth = resale_usd(plan, cohorts, plan.months.edge_coordinates[None, 1:])
+    return cents(np.where(is_owned(plan, cohorts), worth, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxBase:
+    """What purchases add to taxable income, in cents, shape (cohorts, months)."""
+
+    income_cents: Cents
+    """Gains on what was retired, less tax depreciation."""
+    end_gain_cents: Cents
+    """What a sale of all that is owned at the month's end would add: its proceeds less the tax basis left."""
+
+
+def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBase:
+    """Return what purchases add to taxable income.
+
+    The basis counts for all that is owned, whether it would fetch anything or not: what is scrapped is still deducted.
+    """
+    assets = assets_of(plan, cohorts)
+    tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
+    basis = cents(assets.cost_usd)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
+    return TaxBase(
+        income_cents=tables.gain_cents - tables.deduction_cents,
+        end_gain_cents=np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0),
+    )

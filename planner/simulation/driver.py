@@ -66,7 +66,7 @@ class Simulation:
         self.shop = RepairShop(plan.reliability, plan.clusters)
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
-        SoftwareDesk(self.env, plan, self.log, streams).start()
+        SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived).start()
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
@@ -83,7 +83,8 @@ class Simulation:
             self.env.run(until=last)
             self.shop.work_until(last)
             speed, incidents = self._speeds(first, last)
-            machines = self._node_hours(first, last)
+            lit = self._lit_fraction(first, last)
+            machines = self._node_hours(first, last, lit)
             window = evaluate_window(
                 self.plan,
                 WindowInput(
@@ -93,6 +94,7 @@ class Simulation:
                     speed=speed,
                     incidents=incidents,
                     waiting_requests=waiting,
+                    lit_fraction=lit,
                 ),
             )
             waiting = window.waiting_requests
@@ -100,11 +102,11 @@ class Simulation:
             node_hours.append(machines)
             month.append(window)
             if review is not None and last in ends:
-                review.close_month(_figures(month))
+                review.close_month(_figures(self.plan, month))
                 month = []
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
-    def _node_hours(self, first: int, last: int) -> NodeHours:
+    def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
         """Turn the log into nodes by hour, each averaged over its hour."""
         shape = (len(self.plan.clusters), last - first)
         present, failed = np.empty(shape), np.empty(shape)
@@ -118,7 +120,6 @@ class Simulation:
         np.maximum(failed, 0.0, out=failed)
         np.minimum(failed, present, out=failed)
         healthy = present - failed
-        lit = self._lit_fraction(first, last)
         dark = np.zeros(shape)
         if lit is not None:
             np.multiply(healthy, 1.0 - lit, out=dark)
@@ -157,15 +158,16 @@ Step = tuple[float, float, int]
 def _twins(plan: Plan) -> dict[Pair, Pair]:
     """Return for each cluster and workload the first that shares its history of speed.
 
-    Clusters of one stack and workloads of one model do, but for bring-ups and precision.
+    Clusters of one stack and workloads of one model do, but for precision and for bring-ups, which each part has of
+    its own.
     """
-    first: dict[tuple[str, str, int, float], Pair] = {}
+    first: dict[tuple[str, str, int, str, float], Pair] = {}
     twins: dict[Pair, Pair] = {}
     for w, workload in enumerate(plan.workloads):
-        apart = -1 if workload.launch_h is None else w
         for c in workload.cluster_order:
-            wide = float(plan.software.wide_precision_factor[c, w])
-            key = (plan.clusters[c].stack, workload.model, apart, -1.0 if math.isnan(wide) else wide)
+            cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
+            apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
+            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide)
             twins[c, w] = first.setdefault(key, (c, w))
     return twins
 
@@ -192,16 +194,20 @@ def _slowdown(steps: list[Step], first: int, last: int) -> Slowdown | None:
     return Slowdown(hours=hours, lost_fraction=1.0 - _series(incidents, levels, first, last)[hours])
 
 
-def _figures(month: list[WindowResult]) -> MonthFigures:
-    """Return what the review looks at: the windows of one month together."""
+def _figures(plan: Plan, month: list[WindowResult]) -> MonthFigures:
+    """Return what the review looks at: the windows of one month together; what is shed counts in tokens."""
     nodes = np.sum([window.nodes.sum(axis=1) for window in month], axis=0)
     busy = np.sum([window.busy_nodes.sum(axis=1) for window in month], axis=0)
-    demand, served, shed, late = (
-        sum(float(getattr(window, f"{name}_requests").sum()) for window in month)
-        for name in ("demand", "served", "shed", "late")
+    demand, shed, late = (
+        np.sum([getattr(window, f"{name}_requests").sum(axis=1) for window in month], axis=0)
+        for name in ("demand", "shed", "late")
     )
+    served = sum(float(window.served_requests.sum()) for window in month)
+    number = int(np.searchsorted(plan.month_edges_h, month[0].first_hour, side="right")) - 1
+    tokens = np.array([workload.tokens_per_request[number] for workload in plan.workloads])
+    wanted = float(demand @ tokens)
     return MonthFigures(
         utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
-        shed_fraction=shed / demand if demand > 0 else 0.0,
-        late_fraction=late / served if served > 0 else 0.0,
+        shed_fraction=float(shed @ tokens) / wanted if wanted > 0 else 0.0,
+        late_fraction=float(late.sum()) / served if served > 0 else 0.0,
     )

@@ -16,7 +16,9 @@ class MonthFigures:
     utilisation: tuple[float, ...]
     """Mean utilisation by cluster."""
     shed_fraction: float
+    """Tokens shed over tokens demanded."""
     late_fraction: float
+    """Requests late over requests served."""
 
 
 class Review:
@@ -59,10 +61,11 @@ class Review:
         price_factor = (1.0 + expansion.price_change_per_year) ** years
         prices = cluster.order_prices_usd(float(self.supply.env.now), rule.nodes, price_factor)
         cost = rule.nodes * sum(prices)
-        power = self.provisioned_kw + rule.nodes * cluster.nameplate_kw
-        if self.spent_usd + cost > expansion.budget_usd or power > expansion.power_envelope_kw:
+        more_kw = rule.nodes * cluster.nameplate_kw
+        power_kw = self.provisioned_kw - self.supply.returned_kw + more_kw
+        if self.spent_usd + cost > expansion.budget_usd or power_kw > expansion.power_envelope_kw:
             return False
         self.spent_usd += cost
-        self.provisioned_kw = power
+        self.provisioned_kw += more_kw
         self.supply.expand(rule.cluster, rule.nodes, rule.lead_h, price_factor)
         return True

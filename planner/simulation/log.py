@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Change(NamedTuple):
-    """One change of the number of accelerators on the site."""
+    """One change of the number of accelerators in service."""
 
     time_h: float
     kind: str
@@ -16,6 +16,8 @@ class Change(NamedTuple):
     accelerators: int
     """Accelerators that enter (positive) or leave (negative)."""
     detail: str
+    purchase: int = -1
+    """Position in the log of the purchase that those who enter belong to."""
 
 
 class Outage(NamedTuple):
@@ -83,7 +85,7 @@ class ChangeLog:
 
 
 class Purchase(NamedTuple):
-    """Nodes that entered service together at one price: a purchase cohort."""
+    """Nodes delivered together, and paid on that day at one price, whenever they enter service."""
 
     time_h: float
     cluster: int

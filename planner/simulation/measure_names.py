@@ -43,14 +43,15 @@ MEASURES = (
     _measure(
         "levelised_cost_per_million_tokens_usd",
         "economic",
-        "10⁶ · Σ cost·v / Σ tokens·v",
-        "The constant price of a million tokens at which the plan's NPV is zero.",
+        "10⁶ · p at which Σ (p·tokens − cost − tax)·v = 0",
+        "The one price of a million tokens, prompt or generated, at which the owner's NPV is zero, after tax on what "
+        "is sold at it; without tax, Σ cost·v / Σ tokens·v.",
     ),
     _measure(
         "levelised_cost_per_million_output_tokens_usd",
         "economic",
-        "10⁶ · Σ cost·v / Σ output tokens·v",
-        "The same for generated tokens.",
+        "10⁶ · p at which Σ (p·output tokens − cost − tax)·v = 0",
+        "The same where generated tokens alone are paid for.",
     ),
     _measure(
         "tco_usd",
@@ -67,12 +68,12 @@ MEASURES = (
         "end_value_usd",
         "economic",
         "value of what is still owned on the last day",
-        "At book or resale value, less tax on selling it.",
+        "At what used servers of their age fetch, before tax on the sale (account `tax_on_end_value`).",
     ),
     _measure(
         "levelised_cost_per_accelerator_h_usd",
         "economic",
-        "Σ cost·v / Σ accelerator-hours in service·v",
+        "p at which Σ (p·accelerator-hours in service − cost − tax)·v = 0",
         "What owning an accelerator for an hour costs; also the break-even against a reserved rent.",
     ),
     _measure(
@@ -84,14 +85,14 @@ MEASURES = (
     _measure(
         "break_even_api_price_ratio",
         "economic",
-        "Σ cost·v / Σ API bill·v",
+        "k at which Σ (k·API bill − cost − tax)·v = 0",
         "How many times its price an API would have to charge for owning to cost the same; needs `finance.api_price`.",
     ),
     _measure(
         "api_saving_npv_usd",
         "economic",
-        "Σ (API bill − cost)·v",
-        "What owning saves against buying the same tokens from an API; needs `finance.api_price`.",
+        "Σ (API bill − cost − tax)·v",
+        "What owning saves against buying the same tokens from an API, after tax; needs `finance.api_price`.",
     ),
     _measure(
         "revenue_usd", "accrual", "Σ tokens·price", "What the tokens served were sold for; needs `finance.token_price`."
@@ -99,8 +100,23 @@ MEASURES = (
     _measure(
         "gross_margin_fraction",
         "accrual",
-        "(revenue − cost) / revenue",
-        "Share of the revenue that is left after cost; needs `finance.token_price`.",
+        "(revenue − cost of serving) / revenue",
+        "Share of the revenue left after the cost of serving: depreciation, energy, cooling, demand charge, space, "
+        "maintenance, spares and parts, SLA credits, carbon, burst rental; needs `finance.token_price`.",
+    ),
+    _measure(
+        "operating_margin_fraction",
+        "accrual",
+        "(revenue − cost of serving − operating expense) / revenue",
+        "The same after people, support, licences, insurance and losses on what is retired, before the charge for "
+        "capital, interest and tax; needs `finance.token_price`.",
+    ),
+    _measure(
+        "margin_after_capital_charge_fraction",
+        "accrual",
+        "(revenue − Σ cost) / revenue",
+        "The same after the imputed charge for capital tied up in book value, so after what owners and lenders ask; "
+        "needs `finance.token_price`.",
     ),
     _measure(
         "break_even_utilisation_fraction",
@@ -112,14 +128,14 @@ MEASURES = (
     _measure(
         "irr_per_year",
         "economic",
-        "r at which Σ flow·(1 + r)^(−m/12) = 0, if there is exactly one",
-        "Internal rate of return; needs `finance.token_price`.",
+        "r at which NPV is zero, if there is exactly one",
+        "Internal rate of return, on the same flows and times as NPV; needs `finance.token_price`.",
     ),
     _measure(
         "payback_months",
         "cash",
         "months until the running total of flows last turns to gain",
-        "When the plan has paid for itself for good; needs `finance.token_price`.",
+        "When the plan has paid for itself for good, a month's flow taken as even; needs `finance.token_price`.",
     ),
     _measure(
         "discounted_payback_months",

@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.carbon import embodied_kg, operational_kg
-from planner.finance.depreciation import depreciate
-from planner.finance.ledger import Dimension, view_cents
-from planner.finance.measures import (
-    discount_factors,
-    discounted_payback_months,
-    internal_rate,
-    net_present_value,
-    payback_months,
+from planner.finance.accounts import (
+    CAPEX_ACCOUNTS,
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
 )
+from planner.finance.carbon import embodied_kg, operational_kg
+from planner.finance.ledger import Dimension, view_cents
+from planner.finance.measures import CashFlows
 from planner.finance.money import usd
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,
-    gross_margin,
     levelised_cost,
+    margin,
     per_million_tokens,
     usd_per_million_tokens,
 )
-from planner.simulation.cohorts import assets_of, owned_value_cents
+from planner.simulation.cohorts import assets_of
 from planner.simulation.measure_names import MEASURES
+from planner.simulation.ownership import Ownership, flows_of, ownership
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ class Series:
     """Cost in the accrual view, without income and tax."""
     economic_usd: Floats
     """Cost in the economic view, without income and tax."""
-    economic_flow_usd: Floats
-    """Gains less losses in the economic view, income and tax included."""
     cash_flow_usd: Floats
-    """Gains less losses in cash."""
+    """Gains less losses in cash, by month."""
+    economic: CashFlows
+    """Gains less losses in the economic view, income and tax included, each at its time."""
+    cash: CashFlows
+    """Gains less losses in cash, each at its time."""
     accelerator_h: Floats
     """Accelerator-hours in service."""
 
@@ -75,8 +78,9 @@ def series_of(result: RunResult) -> Series:
         output_tokens=result.tokens(served + rented, output_only=True).sum(axis=1),
         accrued_usd=usd(view_cents(cents, View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
         economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
-        economic_flow_usd=-usd(view_cents(cents, View.ECONOMIC)),
         cash_flow_usd=-usd(view_cents(cents, View.CASH)),
+        economic=flows_of(result, cents, View.ECONOMIC),
+        cash=flows_of(result, cents, View.CASH),
         accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
     )
 
@@ -87,7 +91,7 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
     ``series`` are the run's monthly series, where the caller has them already.
     """
     series, plan, ledger = series_of(result) if series is None else series, result.plan, result.ledger
-    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
+    owner = ownership(result)
     accrued, tokens = series.accrued_usd.sum(), series.tokens.sum()
     tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
     found: Figures = {
@@ -95,17 +99,17 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
         "cost_per_million_tokens_usd": _known(usd_per_million_tokens(accrued, tokens)),
         "cost_per_million_output_tokens_usd": _known(usd_per_million_tokens(accrued, series.output_tokens.sum())),
         "tco_usd": float(series.economic_usd.sum()),
-        "npv_usd": net_present_value(rate, series.economic_flow_usd, months),
+        "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
         "capex_usd": float(usd(sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS))),
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
-        "levelised_cost_per_accelerator_h_usd": levelised_cost(rate, series.economic_usd, series.accelerator_h, months),
+        "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.accelerator_h),
         "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
     }
     for name, quantity in (("", series.tokens), ("output_", series.output_tokens)):
-        levelled = levelised_cost(rate, series.economic_usd, quantity, months)
-        found[f"levelised_cost_per_million_{name}tokens_usd"] = None if levelled is None else levelled * MILLION
-    found |= _against_market(result, series) | _sold(result, series) | _per_token(result, series)
+        levelled = owner.price_usd(quantity / MILLION)
+        found[f"levelised_cost_per_million_{name}tokens_usd"] = levelled
+    found |= _against_market(result, series, owner) | _sold(result, series) | _per_token(result, series)
     return {measure.name: found[measure.name] for measure in MEASURES}
 
 
@@ -136,55 +140,57 @@ def _known(number: Floats | float) -> float | None:
 def _bill_usd(result: RunResult, price: PricePath) -> Floats:
     """Return what the tokens served would cost at a price, shape (months,)."""
     requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
-    output = result.tokens(requests, output_only=True).sum(axis=1)
-    prompt = result.tokens(requests).sum(axis=1) - output
-    bill: Floats = prompt * price.input_usd_per_million_tokens + output * price.output_usd_per_million_tokens
-    return bill / MILLION
+    bill: Floats = (requests * result.plan.request_usd(price)).sum(axis=1)
+    return bill
 
 
-def _against_market(result: RunResult, series: Series) -> Figures:
+def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figures:
     """Return the break-evens against rent and against an API."""
-    plan, market = result.plan, result.plan.money.market
-    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
+    market = result.plan.money.market
     figures: Figures = dict.fromkeys(
         ("break_even_rental_utilisation_fraction", "break_even_api_price_ratio", "api_saving_npv_usd")
     )
     if market.rental_usd_per_accelerator_h is not None:
-        owned = levelised_cost(rate, series.economic_usd, series.accelerator_h, months)
-        rent = levelised_cost(
-            rate, market.rental_usd_per_accelerator_h * series.accelerator_h, series.accelerator_h, months
-        )
+        weights = series.accelerator_h * owner.running_factors
+        owned = owner.price_usd(series.accelerator_h)
+        rent = levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
         if owned is not None and rent is not None:
             figures["break_even_rental_utilisation_fraction"] = break_even_rental_utilisation(owned, rent)
     if market.api_price is not None:
         bill = _bill_usd(result, market.api_price)
-        figures["break_even_api_price_ratio"] = levelised_cost(rate, series.economic_usd, bill, months)
-        figures["api_saving_npv_usd"] = net_present_value(rate, bill - series.economic_usd, months)
+        figures["break_even_api_price_ratio"] = owner.price_usd(bill)
+        figures["api_saving_npv_usd"] = owner.value_usd(bill)
     return figures
 
 
 def _sold(result: RunResult, series: Series) -> Figures:
     """Return what selling the tokens earns."""
-    names = ("revenue_usd", "gross_margin_fraction", "break_even_utilisation_fraction", "irr_per_year",
+    names = ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
+             "margin_after_capital_charge_fraction", "break_even_utilisation_fraction", "irr_per_year",
              "payback_months", "discounted_payback_months")  # fmt: skip
     figures: Figures = dict.fromkeys(names)
     if result.plan.money.market.token_price is None:
         return figures
     plan, ledger, monthly = result.plan, result.ledger, result.monthly
-    rate, months = plan.money.capital.discount_rate_per_year, plan.months.offset_months
     revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
     energy = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
     accrued, tokens = float(series.accrued_usd.sum()), float(series.tokens.sum())
     in_service, busy = monthly.in_service_node_h.sum(), monthly.busy_node_h.sum()
     figures["revenue_usd"] = revenue
-    figures["gross_margin_fraction"] = _known(gross_margin(revenue, accrued))
+    serving, running = (
+        float(usd(sum(ledger.account_cents(account) for account in accounts)))
+        for accounts in (COST_OF_SERVING_ACCOUNTS, OPERATING_EXPENSE_ACCOUNTS)
+    )
+    figures["gross_margin_fraction"] = _known(margin(revenue, serving))
+    figures["operating_margin_fraction"] = _known(margin(revenue, serving + running))
+    figures["margin_after_capital_charge_fraction"] = _known(margin(revenue, accrued))
     if tokens > 0 and busy > 0:
         figures["break_even_utilisation_fraction"] = break_even_utilisation(
             accrued - energy, tokens * float(in_service / busy), revenue / tokens, energy / tokens
         )
-    figures["irr_per_year"] = internal_rate(series.economic_flow_usd).annual_rate
-    figures["payback_months"] = payback_months(series.cash_flow_usd, months)
-    figures["discounted_payback_months"] = discounted_payback_months(rate, series.cash_flow_usd, months)
+    figures["irr_per_year"] = series.economic.internal_rate().annual_rate
+    figures["payback_months"] = series.cash.payback_months()
+    figures["discounted_payback_months"] = series.cash.payback_months(plan.money.capital.discount_rate_per_year)
     return figures
 
 
@@ -207,23 +213,3 @@ def _per_token(result: RunResult, series: Series) -> Figures:
             spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)
             figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), tokens))
     return figures
-
-
-def levelised_to_date(result: RunResult, quantity: Floats) -> Floats:
-    """Return the levelised cost of a million of a quantity from the start to each month, shape (months, columns).
-
-    The quantity (tokens) has a column for each cluster and then the fleet. What is owned at a month's end counts as if
-    the horizon ended there, so the last month is the measure of the whole run.
-    """
-    plan = result.plan
-    factors = discount_factors(plan.money.capital.discount_rate_per_year, plan.months.offset_months)[:, None]
-    paid = usd(result.cost_cents(View.CASH))
-    owned = np.zeros_like(paid)
-    if result.cohorts:
-        owner = np.array([cohort.cluster for cohort in result.cohorts])
-        assets = assets_of(plan, result.cohorts)
-        value = owned_value_cents(plan, owner, assets, depreciate(assets, plan.months.edge_coordinates))
-        np.add.at(owned.T, owner, usd(value))
-    spent = np.cumsum(paid * factors, axis=0) - owned * factors
-    spent[:, -1] = spent.sum(axis=1)
-    return usd_per_million_tokens(spent, np.cumsum(quantity * factors, axis=0))

@@ -42,10 +42,11 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
     time_h, node = whole.time_h[numbers], whole.node[numbers]
     bought_h = np.zeros(time_h.shape)
     for index in range(len(plan.clusters)):
-        own = [purchase for purchase in run.log.purchases if purchase.cluster == index]
-        mine = cluster == index
-        batch = np.searchsorted(np.cumsum([purchase.nodes for purchase in own]), node[mine], side="right")
-        bought_h[mine] = np.array([purchase.time_h for purchase in own])[batch] if own else 0.0
+        # Nodes are numbered in the order of the log; the warranty runs from delivery.
+        entered = [change for change in run.log.changes if change.cluster == index and change.purchase >= 0]
+        nodes = [change.accelerators // plan.clusters[index].accelerators_per_node for change in entered]
+        paid_h = np.repeat([run.log.purchases[change.purchase].time_h for change in entered], nodes)
+        bought_h[cluster == index] = paid_h[node[cluster == index]]
     expired = time_h - bought_h >= upkeep.warranty_h
     each = upkeep.rma_usd + np.where(expired, upkeep.replacement_usd[cluster], 0.0)
     np.add.at(cost, (grid.period_of_hour(time_h), cluster), each)

@@ -41,6 +41,20 @@ class RunResult:
     """What rented accelerators served of what would have been shed."""
     ledger: Ledger
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the run should know: the plan's warnings, and machines paid for that never served."""
+        idle = []
+        for index, cluster in enumerate(self.plan.clusters):
+            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
+            if waiting:
+                nodes, paid = sum(c.nodes for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                idle.append(
+                    f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
+                    "and did not enter service: for want of power, or too late"
+                )
+        return (*self.plan.warnings, *idle)
+
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
         table = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view)

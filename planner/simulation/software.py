@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import simpy
@@ -23,7 +23,16 @@ _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for 
 class SoftwareDesk:
     """Engineers, a limited resource, and the processes that keep them busy."""
 
-    def __init__(self, env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams) -> None:
+    def __init__(
+        self,
+        env: simpy.Environment,
+        plan: Plan,
+        log: ChangeLog,
+        streams: Streams,
+        arrived: Mapping[str, simpy.Event] | None = None,
+    ) -> None:
+        """Take over the processes of all stacks; ``arrived`` happens, by part, when its first nodes are there."""
+        self.arrived = arrived or {}
         self.env = env
         self.plan = plan
         self.log = log
@@ -43,7 +52,7 @@ class SoftwareDesk:
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
                 if workload.launch_h is not None and workload.launch_h < self.plan.hours:
-                    self.env.process(self._bring_up(stack, index, workload))
+                    self._schedule_bring_ups(stack, index, workload)
 
     def _pairs(self, stack: StackPlan, model: str | None) -> Pairs:
         """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
@@ -129,19 +138,31 @@ class SoftwareDesk:
             yield self.env.timeout(busy_h)
         yield self.env.timeout(fix_h - busy_h)
 
-    def _bring_up(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> Steps:
-        """Serve a new model on a slow fallback until engineers have brought it up on the stack."""
+    def _schedule_bring_ups(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> None:
+        """Draw how hard a new model is on a stack, and bring it up on each part that the stack runs on."""
         pairs = tuple(pair for pair in self._pairs(stack, workload.model) if pair[1] == index)
-        if not pairs:
-            return
         draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
         weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
         factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
-        launch_h = workload.launch_h or 0.0
-        left_h = weeks * HOURS_PER_WEEK + min(launch_h, 0.0)  # a launch before the start has part of it behind
+        for part in sorted({self.plan.clusters[c].accelerator for c, _ in pairs}):
+            own = tuple(pair for pair in pairs if self.plan.clusters[pair[0]].accelerator == part)
+            figures = (workload.launch_h or 0.0, weeks * HOURS_PER_WEEK, factor)
+            self.env.process(self._bring_up(part, own, figures))
+
+    def _bring_up(self, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
+        """Serve a new model on a slow fallback until engineers have brought it up on the machines of a part.
+
+        They begin with the launch or with the first machines, whichever comes later; machines that are there on the
+        first day have been there since a launch before it, so that part of the work is behind.
+        """
+        launch_h, length_h, factor = figures
+        if part in self.arrived:
+            yield self.arrived[part]
+        begin_h = launch_h if self.env.now == 0.0 else max(launch_h, float(self.env.now))
+        left_h = length_h + min(begin_h, 0.0)
         if left_h <= 0.0:
             return
-        yield self.env.timeout(max(0.0, launch_h))
+        yield self.env.timeout(max(0.0, begin_h - self.env.now))
         self.incidents += 1
         number = self.incidents
         self._change(pairs, (factor,) * len(pairs), "bring-up", number)

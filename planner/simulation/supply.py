@@ -1,9 +1,14 @@
-"""Orders, deliveries, commissioning with limited crews, power blocks: how nodes get into service."""
+"""Orders, deliveries, commissioning with limited crews, power blocks: how nodes get into service.
+
+A delivery is paid when it comes. Its nodes serve once they are commissioned and the site has power for them; until
+then, and for good where it never has, they are owned and wait.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -17,10 +22,22 @@ from planner.simulation.streams import Streams
 
 Steps = Generator[simpy.Event, Any, None]
 Floats = NDArray[np.float64]
+Prices = tuple[float, float, float, float]
+_SAME_KW = 1e-6
+"""A milliwatt: ten nodes of 10.2 kW fit into 102 kW, however the floats round."""
+
+
+class _WaitingNode(NamedTuple):
+    """A node that has no power yet."""
+
+    cluster: int
+    purchase: int
+    ready_h: float
+    """When it is commissioned."""
 
 
 class Supply:
-    """Brings nodes into service; owns the commissioning crews and the power handed out so far."""
+    """Brings nodes into service; owns the commissioning crews and the power not yet handed out."""
 
     def __init__(self, env: simpy.Environment, plan: Plan, shop: RepairShop, log: ChangeLog, streams: Streams) -> None:
         self.env = env
@@ -29,13 +46,22 @@ class Supply:
         self.log = log
         self.streams = streams
         self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
-        self.provisioned_kw = 0.0
+        self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
+        """By part: happens when its first nodes are in service."""
+        self.free_kw = 0.0
+        """Energised and given to no node, where power comes in blocks."""
+        self.returned_kw = 0.0
+        """Given back by nodes that were retired."""
+        self.waiting: list[_WaitingNode] = []
+        """Nodes without power, in the order in which they asked for it."""
         self.batches = [0] * len(plan.clusters)
         self.in_service = [0] * len(plan.clusters)
         self.retired = [0] * len(plan.clusters)
 
     def start(self) -> None:
         """Set every cluster on its way; where two want the same crew or power at once, the first by name has it."""
+        if self.plan.site.block_h.size:
+            self.env.process(self._energise_blocks())
         for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
             if cluster.nodes:
                 self.env.process(self._arrive(index, cluster))
@@ -46,57 +72,93 @@ class Supply:
         order = cluster.order
         if order is None:
             yield self.env.timeout(cluster.online_h or 0.0)
-            self.enter(index, np.full(cluster.nodes, self.env.now), cluster.prices_usd)
+            purchase = self._deliver(index, cluster.nodes, cluster.prices_usd)
+            self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
             return
         draw = self.streams(f"supply/{cluster.name}")
         arrival_h = order.placed_h + order.lead_h + order.slip_h.draw(draw)
         shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
         for shipment, nodes in enumerate(shares.tolist()):
             yield self.env.timeout(max(0.0, arrival_h + shipment * order.interval_h - self.env.now))
-            yield from self._commission(index, nodes, order.acceptance_failure_fraction, draw)
+            if nodes and self.env.now < cluster.retire_h:  # what would come after the cluster is gone is cancelled
+                refused = draw.random(nodes) < order.acceptance_failure_fraction
+                self.env.process(self._commission(index, cluster.prices_usd, refused))
 
-    def _commission(self, index: int, nodes: int, failing_fraction: float, draw: np.random.Generator) -> Steps:
-        """Install and accept a delivery; nodes that fail acceptance come back after a hard repair and its part."""
+    def _deliver(self, index: int, nodes: int, prices_usd: Prices) -> int:
+        """Pay for a delivery; return its place in the log."""
+        self.log.purchases.append(Purchase(float(self.env.now), index, nodes, prices_usd))
+        return len(self.log.purchases) - 1
+
+    def _commission(self, index: int, prices_usd: Prices, refused: NDArray[np.bool_]) -> Steps:
+        """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part."""
         site = self.plan.site
+        purchase = self._deliver(index, refused.size, prices_usd)
         with self.crews.request() as turn:
             yield turn
-            rounds = np.arange(nodes) // site.commissioning_crews + 1
+            rounds = np.arange(refused.size) // site.commissioning_crews + 1
             ready_h = self.env.now + rounds * site.commissioning_h
-            refused = draw.random(nodes) < failing_fraction
             ready_h[refused] += self.plan.reliability.rma_h + self.plan.reliability.repair_h[2]
-            self.enter(index, np.sort(ready_h), self.plan.clusters[index].prices_usd)
-            if nodes:
-                yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
+            self._ask_for_power(index, purchase, np.sort(ready_h))
+            yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
 
-    def enter(self, index: int, ready_h: Floats, prices_usd: tuple[float, float, float, float]) -> None:
-        """Put nodes bought at a price into service when they are ready and have power, and draw their failures."""
+    def _energise_blocks(self) -> Steps:
+        """Hand over each power block on its day."""
+        site = self.plan.site
+        for time_h, (before_kw, after_kw) in zip(site.block_h.tolist(), pairwise([0.0, *site.block_kw]), strict=True):
+            if time_h > self.env.now:
+                yield self.env.timeout(time_h - self.env.now)
+            self.free_kw += after_kw - before_kw
+            self._energise()
+
+    def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
+        """Let nodes serve from when they are commissioned, or have them wait where power comes in blocks."""
+        if self.plan.site.block_h.size:
+            self.waiting += [_WaitingNode(index, purchase, time_h) for time_h in ready_h.tolist()]
+            self._energise()
+        else:
+            self._serve(index, purchase, ready_h)
+
+    def _energise(self) -> None:
+        """Give free power to waiting nodes, first come first served; one too large for what is free is passed over."""
+        waiting, powered = self.waiting, dict[tuple[int, int], list[float]]()
+        self.waiting = []
+        for node in waiting:
+            cluster = self.plan.clusters[node.cluster]
+            if self.env.now >= cluster.retire_h:
+                continue
+            if cluster.nameplate_kw > self.free_kw + _SAME_KW:
+                self.waiting.append(node)
+                continue
+            self.free_kw -= cluster.nameplate_kw
+            powered.setdefault((node.cluster, node.purchase), []).append(max(float(self.env.now), node.ready_h))
+        for (index, purchase), times in powered.items():
+            self._serve(index, purchase, np.sort(times))
+
+    def _serve(self, index: int, purchase: int, service_h: Floats) -> None:
+        """Put nodes of a purchase into service at their times, where still in the plan's, and draw their failures."""
         cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
-        ready_h = np.maximum(ready_h, self._powered_h(cluster, ready_h.size))
-        ready_h = ready_h[ready_h < min(end_h, cluster.retire_h)]
-        if not ready_h.size:
+        service_h = service_h[service_h < min(end_h, cluster.retire_h)]
+        if not service_h.size:
             return
         self.batches[index] += 1
-        times, counts = np.unique(ready_h, return_counts=True)
+        times, counts = np.unique(service_h, return_counts=True)
         for time_h, count in zip(times.tolist(), counts.tolist(), strict=True):
             accelerators = count * cluster.accelerators_per_node
             detail = f"batch {self.batches[index]}"
-            self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail))
-        self.in_service[index] += ready_h.size
-        self.log.purchases.append(Purchase(float(times[0]), index, int(ready_h.size), prices_usd))
+            self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
+        self.in_service[index] += service_h.size
+        self.env.process(self._announce(cluster.accelerator, float(times[0])))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
-        first = self.shop.admit(index, ready_h.size)
-        failures = draw_failures(self.plan.reliability, cluster, ready_h, first, end_h, stream)
+        first = self.shop.admit(index, service_h.size)
+        failures = draw_failures(self.plan.reliability, cluster, service_h, first, end_h, stream)
         self.shop.expect(index, failures)
 
-    def _powered_h(self, cluster: ClusterPlan, nodes: int) -> Floats:
-        """Return when power for each further node is energised; infinity for never."""
-        site = self.plan.site
-        if not site.block_h.size:
-            return np.zeros(nodes)
-        needed = self.provisioned_kw + cluster.nameplate_kw * np.arange(1, nodes + 1)
-        block = np.searchsorted(site.block_kw, needed - 1e-9)
-        self.provisioned_kw = float(needed[block < site.block_h.size].max(initial=self.provisioned_kw))
-        return np.append(site.block_h, np.inf)[block]
+    def _announce(self, part: str, time_h: float) -> Steps:
+        """Tell those who wait for a part that the first nodes of it are there."""
+        if not self.arrived[part].triggered:
+            yield self.env.timeout(max(0.0, time_h - self.env.now))
+            if not self.arrived[part].triggered:  # another cluster's may have come in the meantime
+                self.arrived[part].succeed()
 
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
         """Order more nodes of a cluster; they enter service after the lead time and commissioning.
@@ -107,12 +169,8 @@ class Supply:
 
         def arrive() -> Steps:
             yield self.env.timeout(lead_h)
-            site = self.plan.site
-            with self.crews.request() as turn:
-                yield turn
-                rounds = np.arange(nodes, dtype=np.float64) // site.commissioning_crews + 1.0
-                self.enter(index, self.env.now + rounds * site.commissioning_h, prices)
-                yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
+            if self.env.now < self.plan.clusters[index].retire_h:
+                yield from self._commission(index, prices, np.zeros(nodes, dtype=bool))
 
         self.env.process(arrive())
 
@@ -121,7 +179,7 @@ class Supply:
         self.retire(index, self.in_service[index])
 
     def retire(self, index: int, nodes: int) -> int:
-        """Take nodes out of service for good, those first in; return how many."""
+        """Take nodes out of service for good, those first in; their power goes to those that wait. Return how many."""
         arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
         leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
         if leaving:
@@ -132,4 +190,7 @@ class Supply:
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
+            self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
+            self.returned_kw += leaving * self.plan.clusters[index].nameplate_kw
+            self._energise()
         return leaving

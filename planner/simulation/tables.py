@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_ORDER
 from planner.simulation.event_table import events
-from planner.simulation.measures import levelised_to_date
+from planner.simulation.ownership import levelised_to_date, ownership
 from planner.simulation.result import FLEET, RunResult
 from planner.units import HOURS_PER_DAY, MILLION
 
@@ -52,7 +52,7 @@ def timeline_monthly(result: RunResult) -> Columns:
     backlog = np.cumsum(demand - shed - served[:, -1])
     handled = monthly.demand_requests.sum(axis=1)
     missed = monthly.late_requests.sum(axis=1) + result.shed_requests().sum(axis=1)
-    all_cost = np.cumsum(cost, axis=0)
+    all_cost, owner = np.cumsum(cost, axis=0), ownership(result)
     table = {
         "accelerators_in_service": in_service / hours,
         "availability_fraction": ratio(in_service, _with_fleet(monthly.present_node_h * per_node)),
@@ -70,8 +70,8 @@ def timeline_monthly(result: RunResult) -> Columns:
         "peak_facility_kw": _with_fleet(nowhere, monthly.peak_facility_kw),
         "cumulative_cost_per_million_tokens_usd": ratio(all_cost, np.cumsum(served, axis=0) / MILLION),
         "cumulative_cost_per_million_output_tokens_usd": ratio(all_cost, np.cumsum(output, axis=0) / MILLION),
-        "levelised_cost_per_million_tokens_usd": levelised_to_date(result, served),
-        "levelised_cost_per_million_output_tokens_usd": levelised_to_date(result, output),
+        "levelised_cost_per_million_tokens_usd": levelised_to_date(owner, served),
+        "levelised_cost_per_million_output_tokens_usd": levelised_to_date(owner, output),
         "rented_tokens": _with_fleet(nowhere, rented),
     }
     names = [*(cluster.name for cluster in plan.clusters), FLEET]

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from planner.errors import Problem, ScenarioError
-from planner.finance.measures import (
-    discounted_payback_months,
-    internal_rate,
-    net_present_value,
-    payback_months,
-)
 from planner.scenario.scenario import Scenario
 from planner.simulation.chance import Chance, draw_again
 from planner.simulation.measure_names import AGAINST_BASELINE, DRAWS
@@ -78,11 +73,44 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
             warnings.append(
                 f"{other.name} serves other traffic than {base.name}: costs per token are of different work"
             )
+        warnings += _policy_warnings(other, base)
         if other.finance.discount_rate_per_year != base.finance.discount_rate_per_year:
             warnings.append(f"{other.name} has another discount rate; savings are discounted at that of {base.name}")
     if problems:
         raise ScenarioError(problems)
     return tuple(warnings)
+
+
+BOOKS = ("depreciation_months", "depreciation_method", "declining_balance_ratio", "residual_fraction", "residual_basis")
+"""Choices of the books that move accrued cost and no cash."""
+VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
+"""Choices of what is owned at the end, of tax and of timing: they move NPV, and levelised cost with it."""
+
+
+def _policy_warnings(other: Scenario, base: Scenario) -> list[str]:
+    """Say where a plan looks dearer or cheaper only because it is accounted for otherwise."""
+    warnings = []
+    kinds = (
+        (
+            BOOKS,
+            "keeps other books",
+            "accrued cost is not comparable; NPV, TCO and levelised cost are",
+        ),
+        (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
+    )
+    for names, what, consequence in kinds:
+        pairs = [(name, getattr(other.finance, name), getattr(base.finance, name)) for name in names]
+        differing = [f"{name} {_brief(own)} against {_brief(its)}" for name, own, its in pairs if own != its]
+        if differing:
+            warnings.append(f"{other.name} {what} than {base.name} ({', '.join(differing)}): {consequence}")
+    return warnings
+
+
+def _brief(choice: object) -> str:
+    """Return a choice as one would write it on one line."""
+    if isinstance(choice, BaseModel):
+        return "{" + ", ".join(f"{name}: {value}" for name, value in choice.model_dump().items()) + "}"
+    return "none" if choice is None else str(choice)
 
 
 def compare(
@@ -114,7 +142,7 @@ def compare(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
         ),
         chances=chances,
-        warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.plan.warnings)),
+        warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings)),
     )
 
 
@@ -124,13 +152,12 @@ def _nothing() -> Figures:
 
 def against(result: RunResult, base: RunResult) -> Figures:
     """Return what a run saves against the baseline run."""
-    rate, months = base.plan.money.capital.discount_rate_per_year, base.plan.months.offset_months
+    rate = base.plan.money.capital.discount_rate_per_year
     own, other = series_of(result), series_of(base)
-    economic = own.economic_flow_usd - other.economic_flow_usd
-    cash = own.cash_flow_usd - other.cash_flow_usd
+    economic, cash = own.economic - other.economic, own.cash - other.cash
     return {
-        "saving_npv_usd": net_present_value(rate, economic, months),
-        "saving_irr_per_year": internal_rate(economic).annual_rate,
-        "saving_payback_months": payback_months(cash, months),
-        "saving_discounted_payback_months": discounted_payback_months(rate, cash, months),
+        "saving_npv_usd": economic.net_present_value(rate),
+        "saving_irr_per_year": economic.internal_rate().annual_rate,
+        "saving_payback_months": cash.payback_months(),
+        "saving_discounted_payback_months": cash.payback_months(rate),
     }

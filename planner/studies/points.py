@@ -6,10 +6,8 @@ the study can be stopped anywhere, and the spread of R estimates gives an honest
 
 from __future__ import annotations
 
-import csv
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +15,12 @@ from numpy.typing import NDArray
 from planner.scenario.study import Sampling
 
 Floats = NDArray[np.float64]
-Bits = NDArray[np.uint64]
-_DIRECTIONS = Path(__file__).parent / "sobol_directions.csv"
+_BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}
+"""Points made together: a Latin hypercube has 16, so that a sample of them can grow; Sobol's, whose scrambling takes
+longer than its points, are made by the hundred, and scipy asks for a power of two."""
 _BITS = 32
-_LHS_BLOCK = 16
-"""Points of one Latin hypercube: the sample is a sequence of them, so that it can grow."""
-MAX_DIMENSIONS = 256
+MAX_DIMENSIONS = 21201
+"""As many as scipy has Sobol's direction numbers for (Joe and Kuo 2008); a test holds it to ``qmc.Sobol.MAXDIM``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,33 +34,14 @@ class PointSet:
 
     def points(self, replications: NDArray[np.int64]) -> Floats:
         """Return the points of some replications, shape (replications, dimensions)."""
-        found = np.empty((len(replications), self.dimensions))
+        points = np.empty((len(replications), self.dimensions))
         scrambling, index = replications % self.scramblings, replications // self.scramblings
-        for which in np.unique(scrambling):
-            own = scrambling == which
-            found[own] = self._of(int(which), index[own])
-        return found
-
-    def _of(self, scrambling: int, index: NDArray[np.int64]) -> Floats:
-        match self.sampling:
-            case "sobol":
-                numbers, shift = _scrambled(self.dimensions, self.seed, scrambling)
-                digits = (_digital(numbers, index) ^ shift).astype(np.float64)
-                return np.asarray((digits + 0.5) * 2.0**-_BITS, dtype=np.float64)
-            case "lhs":
-                return self._hypercube(scrambling, index)
-            case "plain":
-                rows = [_generator(self.seed, scrambling, 2, int(i)).random(self.dimensions) for i in index]
-                return np.array(rows).reshape(len(index), self.dimensions)
-
-    def _hypercube(self, scrambling: int, index: NDArray[np.int64]) -> Floats:
-        """Return points of a sequence of Latin hypercubes (McKay, Beckman and Conover 1979)."""
-        found = np.empty((len(index), self.dimensions))
-        block = index // _LHS_BLOCK
-        for which in np.unique(block):
-            own = block == which
-            found[own] = _latin(self.dimensions, self.seed, scrambling, int(which))[index[own] % _LHS_BLOCK]
-        return found
+        size = _BLOCK[self.sampling]
+        for which, block in {*zip(scrambling.tolist(), (index // size).tolist(), strict=True)}:
+            asked = (scrambling == which) & (index // size == block)
+            made = _block(self.sampling, self.dimensions, self.seed, which, block)
+            points[asked] = made[index[asked] % size]
+        return points
 
 
 def _generator(seed: int, *place: int) -> np.random.Generator:
@@ -70,59 +49,24 @@ def _generator(seed: int, *place: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place))))
 
 
-@functools.lru_cache(maxsize=256)
-def _latin(dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
-    """Return one Latin hypercube: each column has one point in each of as many equal strips as there are points."""
-    generator = _generator(seed, scrambling, 1, block)
-    strips = generator.permuted(np.tile(np.arange(_LHS_BLOCK)[:, np.newaxis], (1, dimensions)), axis=0)
-    return (strips + generator.random((_LHS_BLOCK, dimensions))) / _LHS_BLOCK
+@functools.lru_cache(maxsize=128)
+def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
+    """Return one randomisation's points of one block, shape (``_BLOCK[sampling]``, dimensions).
 
-
-@functools.lru_cache(maxsize=256)
-def _scrambled(dimensions: int, seed: int, scrambling: int) -> tuple[Bits, Bits]:
-    """Return direction numbers under a random linear matrix scramble, and a random digital shift (Matoušek 1998).
-
-    Each dimension's digits are multiplied by a random lower triangular binary matrix with ones on its diagonal, which
-    keeps the net's balance; the shift makes every point uniform, so that estimates have no bias.
+    Sobol's are scrambled by a random matrix and a digital shift (Matoušek 1998), which keeps the net's balance and
+    makes each point uniform; one randomisation is one scrambling throughout. Each block of Latin hypercubes (McKay,
+    Beckman and Conover 1979) is a hypercube of its own.
     """
-    generator = _generator(seed, scrambling, 0)
-    numbers = direction_numbers(dimensions)
-    lower = np.tril(generator.integers(0, 2, size=(dimensions, _BITS, _BITS)), -1) + np.eye(_BITS, dtype=np.int64)
-    places = np.arange(_BITS - 1, -1, -1, dtype=np.uint64)
-    digits = (numbers[:, :, np.newaxis] >> places) & np.uint64(1)  # most significant first
-    mixed = np.einsum("drc,dbc->dbr", lower, digits.astype(np.int64)) % 2
-    scrambled = (mixed.astype(np.uint64) << places).sum(axis=2, dtype=np.uint64)
-    return scrambled, generator.integers(0, 2**_BITS, size=dimensions, dtype=np.uint64)
+    size = _BLOCK[sampling]
+    if sampling == "plain":
+        index = range(block * size, (block + 1) * size)
+        return np.stack([_generator(seed, scrambling, 2, i).random(dimensions) for i in index])
+    from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
 
-
-def _digital(numbers: Bits, index: NDArray[np.int64]) -> Bits:
-    """Return points of the net as integers of 32 bits, in the order of the Gray code, shape (points, dimensions)."""
-    gray = index.astype(np.uint64) ^ (index.astype(np.uint64) >> np.uint64(1))
-    found = np.zeros((len(index), len(numbers)), dtype=np.uint64)
-    for bit in range(int(gray.max(initial=0)).bit_length()):
-        is_set = ((gray >> np.uint64(bit)) & np.uint64(1)).astype(bool)
-        found[is_set] ^= numbers[:, bit]
-    return found
-
-
-@functools.lru_cache(maxsize=8)
-def direction_numbers(dimensions: int) -> Bits:
-    """Return Sobol's direction numbers, shape (dimensions, 32), from primitive polynomials (Bratley and Fox 1988).
-
-    The polynomials and initial numbers are those of Joe and Kuo (2008), ``new-joe-kuo-6``.
-    """
-    numbers = np.zeros((dimensions, _BITS), dtype=np.uint64)
-    numbers[:1] = 1 << np.arange(_BITS - 1, -1, -1, dtype=np.uint64)
-    with _DIRECTIONS.open(encoding="utf-8", newline="") as stream:
-        for place, row in zip(range(1, dimensions), csv.DictReader(stream), strict=False):
-            polynomial = int(row["polynomial"])
-            degree = polynomial.bit_length() - 1
-            m = [int(number) for number in row["initial_numbers"].split()]
-            for k in range(degree, _BITS):
-                new = m[k - degree] ^ (m[k - degree] << degree)
-                for i in range(1, degree):
-                    if (polynomial >> (degree - i)) & 1:
-                        new ^= m[k - i] << i
-                m.append(new)
-            numbers[place] = [number << (_BITS - 1 - k) for k, number in enumerate(m)]
-    return numbers
+    if sampling == "lhs":
+        return qmc.LatinHypercube(dimensions, rng=_generator(seed, scrambling, 1, block)).random(size)
+    engine = qmc.Sobol(dimensions, bits=_BITS, rng=_generator(seed, scrambling, 0))
+    if block:  # scipy cannot go forward by nothing
+        engine.fast_forward(block * size)
+    # The middle of each point's cell: never 0, where a quantile is infinite.
+    return engine.random(size) + 2.0 ** -(_BITS + 1)

@@ -56,7 +56,7 @@ def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:
 
 def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
     plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
-    assert any("20 kW in all" in warning and "never serve" in warning for warning in plan.warnings)
+    assert any("20 kW in all" in warning and "paid for and will never serve" in warning for warning in plan.warnings)
 
 
 def test_an_order_after_the_horizon() -> None:
@@ -124,3 +124,66 @@ def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteS
     path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
     line = len(tiny.splitlines()) + 1
     planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")
+
+
+QUOTE = {"name": "vendor-q1", "unit_price_usd": 24000, "valid_from": "2026-02-01", "valid_until": "2026-02-10"}
+
+
+def quoted(*changes: dict[str, Any]) -> list[str]:
+    plan = plan_of({"clusters": {"h200": {"quotes": [QUOTE]}}}, *changes)
+    return [warning for warning in plan.warnings if "quote" in warning]
+
+
+def test_a_quote_that_no_order_can_use_is_named_with_its_dates() -> None:
+    (warning,) = quoted()
+    assert "cluster h200" in warning
+    assert "'vendor-q1'" in warning
+    assert "holds from 2026-02-01 until 2026-02-10" in warning
+    assert "ordered on 2026-01-01" in warning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clusters": {"h200": {"online": "2026-02-01"}}},
+        {"clusters": {"h200": {"order": {"placed": "2026-02-10", "lead_weeks": 1}}}},
+        {"expansion": {"rules": [{"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200",
+                                  "nodes": 2}]}},
+    ],
+    ids=["first day", "last day", "a review may buy while it holds"],
+)  # fmt: skip
+def test_a_quote_that_some_order_can_use_is_not(change: dict[str, Any]) -> None:
+    assert quoted(change) == []
+
+
+WINDOWS = [{"name": "day", "usd_per_kwh": 0.2, "start_hour": 8, "end_hour": 20},
+           {"name": "night", "usd_per_kwh": 0.05, "start_hour": 20, "end_hour": 8}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("site", "first_night_hour", "warned"),
+    [
+        ({"tariff": "us-ohio"}, 1, False),  # midnight UTC is seven in the evening in Ohio
+        ({"tariff": "us-texas"}, 2, False),
+        ({"tariff": "us-average"}, 0, True),
+        ({"tariff": "us-ohio", "electricity": {"timezone": "UTC"}}, 0, False),
+        ({"tariff": "us-average", "electricity": {"timezone": "America/Denver"}}, 3, False),
+    ],
+)
+def test_windows_are_read_on_the_clock_of_the_tariffs_place(
+    site: dict[str, Any], first_night_hour: int, warned: bool
+) -> None:
+    plan = plan_of({"site": {"electricity": {"windows": WINDOWS}}}, {"site": site})
+    prices = plan.money.power.hourly_usd_per_kwh
+    assert prices is not None
+    assert int((prices == 0.05).argmax()) == first_night_hour
+    told = [warning for warning in plan.warnings if "UTC" in warning]
+    assert bool(told) is warned
+    assert all("us-average" in warning for warning in told)
+
+
+def test_a_tariff_of_ones_own_with_no_such_zone_is_refused(planner: Planner, write: WriteScenario, tiny: str) -> None:
+    write("tariffs: {home: {energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 0, timezone: Mars/Base, "
+          "source: our meter, grade: A}}", "own.yaml")  # fmt: skip
+    write(tiny + "catalog: {overlay: own.yaml}\nsite: {tariff: home}\n")
+    planner("validate", "tiny.yaml").refused("unknown time zone 'Mars/Base'")

@@ -83,7 +83,7 @@ def test_validate_says_ok_per_file_and_writes_nothing(planner: Planner, write: W
     write()
     write("extends: tiny.yaml\nname: top\n", "top.yaml")
     outcome = planner("validate", "tiny.yaml", "top.yaml")
-    assert (outcome.code, outcome.out) == (0, "tiny.yaml: ok\ntop.yaml: ok\n")
+    assert (outcome.code, outcome.out) == (0, "tiny.yaml: ok, a scenario\ntop.yaml: ok, a scenario\n")
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -173,3 +173,43 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.stdout == '{\n  "accel'
     assert "Traceback" not in done.stderr
+
+
+STUDY = "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {power_cap_kw: 90}}}}\n"
+
+
+def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write) -> None:
+    write()
+    write(STUDY, "s.yaml")
+    outcome = planner("validate", "s.yaml", "tiny.yaml")
+    assert (outcome.code, outcome.out) == (0, "s.yaml: ok, a study\ntiny.yaml: ok, a scenario\n")
+    kinds = [one["kind"] for one in json.loads(planner("validate", "s.yaml", "tiny.yaml", "--json").out)["files"]]
+    assert kinds == ["study", "scenario"]
+    write(STUDY.replace("power_cap_kw", "power_cap"), "s.yaml")
+    told = planner("validate", "s.yaml").refused("s.yaml:2", "power_cap")
+    assert told.err.count("error:") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_study_where_a_scenario_is_wanted_is_called_one(planner: Planner, write: Write, command: str) -> None:
+    write()
+    write(STUDY, "s.yaml")
+    vary = ["--vary", "seed=1,2"] if command == "sweep" else []
+    told = planner(command, "s.yaml", *vary).refused("is a study, not a scenario", "planner montecarlo s.yaml")
+    assert told.err.count("error:") == 1
+
+
+def test_a_scenario_where_a_study_is_wanted_is_called_one(planner: Planner, write: Write) -> None:
+    write()
+    told = planner("montecarlo", "tiny.yaml").refused("is a scenario, not a study", "planner run tiny.yaml")
+    assert told.err.count("error:") == 1
+
+
+def test_init_leaves_a_schema_that_is_not_ours(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write("{}", "scenario.schema.json")
+    planner("init", "plan").refused("scenario.schema.json: is not a schema that planner wrote")
+    assert not (tmp_path / "plan.yaml").exists()
+    (tmp_path / "scenario.schema.json").unlink()
+    assert planner("init", "plan").code == 0
+    assert planner("init", "other").code == 0  # the schema that the first wrote is written anew
+    assert (tmp_path / "scenario.schema.json").read_text() == planner("schema").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -51,7 +52,10 @@ def test_a_comparison_holds_draw_against_draw(planner: Planner, write: WriteScen
     dear = TINY.replace("name: tiny", "name: dear", 1) + "finance: {operations_staff_per_1000_accelerators: 30}\n"
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
-    assert "in nine of ten draws of chance, inputs as stated: dear saves -" in outcome.out
+    said = " ".join(outcome.out.split())
+    assert "in nine of ten draws of chance, inputs as stated, against tiny: dear costs " in said
+    assert re.search(r"dear costs [\d.]+% more to [\d.]+% more a token", said)
+    assert "saves" not in said
     table = pd.read_csv(tmp_path / "out" / "comparison.csv")
     cost = table[table.measure == "cost_usd"].set_index("scenario")
     apart = cost.difference_high - cost.difference_low

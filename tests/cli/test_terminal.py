@@ -116,7 +116,7 @@ def test_validate_as_json_tells_good_from_bad(planner: Planner, write: Write) ->
     write("name: x\nclustres: {}\n", "bad.yaml")
     good = planner("validate", "tiny.yaml", "--json")
     assert good.code == 0
-    assert json.loads(good.out) == {"files": [{"file": "tiny.yaml", "ok": True, "warnings": []}]}
+    assert json.loads(good.out) == {"files": [{"file": "tiny.yaml", "ok": True, "kind": "scenario", "warnings": []}]}
     both = planner("validate", "tiny.yaml", "bad.yaml", "--json")
     assert both.code == 2
     told = json.loads(both.out)["files"]

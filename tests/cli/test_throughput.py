@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_the_chart_is_drawn(planner: Planner, tmp_path: Path, suffix: str) -> No
         (["--slo-tpot-ms", "-1"], "--slo-tpot-ms: must be above zero"),
         (["--model", "llama-3.1-405b", "--precision", "bf16", "--tp", "2"], "do not fit 2 × H200; 8 would hold them"),
         (["--model", "llama-3.1-405b", "--precision", "bf16", "--accelerator", "H100"], "fp8 would fit"),
-        (["--chart", "picture.docx"], "a chart is written as .png, .svg, .pdf"),
+        (["--chart", "picture.docx"], "a chart is written as .png, .svg"),
         (["--chart", "absent/picture.png"], "cannot be written"),
         (["--calibration", "absent.yaml"], "absent.yaml"),
     ],
@@ -103,3 +104,51 @@ def test_bad_input_is_refused(planner: Planner, arguments: list[str], message: s
 def test_all_problems_come_at_once(planner: Planner) -> None:
     done = planner("throughput", "--model", "llama-9,llama-3.1-70b", "--accelerator", "H200", "--precision", "fp4")
     done.refused("unknown model 'llama-9'", "H200 has no fp4 arithmetic")
+
+
+def test_one_impossible_case_does_not_take_the_others_away(planner: Planner) -> None:
+    arguments = ("throughput", "--model", "llama-3.1-405b,llama-3.1-70b", "--accelerator", "H100,H200,B200",
+                 "--precision", "fp8,fp4", "--tp", "1,8", "--concurrency", "1,64")  # fmt: skip
+    done = planner(*arguments)
+    assert done.code == 0, done.err
+    above, below = done.out.split("\ncannot be:\n")
+    assert "llama-3.1-70b H200 × 1 vllm fp8" in above
+    assert "H200 has no fp4 arithmetic" in below
+    assert "llama-3.1-405b H200 × 1 vllm fp8, 1024/1024: llama-3.1-405b at fp8 and 2,048 tokens do not fit" in below
+    cases = json.loads(planner(*arguments, "--json").out)["cases"]
+    fine = [case for case in cases if case["problem"] is None]
+    assert len(fine) == 2 * len([line for line in above.splitlines()[2:] if line.strip()]) / 2
+    assert all(case["tpot_ms"] > 0 for case in fine)
+    wrong = [case for case in cases if case["problem"] is not None]
+    assert len(wrong) == len(below.strip().splitlines())
+    assert all(case["tpot_ms"] is None and case["memory_limited"] is None for case in wrong)
+    asked = [(case["model"], case["accelerator"]) for case in cases]
+    assert asked == sorted(asked, key=lambda pair: (["llama-3.1-405b", "llama-3.1-70b"].index(pair[0]),
+                                                    ["H100", "H200", "B200"].index(pair[1])))  # fmt: skip
+
+
+def test_a_length_that_does_not_fit_leaves_the_shorter_one(planner: Planner) -> None:
+    done = planner("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--tp", "1", "--input",
+                   "1024,900000", "--concurrency", "8", "--json")  # fmt: skip
+    short, long = json.loads(done.out)["cases"]
+    assert short["tpot_ms"] > 0
+    assert "do not fit 1 × H200" in long["problem"]
+    alone = planner("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--tp", "1", "--concurrency",
+                    "8", "--json")  # fmt: skip
+    assert json.loads(alone.out)["cases"] == [short]
+
+
+def test_a_chart_leaves_out_what_cannot_be(planner: Planner, tmp_path: Path) -> None:
+    done = planner("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--tp", "1,3", "--chart", "c.svg")
+    assert done.code == 0
+    assert "tp 3 does not divide" in done.out
+    assert (tmp_path / "c.svg").exists()
+
+
+def test_an_overlay_brings_its_own_parts(planner: Planner, write: Callable[..., Path]) -> None:
+    write("accelerators: {H200: {hbm_tb_per_s: {value: 9.6, source: our meter, grade: A}}}", "own.yaml")
+    arguments = ("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--concurrency", "1", "--json")
+    shipped, own = (json.loads(planner(*arguments, *more).out)["cases"][0]["tpot_ms"]
+                    for more in ((), ("--overlay", "own.yaml")))  # fmt: skip
+    assert 0.45 < own / shipped < 0.75  # twice the bandwidth; a step has its fixed part too
+    planner(*arguments, "--overlay", "absent.yaml").refused("absent.yaml: no such file")

@@ -29,20 +29,40 @@ def test_compound_growth_over_two_spans_multiplies(rate: float, first_h: float, 
     assert both == pytest.approx(first * second, rel=1e-9)
 
 
-def test_s_curve_equals_the_textbook_logistic() -> None:
+def test_s_curve_is_a_logistic_taken_from_its_start() -> None:
+    """Half of the rise at 1.5 years: the logistic from which the start is taken away lies a little earlier."""
     growth = SCurveGrowth(ceiling_multiple=5.0, midpoint_years=1.5, steepness_per_year=2.0)
     years = np.linspace(0, 6, 50)
-    logistic = 1 / (1 + np.exp(-2.0 * (years - 1.5)))
-    start = 1 / (1 + np.exp(3.0))
+    centre = np.log(np.exp(3.0) - 2.0) / 2.0
+    logistic, start = 1 / (1 + np.exp(-2.0 * (years - centre))), 1 / (1 + np.exp(2.0 * centre))
     expected = 1 + 4 * (logistic - start) / (1 - start)
     np.testing.assert_allclose(growth_multiplier(growth, years * HOURS_PER_YEAR), expected, rtol=1e-12)
 
 
-@given(st.floats(0, 100), st.floats(-50, 50), st.floats(0.01, 50))
+@given(st.floats(0, 100), st.floats(1e-3, 50), st.floats(0.01, 100))
+def test_s_curve_has_half_of_its_rise_behind_at_the_midpoint(ceiling: float, middle: float, k: float) -> None:
+    """However early, however flat."""
+    growth = SCurveGrowth(ceiling_multiple=ceiling, midpoint_years=middle, steepness_per_year=k)
+    start, half, later = growth_multiplier(growth, np.array([0.0, middle, 100.0 + 100.0 * middle]) * HOURS_PER_YEAR)
+    assert start == pytest.approx(1.0, abs=1e-12)
+    assert half == pytest.approx(1.0 + (ceiling - 1.0) / 2, rel=1e-9)
+    assert later == pytest.approx(ceiling, rel=0.4, abs=0.4)
+
+
+def test_an_early_midpoint_of_a_flat_curve_is_an_exponential_approach() -> None:
+    """At k·midpoint = ln 2 the logistic has become 1 − 2^(−t / midpoint), and stays that for anything flatter."""
+    years = np.linspace(0, 4, 30)
+    for k in (0.1, 1.0, np.log(2.0) / 0.5):
+        growth = SCurveGrowth(ceiling_multiple=3.0, midpoint_years=0.5, steepness_per_year=k)
+        expected = 1 + 2 * (1 - 2 ** (-years / 0.5))
+        np.testing.assert_allclose(growth_multiplier(growth, years * HOURS_PER_YEAR), expected, rtol=1e-9)
+
+
+@given(st.floats(0, 100), st.floats(0.01, 50), st.floats(0.01, 50))
 def test_s_curve_starts_at_one_and_stays_between_one_and_its_ceiling(ceiling: float, middle: float, k: float) -> None:
     growth = SCurveGrowth(ceiling_multiple=ceiling, midpoint_years=middle, steepness_per_year=k)
     multiplier = growth_multiplier(growth, np.linspace(0, 30, 40) * HOURS_PER_YEAR)
-    assert multiplier[0] == 1.0
+    assert multiplier[0] == pytest.approx(1.0, abs=1e-12)
     low, high = sorted((1.0, ceiling))
     assert np.all((multiplier >= low - 1e-9) & (multiplier <= high + 1e-9))
     assert np.all(np.diff(multiplier) * np.sign(ceiling - 1.0) >= -1e-9)
@@ -64,6 +84,7 @@ def test_table_joins_its_points_and_is_level_outside() -> None:
         (lambda: CompoundGrowth(per_year=-1.0), "above -1"),
         (lambda: CompoundGrowth(per_year=float("nan")), "above -1"),
         (lambda: SCurveGrowth(ceiling_multiple=-1, midpoint_years=1, steepness_per_year=0), "(?s)ceiling.*steepness"),
+        (lambda: SCurveGrowth(ceiling_multiple=2, midpoint_years=0, steepness_per_year=1), "midpoint_years must be ab"),
         (lambda: StepGrowth(steps=((1.0, -2.0), (5.0, 1.0), (5.0, 2.0))), "(?s)at least 0.*two steps at hour 5"),
         (lambda: TableGrowth(hours_h=(1.0, 1.0), factors=(1.0, -1.0)), "(?s)row 2.*row 2: factor"),
         (lambda: TableGrowth(hours_h=(), factors=()), "at least one"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from planner.finance.depreciation import (
     DOUBLE_DECLINING,
     Cohorts,
     DepreciationSchedule,
+    ResaleCurve,
     capital_charge_usd,
     depreciate,
     make_cohorts,
-    market_value_usd,
 )
 from planner.finance.measures import discount_factors
 from planner.finance.money import cents
@@ -169,9 +169,20 @@ def test_capital_is_charged_for_the_days_it_was_held() -> None:
     assert not charge[1, 2:].any()
 
 
-def test_market_value_meets_the_published_residual() -> None:
-    values = market_value_usd(37_000.0, [0, 18, 36, 72], 0.3)
-    assert values == pytest.approx([37_000, 37_000 * 0.3**0.5, 11_100, 3_330])
+def test_a_resale_curve_meets_its_points_and_falls_evenly_in_ratio_between_and_beyond() -> None:
+    curve = ResaleCurve(age_months=(12.0, 36.0), fractions=(0.6, 0.3))
+    found = curve.fraction([[0, 6, 12], [24, 36, 60]])
+    assert found == pytest.approx(np.array([[1, 0.6**0.5, 0.6], [0.18**0.5, 0.3, 0.15]]))
+    assert curve.fraction(-3.0) == 1.0  # not yet delivered
+    one_point = ResaleCurve(age_months=(36.0,), fractions=(0.3,))
+    assert one_point.fraction([18, 72]) == pytest.approx([0.3**0.5, 0.09])
+
+
+def test_a_multiplier_scales_resale_but_never_above_new() -> None:
+    curve = ResaleCurve(age_months=(12.0, 36.0), fractions=(0.6, 0.3), multiplier=1.5)
+    assert curve.fraction([0, 12, 36]) == pytest.approx([1.0, 0.9, 0.45])
+    worthless = ResaleCurve(age_months=(12.0,), fractions=(0.6,), multiplier=0.0)
+    assert not worthless.fraction([0, 5, 90]).any()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +193,7 @@ def test_market_value_meets_the_published_residual() -> None:
         ({"life_months": 0}, r"depreciation life of 0 months is not allowed; it must be a whole number"),
         ({"life_months": 36.5}, "36.5 months"),
         ({"declining_factor": -2.0}, "declining_factor"),
-        ({"disposal": (-1.0, 0.0)}, "retired before it enters service"),
+        ({"disposal": (-1.0, 0.0)}, "retired before it is acquired"),
         ({"disposal": (5.0, -10.0)}, "proceeds_usd: -10"),
         ({"cost_usd": [float("nan")]}, "nan is not allowed"),
     ],
@@ -197,3 +208,28 @@ def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ScenarioError) as caught:
         make_cohorts([-1.0, 5.0], [0.0, 0.0], life_months=[36, 0])
     assert len(caught.value.problems) == 2
+
+
+def test_no_start_date_loses_a_purchase() -> None:
+    """All 1,096 start dates of 2026 to 2028: bought on the first day, on the first of a month, in the last instant."""
+    for day in range(1096):
+        grid = MonthGrid(start=date(2026, 1, 1) + timedelta(days=day), horizon_months=36)
+        last = grid.period_count - 1
+        bought = grid.coordinate_of_hour(np.array([0.0, grid.edge_hours[5], np.nextafter(grid.hour_count, 0.0)]))
+        schedule = depreciate(make_cohorts([1_000.0] * 3, bought), grid.edge_coordinates)
+        assert np.argwhere(schedule.acquired_cents == 100_000)[:, 1].tolist() == [0, 5, last], grid.start
+        assert not schedule.opening_book_cents.any()
+
+
+def test_what_waits_is_on_the_books_at_cost() -> None:
+    """Paid in the second month, in service from the middle of the fourth; another never, and sold in the sixth."""
+    cohorts = make_cohorts(
+        [3_600.0, 3_600.0], [3.5, np.inf], acquired_months=[1.25, 1.25], disposal=([np.inf, 5.5], [0.0, 1_000.0])
+    )
+    schedule = schedule_of(cohorts, 8)
+    assert schedule.acquired_cents[:, 1].tolist() == [360_000, 360_000]
+    assert schedule.depreciation_cents[0].tolist() == [0, 0, 0, 5_000, 10_000, 10_000, 10_000, 10_000]
+    assert not schedule.depreciation_cents[1].any()
+    assert schedule.closing_book_cents[1].tolist() == [0, 360_000, 360_000, 360_000, 360_000, 0, 0, 0]
+    assert schedule.disposal_loss_cents[1, 5] == 260_000
+    assert capital_charge_usd(schedule, 0.12)[0, 1] == pytest.approx(3_600 * (1.12 ** (0.75 / 12) - 1))

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
 from planner.finance.measures import (
+    CashFlows,
+    Timing,
     annual_payment,
     annuity_factor,
     discount_factors,
-    discounted_payback_months,
     growing_annuity_factor,
     internal_rate,
     monthly_rate,
     net_present_value,
-    payback_months,
 )
 
 RATES = st.floats(-0.5, 2.0)
@@ -155,25 +155,99 @@ def test_a_rate_beyond_the_search_is_said_to_be_so() -> None:
     assert "outside" in found.explanation
 
 
-def test_payback_is_interpolated_inside_the_month() -> None:
-    assert payback_months([-100, 40, 40, 40]) == pytest.approx(2.5)
-    assert payback_months([-100, 40, 60]) == pytest.approx(2.0)
-    assert payback_months([5, 5]) == 0.0
-    assert payback_months([-100, 10]) is None
+def flows(
+    running: list[float], *dated: tuple[float, float], timing: Timing = Timing.MID_MONTH, first_month: float = 1.0
+) -> CashFlows:
+    """Return monthly flows and (month, amount) flows; the first period may be part of a month."""
+    return CashFlows(
+        running_usd=np.array(running),
+        edge_months=np.concatenate([[0.0], first_month + np.arange(len(running))]),
+        dated_months=np.array([month for month, _ in dated]),
+        dated_usd=np.array([amount for _, amount in dated]),
+        timing=timing,
+    )
 
 
-def test_payback_counts_from_the_last_loss() -> None:
-    assert payback_months([-10, 20, -20, 40]) == pytest.approx(2 + 10 / 40)
+def test_what_is_paid_on_day_one_and_earned_back_evenly_pays_back_by_hand() -> None:
+    # 4.7 million on the first day, 200,000 a month: 23.5 months.
+    plan = flows([200_000.0] * 36, (0.0, -4_700_000.0))
+    assert plan.payback_months() == pytest.approx(23.5, rel=1e-12)
+    assert plan.payback_months(0.0) == plan.payback_months()
+    at_the_end = flows([200_000.0] * 36, (0.0, -4_700_000.0), timing=Timing.MONTH_END)
+    assert at_the_end.payback_months() == 24.0
+    # At 10% a year the k-th month brings 200,000·1.1^(−(k − ½)/12); the 27th turns the total.
+    brought = 200_000 * 1.1 ** (-(np.arange(36) + 0.5) / 12)
+    whole = int(np.flatnonzero(np.cumsum(brought) >= 4_700_000)[0])
+    share = (4_700_000 - brought[:whole].sum()) / brought[whole]
+    assert plan.payback_months(0.1) == pytest.approx(whole + share, rel=1e-12)
 
 
-def test_discounting_delays_payback() -> None:
-    flows = [-100.0] + [5.0] * 36
-    plain, discounted = payback_months(flows), discounted_payback_months(0.2, flows)
-    assert plain == 20.0
-    assert discounted is not None
-    assert discounted > 20
-    assert discounted_payback_months(0.0, flows) == plain
-    assert discounted_payback_months(3.0, flows) is None
+def test_a_purchase_inside_a_month_jumps_on_its_day() -> None:
+    # 100 a month; 150 on day one, 120 at 2.25: back at 1.5, in loss again from 2.25 on (225 − 270), back at 2.7.
+    plan = flows([100.0] * 6, (0.0, -150.0), (2.25, -120.0))
+    assert plan.payback_months() == pytest.approx(2.7)
+    sold = flows([-10.0] * 4, (0.0, -60.0), (3.5, 200.0))
+    assert sold.payback_months() == 3.5  # the sale itself turns it
+
+
+def test_payback_is_zero_without_a_loss_and_nothing_without_a_gain() -> None:
+    assert flows([5.0, 5.0]).payback_months() == 0.0
+    assert flows([5.0], (0.0, -5.001)).payback_months() == 1.0  # a loss of less than half a cent is none
+    assert flows([5.0, 5.0], (0.0, -11.0)).payback_months() is None
+    assert flows([0.0]).payback_months() == 0.0
+
+
+def test_flows_count_at_the_middle_of_their_month_and_on_their_day() -> None:
+    plan = flows([12.0, 24.0], (0.0, -100.0), (1.75, 30.0), (1.5, 50.0), first_month=0.5)
+    by_hand = (
+        -100 + 12 * 1.2 ** (-0.25 / 12) + 24 * 1.2 ** (-1 / 12) + 30 * 1.2 ** (-1.75 / 12) + 50 * 1.2 ** (-1.5 / 12)
+    )
+    assert plan.net_present_value(0.2) == pytest.approx(by_hand, rel=1e-12)
+    late = flows([12.0, 24.0], (0.0, -100.0), timing=Timing.MONTH_END, first_month=0.5)
+    assert late.net_present_value(0.2) == pytest.approx(
+        -100 + 12 * 1.2 ** (-0.5 / 12) + 24 * 1.2 ** (-1.5 / 12), rel=1e-12
+    )
+
+
+@given(
+    outlay=st.floats(1e3, 1e6),
+    running=st.lists(st.floats(0, 1e5), min_size=3, max_size=48),
+    end=st.floats(0, 1e5),
+    first_month=st.floats(0.1, 1.0),
+)
+def test_the_internal_rate_is_where_the_same_npv_is_zero(
+    outlay: float, running: list[float], end: float, first_month: float
+) -> None:
+    assume(0.1 * outlay < sum(running) + end < 10 * outlay)
+    plan = flows(running, (0.0, -outlay), (first_month + len(running) - 1, end), first_month=first_month)
+    rate = plan.internal_rate().annual_rate
+    if rate is not None:
+        assert plan.net_present_value(rate) == pytest.approx(0, abs=1e-7 * outlay * max(1, (1 + rate) ** -4))
+
+
+@given(outlay=st.floats(1e3, 1e6), running=st.lists(st.floats(1, 1e5), min_size=3, max_size=48), end=st.floats(0, 1e5))
+def test_rate_and_value_agree_with_another_library_on_half_months(
+    outlay: float, running: list[float], end: float
+) -> None:
+    assume(0.3 * outlay < sum(running) + end < 10 * outlay)
+    plan = flows(running, (0.0, -outlay), (len(running), end))
+    # The same money on a grid of half months, which is all that library needs to know of time.
+    grid = np.zeros(2 * len(running) + 1)
+    grid[0], grid[1::2] = -outlay, running
+    grid[-1] += end
+    assert plan.net_present_value(0.1) == pytest.approx(
+        pyxirr.npv(1.1 ** (1 / 24) - 1, grid.tolist()), rel=1e-9, abs=1e-5
+    )
+    theirs, ours = pyxirr.irr(grid.tolist()), plan.internal_rate().annual_rate
+    if theirs is not None and ours is not None:
+        assert np.log1p(ours) / 24 == pytest.approx(np.log1p(theirs), abs=1e-7)
+
+
+def test_a_difference_of_plans_is_the_difference_of_their_values() -> None:
+    first, second = flows([10.0, 20.0], (0.0, -25.0)), flows([5.0, 5.0], (0.5, -7.0))
+    for rate in (0.0, 0.3):
+        both = first.net_present_value(rate) - second.net_present_value(rate)
+        assert (first - second).net_present_value(rate) == pytest.approx(both)
 
 
 @pytest.mark.parametrize("rate", [-1.0, -1.5, float("nan"), float("inf")])

@@ -77,8 +77,29 @@ def test_hours_and_dates_give_the_same_coordinate() -> None:
     grid = MonthGrid(start=date(2026, 4, 16), horizon_months=24)
     days = np.array([-40, 0, 10, 15, 200, 700])
     by_date = grid.coordinates([grid.start + timedelta(days=int(d)) for d in days])
-    assert grid.coordinate_of_hour(days * 24.0) == pytest.approx(by_date)
+    assert np.array_equal(grid.coordinate_of_hour(days * 24.0), by_date)
     assert grid.date_of_hour(10 * 24 + 23.9) == date(2026, 4, 26)
+
+
+@pytest.mark.parametrize("horizon_months", [36, 1])
+def test_no_moment_rounds_out_of_its_month(horizon_months: int) -> None:
+    """All 1,096 start dates of 2026 to 2028: at an edge its own coordinate, an instant earlier a lower one."""
+    for start in (date(2026, 1, 1) + timedelta(days=day) for day in range(1096)):
+        grid = MonthGrid(start=start, horizon_months=horizon_months)
+        hours = grid.edge_hours.astype(float)
+        assert np.array_equal(grid.coordinate_of_hour(hours), grid.edge_coordinates), start
+        assert np.all(grid.coordinate_of_hour(np.nextafter(hours, -np.inf)) < grid.edge_coordinates), start
+        assert grid.coordinate_of_hour(np.array(np.inf)) == np.inf
+
+
+@given(start=DATES, hours=st.lists(st.floats(-2_000.0, 30_000.0), min_size=2))
+def test_coordinates_of_hours_keep_their_order_and_their_month(start: date, hours: list[float]) -> None:
+    grid = MonthGrid(start=start, horizon_months=36)
+    times = np.sort(np.array(hours))
+    coordinates = grid.coordinate_of_hour(times)
+    assert np.all(np.diff(coordinates) >= 0)
+    placed = np.searchsorted(grid.edge_coordinates, coordinates, side="right") - 1
+    assert np.array_equal(placed, grid.period_of_hour(times))
 
 
 def test_times_outside_the_horizon_are_marked() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
-from planner.finance.measures import annuity_factor, internal_rate, net_present_value, payback_months
+from planner.finance.measures import CashFlows, annuity_factor, internal_rate, net_present_value
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.purchase import DiscountTier, Quote, TierRule
 from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_usd, hourly_prices_usd_per_kwh
@@ -133,21 +133,34 @@ def test_net_present_value_is_linear_and_shifts_by_the_year(
     assert later == pytest.approx(net_present_value(rate, a) / (1 + rate), abs=1e-3, rel=1e-9)
 
 
-@given(flows=st.lists(st.floats(-100, 100), min_size=2, max_size=24))
-def test_payback_against_a_walk(flows: list[float]) -> None:
-    found = payback_months(flows)
-    total, last_loss = 0.0, None
-    for month, flow in enumerate(flows):
-        total += flow
-        if total < 0:
-            last_loss = month
-    if last_loss is None:
-        assert found == 0.0
-    elif last_loss == len(flows) - 1:
-        assert found is None
+@given(
+    running=st.lists(st.integers(-100, 100), min_size=1, max_size=12),
+    dated=st.lists(st.tuples(st.integers(0, 48), st.integers(-300, 300)), max_size=4),
+)
+def test_payback_against_a_walk(running: list[int], dated: list[tuple[int, int]]) -> None:
+    quarters = 4 * len(running)
+    dated = [(quarter, amount) for quarter, amount in dated if quarter <= quarters]
+    plan = CashFlows(
+        running_usd=np.array(running, dtype=float),
+        edge_months=np.arange(len(running) + 1.0),
+        dated_months=np.array([quarter / 4 for quarter, _ in dated]),
+        dated_usd=np.array([amount for _, amount in dated], dtype=float),
+    )
+    last_loss, total, before = None, Fraction(0), Fraction(0)
+    for quarter in range(quarters + 1):  # money moves evenly through a quarter and jumps at its start
+        total = before + sum(amount for day, amount in dated if day == quarter)
+        if before < 0 <= total:
+            last_loss = Fraction(quarter)
+        if quarter == quarters:
+            break
+        step = Fraction(running[quarter // 4], 4)
+        if total < 0 <= total + step:
+            last_loss = quarter - total / step
+        before = total + step
+    if total < 0:
+        assert plan.payback_months() is None
     else:
-        assert found is not None
-        assert last_loss <= found <= last_loss + 1
+        assert plan.payback_months() == pytest.approx(float((last_loss or 0) / 4), abs=1e-9)
 
 
 def test_ledger_groupings_against_pandas() -> None:

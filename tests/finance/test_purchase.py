@@ -2,19 +2,16 @@ from __future__ import annotations
 
 from datetime import date
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
 from planner.finance.purchase import (
-    ClusterShares,
     DiscountTier,
     Quote,
     TierRule,
     choose_quote,
-    cluster_capex_cents,
 )
 
 TIERS = (
@@ -76,23 +73,6 @@ def test_a_date_without_a_quote_says_which_dates_there_are() -> None:
         choose_quote([], date(2026, 7, 1))
 
 
-@given(accelerators=st.integers(1, 10**12))
-def test_cluster_shares_come_back_from_the_parts(accelerators: int) -> None:
-    shares = ClusterShares()
-    parts = cluster_capex_cents(np.array(accelerators), shares)
-    total = int(parts.sum())
-    assert parts[0] == accelerators
-    assert parts[0] / (parts[0] + parts[1]) == pytest.approx(0.65, abs=2 / accelerators)
-    assert parts[2] / total == pytest.approx(0.12, abs=4 / accelerators)
-    assert parts[3] / total == pytest.approx(0.015, abs=4 / accelerators)
-
-
-def test_parts_of_several_cohorts() -> None:
-    parts = cluster_capex_cents(np.array([650_000, 1_300_000]), ClusterShares())
-    assert parts.shape == (2, 4)
-    assert parts[1].tolist() == pytest.approx((2 * parts[0]).tolist(), abs=1)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -111,10 +91,3 @@ def test_bad_quotes_are_refused(change: dict[str, object], message: str) -> None
 def test_a_negative_order_is_refused() -> None:
     with pytest.raises(ScenarioError, match="cannot order -1 units"):
         quote(TierRule.WHOLE_ORDER).order_cents(-1)
-
-
-def test_shares_that_leave_no_server_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="take the whole cluster"):
-        ClusterShares(network_share_of_cluster=0.6, storage_share_of_cluster=0.4)
-    with pytest.raises(ScenarioError, match="accelerator_share_of_server"):
-        ClusterShares(accelerator_share_of_server=0.0)

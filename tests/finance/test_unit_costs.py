@@ -9,11 +9,10 @@ from planner.errors import ScenarioError
 from planner.finance.measures import net_present_value
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
-    break_even_start_price,
     break_even_utilisation,
     cumulative_usd_per_million_tokens,
-    gross_margin,
     levelised_cost,
+    margin,
     per_million_tokens,
     price_path,
     usd_per_million_tokens,
@@ -33,25 +32,33 @@ def test_a_month_without_tokens_has_no_cost_per_token() -> None:
 def test_levelised_cost_is_the_price_of_no_gain_and_no_loss(
     costs: list[float], tokens: list[float], rate: float
 ) -> None:
-    price = levelised_cost(rate, costs, tokens)
+    price = levelised_cost(net_present_value(rate, costs), net_present_value(rate, tokens))
     assert price is not None
     flows = price * np.array(tokens) - np.array(costs)
     assert net_present_value(rate, flows) == pytest.approx(0, abs=1e-6 * sum(costs))
 
 
-@given(costs=AMOUNTS, tokens=AMOUNTS)
-def test_levelised_cost_without_discount_is_the_plain_ratio(costs: list[float], tokens: list[float]) -> None:
-    assert levelised_cost(0.0, costs, tokens) == pytest.approx(sum(costs) / sum(tokens))
-
-
-@given(costs=AMOUNTS, tokens=AMOUNTS, scale=st.floats(0.1, 100))
-def test_a_fleet_twice_the_size_costs_the_same_per_token(costs: list[float], tokens: list[float], scale: float) -> None:
-    larger = levelised_cost(0.1, np.array(costs) * scale, np.array(tokens) * scale)
-    assert larger == pytest.approx(levelised_cost(0.1, costs, tokens))
-
-
 def test_levelised_cost_of_nothing_is_nothing() -> None:
-    assert levelised_cost(0.1, [1.0], [0.0]) is None
+    assert levelised_cost(1.0, 0.0) is None
+    assert levelised_cost(1.0, 0.0, lambda _: 1.0) is None
+
+
+@given(cost=st.floats(0, 1e9), tokens=st.floats(1, 1e9), rate=st.floats(0, 0.9), refund=st.floats(0, 1))
+def test_under_a_tax_in_proportion_the_price_has_a_closed_form(
+    cost: float, tokens: float, rate: float, refund: float
+) -> None:
+    # Tax on sales less a share of cost: p·Q = C + t·(p·Q − s·C).
+    price = levelised_cost(cost, tokens, lambda p: rate * (p * tokens - refund * cost))
+    assert price == pytest.approx(cost * (1 - rate * refund) / (tokens * (1 - rate)), rel=1e-9, abs=1e-9)
+
+
+def test_under_a_tax_with_bends_the_price_is_found_where_the_line_bends() -> None:
+    def tax(price: float) -> float:  # nothing up to an income of 100, a quarter above, a half above 300
+        income = 10 * price
+        return 0.25 * max(income - 100, 0) + 0.25 * max(income - 300, 0)
+
+    for cost, expected in ((80.0, 8.0), (100.0, 10.0), (175.0, 20.0), (250.0, 30.0), (300.0, 40.0)):
+        assert levelised_cost(cost, 10.0, tax) == pytest.approx(expected, rel=1e-12)
 
 
 def test_at_break_even_utilisation_revenue_meets_cost() -> None:
@@ -73,24 +80,10 @@ def test_an_api_price_path_falls_evenly_in_ratio() -> None:
     assert price_path(10.0, 0.9, [0, 6, 12, 24]) == pytest.approx([10, 10 * 0.1**0.5, 1.0, 0.1])
 
 
-def test_break_even_start_price_makes_buying_cost_the_same() -> None:
-    months = np.arange(36)
-    costs, tokens = np.full(36, 1_000.0), np.full(36, 1e9)
-    path = price_path(1.0, 0.6, months)
-    start = break_even_start_price(0.1, costs, tokens, path)
-    assert start is not None
-    bought = start / 1e6 * path * tokens
-    assert net_present_value(0.1, bought) == pytest.approx(net_present_value(0.1, costs))
-    assert start > 1.0  # above the owned 1.00 per million, because the market keeps falling
-    flat = break_even_start_price(0.1, costs, tokens, np.ones(36))
-    assert flat == pytest.approx(1.0)
-    assert break_even_start_price(0.1, costs, np.zeros(36), path) is None
-
-
-def test_gross_margin() -> None:
-    margin = gross_margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
-    assert margin[:2] == pytest.approx([0.4, -0.2])
-    assert np.isnan(margin[2])
+def test_margin() -> None:
+    margins = margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
+    assert margins[:2] == pytest.approx([0.4, -0.2])
+    assert np.isnan(margins[2])
 
 
 def test_energy_per_million_tokens() -> None:

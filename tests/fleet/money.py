@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from planner.finance.depreciation import ResaleCurve
+from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import flat_tariff
 from planner.fleet.money import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
@@ -19,11 +21,11 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
         "capital": CapitalPlan(
             depreciation_months=36,
             declining_factor=0.0,
-            residual_fraction=np.full(clusters, 0.1),
-            market_fraction=np.full(clusters, 0.1),
-            market_months=36.0,
-            end_value="book",
+            residual_fraction=0.1,
+            resale=(ResaleCurve(age_months=(36.0,), fractions=(0.1,)),) * clusters,
+            end_value="market",
             discount_rate_per_year=0.1,
+            timing=Timing.MID_MONTH,
         ),
         "power": PowerPricePlan(
             tariff=flat_tariff(0.08),

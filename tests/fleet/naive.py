@@ -109,11 +109,12 @@ class Naive:
         usable, rates = room
         used = [0.0] * len(usable)
         for w in which:
-            wanted = float(window.demand_requests[w, h])
+            came = float(window.demand_requests[w, h])
+            wanted = came if window.lit_fraction is None else came * float(window.lit_fraction[h])
             taken = self.fill(wanted, (usable, used), rates[w], self.plan.workloads[w].cluster_order)
             for c, part in enumerate(taken):
                 out.served[c, w] = part * rates[w][c]
-            out.shed[w] = max(0.0, wanted - sum(part * rates[w][c] for c, part in enumerate(taken)))
+            out.shed[w] = max(0.0, came - sum(part * rates[w][c] for c, part in enumerate(taken)))
         return used
 
     def throttled(self, used: list[float], nodes: list[float], now: int, cap: float) -> tuple[list[bool], list[float]]:

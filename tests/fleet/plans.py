@@ -180,8 +180,10 @@ def expansion_plan(**changes: Any) -> ExpansionPlan:
 
 
 def demand_plan(workloads: Sequence[WorkloadPlan], hours: int, requests_per_s: Sequence[float]) -> DemandPlan:
-    """Steady demand without noise."""
+    """Steady demand without noise, from each model's launch on."""
     expected = np.repeat(np.asarray(requests_per_s, dtype=np.float64)[:, None], hours, axis=1)
+    for row, workload in zip(expected, workloads, strict=True):
+        row[: max(0, int(workload.launch_h or 0.0))] = 0.0
     return DemandPlan(
         names=tuple(workload.name for workload in workloads),
         expected_requests_per_s=expected,

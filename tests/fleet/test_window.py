@@ -96,7 +96,11 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
         site=site,
     )
     speed = {pair: random.uniform(0.5, 1.2, hours) for pair in np.ndindex(*shape) if random.random() < 0.3}
-    return plan, window_of(plan, demand, nodes, speed=speed)
+    lit = None
+    if random.random() < 0.5:
+        lit = np.where(random.random(hours) < 0.3, random.choice([0.0, 0.25, 0.9], hours), 1.0)
+        nodes *= lit
+    return plan, window_of(plan, demand, nodes, speed=speed, lit_fraction=lit)
 
 
 def check(recipe: Recipe) -> None:
@@ -134,6 +138,7 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
             demand_requests=window.demand_requests[:, first:last],
             nodes=window.nodes[:, first:last],
             speed={pair: series[first:last] for pair, series in window.speed.items()},
+            lit_fraction=None if window.lit_fraction is None else window.lit_fraction[first:last],
             waiting_requests=waiting,
         )
         return evaluate_window(plan, piece)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.node_power import (
@@ -15,10 +16,12 @@ from planner.physics.node_power import (
     board_power_at_load_w,
     build_node_power,
 )
-from planner.physics.power import BoardRating, throughput_fraction_at_cap
+from planner.physics.power import BoardRating, power_fraction, throughput_fraction_at_cap
 
-H200 = BoardRating(tdp_w=700.0, idle_w=110.0, bandwidth_bytes_per_s=4.8e12, rate_flop_per_s=1979e12)
-B200 = BoardRating(tdp_w=1000.0, idle_w=140.0, bandwidth_bytes_per_s=8.0e12, rate_flop_per_s=9000e12)
+H200 = BoardRating(tdp_w=700.0, idle_w=110.0)
+B200 = BoardRating(tdp_w=1000.0, idle_w=140.0)
+H200_BANDWIDTH, H200_RATE = 4.8e12, 1979e12
+B200_BANDWIDTH, B200_RATE = 8.0e12, 9000e12
 NODE = NodeRating(board=H200)
 
 
@@ -26,9 +29,9 @@ def _mix(**changes: float) -> ServingMix:
     # llama-3.1-70b in FP8 on one H200: step times of the shipped kernel measurements at 1,024 tokens of context.
     numbers: dict[str, float] = {
         "batch": 64.0,
-        "weight_bytes": 70e9,
-        "kv_bytes_per_sequence": 1024 * 327_680.0,
-        "flop_per_sequence": 141e9,
+        "stream_fixed_s": 70e9 / H200_BANDWIDTH,
+        "stream_per_sequence_s": 1024 * 327_680.0 / H200_BANDWIDTH,
+        "compute_per_sequence_s": 141e9 / H200_RATE,
         "step_fixed_s": 0.0195,
         "step_per_sequence_s": 1.0e-4,
         "prefill_time_fraction": 0.2,
@@ -80,15 +83,59 @@ def test_half_the_load_costs_far_more_than_half_the_power(node_power: NodePower)
     share=st.floats(0.0, 0.8),
     per_sequence_s=st.floats(1e-6, 3e-4),
 )
-def test_power_rises_with_load_and_is_concave(batch: float, share: float, per_sequence_s: float) -> None:
+def test_power_is_concave_and_within_the_board(batch: float, share: float, per_sequence_s: float) -> None:
     mix = _mix(batch=batch, prefill_time_fraction=share, step_per_sequence_s=per_sequence_s)
     power_w = board_power_at_load_w(H200, mix, np.linspace(0.0, 1.0, 201))
-    rise_w = np.diff(power_w)
-    assert rise_w.min() >= -0.02 * H200.tdp_w / 200  # a longer step may thin memory traffic a little
     chord = power_w[0] + (power_w[-1] - power_w[0]) * np.linspace(0.0, 1.0, 201)
     assert np.all(power_w >= chord - 1e-6)
     assert H200.idle_w <= power_w.min()
     assert power_w.max() <= H200.tdp_w + 1e-9
+
+
+mixes = st.builds(
+    ServingMix,
+    batch=st.floats(1.0, 5000.0),
+    stream_fixed_s=st.floats(0.0, 0.1),
+    stream_per_sequence_s=st.floats(0.0, 1e-2),
+    compute_per_sequence_s=st.floats(0.0, 1e-3),
+    step_fixed_s=st.floats(1e-4, 0.1),
+    step_per_sequence_s=st.floats(0.0, 1e-2),
+    prefill_time_fraction=st.floats(0.0, 0.99),
+)
+
+
+@given(mixes, st.sampled_from([H200, B200]))
+def test_power_never_falls_with_load(mix: ServingMix, board: BoardRating) -> None:
+    """Whatever is served: mixtures whose steps lengthen faster than their traffic too."""
+    power_w = board_power_at_load_w(board, mix, np.linspace(0.0, 1.0, 401))
+    assert np.diff(power_w).min() >= -1e-9 * board.tdp_w
+
+
+@settings(max_examples=30)
+@given(mixes)
+def test_a_search_for_a_power_finds_the_load_that_draws_it(mix: ServingMix) -> None:
+    power = build_node_power(NODE, mix)
+    load = np.linspace(0.0, 1.0, 33)
+    point = np.searchsorted(power.load_kw, power.node_kw(load), side="right") - 1
+    np.testing.assert_array_equal(power.load_kw[point], power.node_kw(load))
+    assert np.all(power.load_kw[: point[16] + 1] <= power.load_kw[point[16]])
+
+
+@given(mixes)
+def test_the_hottest_batch_is_where_the_formula_for_boards_peaks(mix: ServingMix) -> None:
+    """By brute force over batches: nothing on the grid draws more than the closed form's batch, clipping included."""
+    hottest = mix.hottest_batch()
+    batch = np.append(np.geomspace(1.0, 1e6, 500), min(hottest, 1e6))
+    drawn = power_fraction(*mix.decode_activity(batch))
+    assert drawn[batch <= hottest].max() >= drawn.max() * (1 - 1e-9)
+    assert np.diff(drawn[:-1][batch[:-1] <= hottest]).min(initial=0.0) >= -1e-12
+
+
+def test_power_that_falls_with_load_is_refused(node_power: NodePower) -> None:
+    falling = node_power.load_kw.copy()
+    falling[4000] = 0.999 * falling[3999]
+    with pytest.raises(ValueError, match="falls as load rises"):
+        dataclasses.replace(node_power, load_kw=falling)
 
 
 def test_the_table_agrees_with_the_formula(node_power: NodePower) -> None:
@@ -144,7 +191,7 @@ def test_the_node_cap_agrees_with_the_board_cap_for_pure_decode() -> None:
     power = build_node_power(NODE, mix)
     cap_kw = power.cap_kw[40]
     expected = throughput_fraction_at_cap(
-        *mix.decode_activity(H200, 128.0), float(NODE.board_w(1000.0 * cap_kw)) / H200.tdp_w
+        *mix.decode_activity(128.0), float(NODE.board_w(1000.0 * cap_kw)) / H200.tdp_w
     )
     assert float(power.throughput_fraction(cap_kw)) == pytest.approx(float(expected), rel=1e-9)
 
@@ -167,9 +214,9 @@ def test_the_cap_for_a_throughput_gives_that_throughput(node_power: NodePower) -
 def test_a_b200_node_at_its_limit_draws_what_lenovo_measured() -> None:
     mix = ServingMix(
         batch=1000.0,
-        weight_bytes=40e9,
-        kv_bytes_per_sequence=440 * 164e3,
-        flop_per_sequence=280e9,
+        stream_fixed_s=40e9 / B200_BANDWIDTH,
+        stream_per_sequence_s=440 * 164e3 / B200_BANDWIDTH,
+        compute_per_sequence_s=280e9 / B200_RATE,
         step_fixed_s=0.010,
         step_per_sequence_s=6.8e-5,
         prefill_time_fraction=0.3,
@@ -180,7 +227,7 @@ def test_a_b200_node_at_its_limit_draws_what_lenovo_measured() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"batch": 0.0}, {"step_fixed_s": 0.0}, {"weight_bytes": float("nan")}, {"prefill_time_fraction": 1.0}],
+    [{"batch": 0.0}, {"step_fixed_s": 0.0}, {"stream_fixed_s": float("nan")}, {"prefill_time_fraction": 1.0}],
 )
 def test_what_no_replica_does_is_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"not a serving mix|prefill_time_fraction"):

@@ -17,7 +17,7 @@ CATALOG = Path(planner.catalog.__path__[0])
 SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}
 BANDWIDTH = 4.8e12
 RATES = {"bf16": 989e12, "fp8": 1979e12}
-RATING = BoardRating(tdp_w=700.0, idle_w=123.0, bandwidth_bytes_per_s=BANDWIDTH, rate_flop_per_s=RATES["fp8"])
+RATING = BoardRating(tdp_w=700.0, idle_w=123.0)
 
 
 def _work(shape: StackShape, phase: str, precision: str, sequences: int, tokens: int) -> tuple[float, float]:

@@ -70,3 +70,13 @@ def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> N
     assert stated["clusters.h200.unit_price_usd"]["unit"] == "USD"
     assert stated["clusters.h200.price_source"]["value"] == "a quote"
     assert "clusters.h200.unit_price_usd" not in rows_of(write())
+
+
+def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(write: Write) -> None:
+    own = "clusters.h200.resale_curve=[{age_months: 36, fraction_of_new: 0.3}]"
+    listed, stated = (assumptions(load_scenario(write(), overrides)) for overrides in ([], [own]))
+    rows = dict(zip(listed["path"], zip(listed["value"], listed["grade"], strict=True), strict=True))
+    assert rows["catalog.priors.resale_36m_nvidia"] == ("0.25 / 0.3 / 0.45", "C")
+    assert rows["catalog.priors.resale_36m_amd"][1] == "D"
+    assert "catalog.priors.resale_36m_nvidia" not in stated["path"]
+    assert "catalog.priors.resale_36m_amd" in stated["path"]

@@ -10,13 +10,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 from planner.errors import ScenarioError
-from planner.reporting.chart_style import DOTS_PER_INCH, SIZE_INCHES
 from planner.reporting.charts import CHARTS as ALL
 from planner.reporting.charts import draw_charts, write_charts
+from planner.reporting.picture import PNG_WIDTH
 from planner.reporting.report.build import rebuild_report
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
@@ -61,7 +60,8 @@ def test_each_chart_is_there_in_both_forms(drawn: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_png_is_a_picture_with_something_on_it(drawn: dict[str, bytes], name: str) -> None:
     with Image.open(io.BytesIO(drawn[f"charts/{name}.png"])) as picture:
-        assert picture.size == tuple(int(inches * DOTS_PER_INCH) for inches in SIZE_INCHES)
+        assert picture.size[0] == PNG_WIDTH
+        assert 300 < picture.size[1] < PNG_WIDTH
         colours = colours_of(picture)
         assert not picture.info.get("Software")
     assert len(colours) > 50
@@ -146,7 +146,7 @@ def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, k
     for path in (folder / "charts").iterdir():
         if path.suffix == ".svg":
             assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
-            assert b"mathdefault" not in path.read_bytes()  # an axis that shows its markup
+            assert b"&lt;" not in path.read_bytes()  # an axis that shows its markup
         else:
             with Image.open(path) as picture:
                 assert len(colours_of(picture)) > 30
@@ -195,4 +195,4 @@ def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
 
 def test_every_chart_stays_away_from_what_it_does_not_know() -> None:
     for draw in ALL.values():
-        assert not draw(Figure(), Contents(manifest={"kind": "unheard-of"}, files={}))
+        assert draw(Contents(manifest={"kind": "unheard-of"}, files={})) is None

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ConservationError
+from planner.reporting import study_columns
 from planner.reporting.columns import Column, ColumnKind, TableDescription, reference_page
+from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.csv_table import CsvFormat, format_cells, neutralised, write_csv
+from planner.reporting.run_columns import RUN_TABLES
+from planner.studies.axes import parse_axes
 
 NAME = Column(name="name", kind=ColumnKind.TEXT, description="Who.")
 SHARE = Column(name="share", kind=ColumnKind.DECIMAL, decimals=3, description="How much.", unit="fraction")
@@ -129,3 +133,22 @@ def test_the_reference_page_lists_every_column() -> None:
     assert "## `things.csv`" in page
     assert "| `share` | number | fraction | How much. |" in page
     assert "One row for each `name`." in page
+
+
+def test_dollars_have_cents_among_measures_of_other_units() -> None:
+    measure = Column(name="measure", kind=ColumnKind.TEXT, description="What.")
+    value = Column(name="value", kind=ColumnKind.DECIMAL, description="How much.", measured_by="measure")
+    table = TableDescription(name="m", description="Measures.", columns=(measure, value))
+    names = ["cost_usd", "cost_per_million_tokens_usd", "npv_usd", "irr_per_year", "lease_usd"]
+    content = write_csv(table, {"measure": names, "value": [95798392.87, 0.0885974, -0.001, -1e-9, None]})
+    cells = [line.split(",")[1] for line in content.decode().splitlines()[1:]]
+    assert cells == ["95798392.87", "0.088597", "0.00", "0.000000", ""]
+
+
+def test_every_amount_of_dollars_in_every_file_has_cents() -> None:
+    study = [found for found in vars(study_columns).values() if isinstance(found, TableDescription)]
+    tables = [*RUN_TABLES, *COMPARISON_TABLES, sweep_description(parse_axes(["seed=1,2"])), *study]
+    for table in tables:
+        for one in table.columns:
+            if one.kind is ColumnKind.DECIMAL and one.unit == "USD":
+                assert one.decimals == 2, (table.name, one.name)

@@ -98,11 +98,19 @@ def test_the_same_seed_writes_the_same_bytes(write: Write, tmp_path: Path) -> No
     assert folder_bytes(tmp_path / "one") == folder_bytes(tmp_path / "two")
 
 
-def test_the_place_of_the_file_does_not_show(write: Write, tmp_path: Path) -> None:
+def test_the_place_of_the_file_shows_in_the_command_alone(write: Write, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
+    found = []
     for name in ("tiny.yaml", "elsewhere/tiny.yaml"):
-        write_run(simulate(load_scenario(write(name=name))), tmp_path / f"out-{len(name)}")
-    assert folder_bytes(tmp_path / "out-9") == folder_bytes(tmp_path / "out-19")
+        path = write(name=name)
+        write_run(simulate(load_scenario(path)), tmp_path / f"out-{len(name)}")
+        files = folder_bytes(tmp_path / f"out-{len(name)}")
+        report = files.pop("report.html")
+        manifest = json.loads(files.pop("manifest.json"))
+        del manifest["files"]["report.html"]
+        named = (json.dumps(manifest).encode(), report)
+        found.append((files, [content.replace(str(path).encode(), b"tiny.yaml") for content in named]))
+    assert found[0] == found[1]
 
 
 def test_another_seed_writes_other_bytes(write: Write, tmp_path: Path, folder: Path) -> None:

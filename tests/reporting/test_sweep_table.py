@@ -60,5 +60,6 @@ def test_a_long_sweep_prints_its_beginning() -> None:
     axes = parse_axes(["seed=1:100:1"])
     figures: dict[str, float | None] = {column.name: None for column in sweep_description(axes).columns[1:-1]}
     text = sweep_text(axes, [Point(values=(value,), figures=figures, problem="") for value in axes[0].values])
-    assert len(text.splitlines()) == 2 + 40 + 1
-    assert text.endswith("and 60 more in sweep.csv")
+    lines = text.splitlines()
+    assert lines[2 + 40] == "and 60 more in sweep.csv"
+    assert lines[2 + 40 + 1 :] == ["", "None of these combinations had a request to serve."]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,9 @@ import jsonschema  # type: ignore[import-untyped]  # stubs are a package of thei
 import pytest
 
 from planner.documents import parse_document, read_document
-from planner.scenario.schema import scenario_schema
+from planner.scenario.schema import scenario_schema, study_schema
 from planner.scenario.starter import starter_text
+from planner.studies.headlines import headline_names
 
 Valid = Callable[[Any], bool]
 
@@ -82,7 +85,28 @@ def test_a_what_if_may_state_a_part_and_remove(valid: Valid, text: str, fine: bo
     assert valid(parse_document(text, "f").content) is fine
 
 
-def test_every_property_is_described() -> None:
-    for name, definition in scenario_schema()["$defs"].items():
+SCHEMAS = {"scenario": scenario_schema(), "study": study_schema(headline_names())}
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_reference_leads_somewhere(kind: str) -> None:
+    schema = SCHEMAS[kind]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    named = set(re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(schema)))
+    assert named
+    assert named <= set(schema["$defs"])
+
+
+def test_the_shipped_study_is_valid_and_a_spoiled_one_is_not(root: Path) -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMAS["study"], format_checker=jsonschema.FormatChecker())
+    study = as_json(read_document(root / "scenarios" / "mixed-fleet-study.yaml").content)
+    assert validator.is_valid(study)
+    assert not validator.is_valid({**study, "headline": "profit"})
+    assert not validator.is_valid({**study, "workloads": {}})
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_property_is_described(kind: str) -> None:
+    for name, definition in SCHEMAS[kind]["$defs"].items():
         for key, field in definition.get("properties", {}).items():
             assert field.get("description"), (name, key)

@@ -79,7 +79,7 @@ EVERYTHING = [
     "finance.depreciation_months=48",
     "finance.depreciation_method=declining-balance",
     "finance.residual_basis=vendor-prior",
-    "finance.end_value=market",
+    "finance.resale_multiplier=0.9",
     "finance.insurance_fraction_per_year=0.01",
     "finance.operations_staff_per_1000_accelerators=30",
     "finance.licence_usd_per_accelerator_year=1000",
@@ -126,11 +126,22 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
     assert result.fleet_cost_usd() == pytest.approx(costs / 100)
 
 
+NVIDIA = {12: 0.625, 24: 0.425, 36: 0.3, 48: 0.175, 60: 0.125}
+AMD = {12: 0.417, 24: 0.283, 36: 0.2, 48: 0.117, 60: 0.083}
+"""What used servers fetch by age: the catalogue's figures, for arithmetic by hand."""
+
+
+def servers_usd(result: RunResult) -> np.ndarray[Any, Any]:
+    """Return what accelerators and hosts cost, by cluster: what can be sold."""
+    return np.asarray(by_cluster(result, Account.CAPEX_ACCELERATORS) + by_cluster(result, Account.CAPEX_HOSTS))
+
+
 def test_a_cohort_is_written_off_to_cost_less_residual(run: Run) -> None:
     result = run("horizon_months=40", "clusters.h200.retire=null", *QUIET)
     capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
     assert usd(result, Account.DEPRECIATION) == pytest.approx(0.8 * capital, abs=0.01)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(0.2 * capital, abs=0.01)
+    beyond = NVIDIA[36] * (NVIDIA[48] / NVIDIA[36]) ** (4 / 12), AMD[36] * (AMD[48] / AMD[36]) ** (3 / 12)
+    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(servers_usd(result)[:2] @ beyond, abs=0.01)
     assert usd(result, Account.DISPOSAL_LOSS) == 0
 
 
@@ -142,7 +153,7 @@ def test_an_asset_retired_early_mid_month(run: Run) -> None:
     age = grid.coordinate(datetime.date(2026, 7, 17))
     assert age == pytest.approx(6 + 16 / 31)
     charged = 0.8 * cost * age / 36
-    sold = cost * 0.2 ** (age / 36)
+    sold = h200.nodes * sum(h200.prices_usd[:2]) * NVIDIA[12] ** (age / 12)
     posted = result.ledger.totals_cents(Dimension.COHORT, Dimension.ACCOUNT)[0] / 100
     column = list(Account).index
     assert posted[column(Account.DEPRECIATION)] == pytest.approx(charged, abs=0.01)
@@ -151,23 +162,32 @@ def test_an_asset_retired_early_mid_month(run: Run) -> None:
     assert posted[column(Account.RESIDUAL_VALUE)] == 0
 
 
-@pytest.mark.parametrize(("choice", "share"), [("book", 1 - 0.8 * 3 / 60), ("market", 0.2 ** (3 / 60)), ("none", 0.0)])
+@pytest.mark.parametrize(
+    ("choice", "share"),
+    [
+        ("finance.end_value=market", NVIDIA[12] ** (3 / 12)),
+        ("finance.end_value=none", 0.0),
+        ("finance.resale_multiplier=0.5", 0.5 * NVIDIA[12] ** (3 / 12)),
+        ("clusters.h200.resale_multiplier=0.5", 0.5 * NVIDIA[12] ** (3 / 12)),
+        ("clusters.h200.resale_curve=[{age_months: 6, fraction_of_new: 0.8}]", 0.8 ** (3 / 6)),
+    ],
+)
 def test_what_outlives_the_horizon_counts_as_chosen(run: Run, choice: str, share: float) -> None:
-    result = run("clusters.mi325x=null", "finance.depreciation_months=60", f"finance.end_value={choice}", *QUIET)
-    capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(share * capital, rel=1e-9, abs=0.01)
+    result = run("clusters.mi325x=null", choice, *QUIET)
+    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(share * servers_usd(result)[0], rel=1e-9, abs=0.01)
     last = by_month(result, Account.RESIDUAL_VALUE)
     assert not last[:-1].any()
 
 
 def test_the_residual_of_each_vendor_is_its_prior(run: Run) -> None:
     result = run("finance.residual_basis=vendor-prior", "horizon_months=48", *QUIET)
-    capital = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0)
+    capital, servers = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0), servers_usd(result)
     written = by_cluster(result, Account.DEPRECIATION)
-    assert written[0] == pytest.approx(0.7 * capital[0], abs=0.01)  # NVIDIA keeps 0.3
-    assert written[1] == pytest.approx(0.8 * capital[1], abs=0.01)  # AMD keeps 0.2
+    assert written[0] == pytest.approx(capital[0] - NVIDIA[36] * servers[0], abs=0.01)
+    assert written[1] == pytest.approx(capital[1] - AMD[36] * servers[1], abs=0.01)
     longer = run("finance.residual_basis=vendor-prior", "finance.depreciation_months=72", "horizon_months=80", *QUIET)
-    assert by_cluster(longer, Account.DEPRECIATION)[0] == pytest.approx((1 - 0.3**2) * capital[0], abs=0.01)
+    kept = NVIDIA[60] * NVIDIA[60] / NVIDIA[48]  # a year beyond the last point, as over the last step
+    assert by_cluster(longer, Account.DEPRECIATION)[0] == pytest.approx(capital[0] - kept * servers[0], abs=0.01)
 
 
 def test_declining_balance_is_charged_sooner_and_sums_to_the_same(run: Run) -> None:
@@ -338,8 +358,8 @@ def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
     capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
     running = income + usd(result, Account.DEPRECIATION)
     assert usd(result, Account.TAX_CASH) == pytest.approx(0.3 * (running - capital), abs=0.02)
-    book = capital - usd(result, Account.DEPRECIATION)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(0.7 * book, abs=0.02)  # tax basis is gone
+    worth = -usd(result, Account.RESIDUAL_VALUE)
+    assert usd(result, Account.TAX_ON_END_VALUE) == pytest.approx(0.3 * worth, abs=0.02)  # tax basis is gone
 
 
 def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:

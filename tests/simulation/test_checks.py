@@ -12,6 +12,7 @@ from planner.errors import ConservationError
 from planner.fleet.plan import Plan
 from planner.simulation.checks import check_run
 from planner.simulation.driver import Run
+from planner.simulation.log import ChangeLog, SiteEvent
 from planner.simulation.monthly import Monthly
 from planner.simulation.run import run_engine
 from tests.fleet.plans import make_plan, workload_plan
@@ -62,3 +63,30 @@ def test_machines_from_nowhere_are_noticed(finished: tuple[Plan, Run, Monthly]) 
     more = dataclasses.replace(hours, present=hours.present + 1.0)
     with pytest.raises(ConservationError, match="accelerators on site"):
         check_run(plan, dataclasses.replace(run, node_hours=(*run.node_hours[:-1], more)), monthly)
+
+
+def test_power_beyond_full_load_or_below_rest_is_noticed(finished: tuple[Plan, Run, Monthly]) -> None:
+    plan, run, monthly = finished
+    for factor in (0.1, 10.0):
+        window = dataclasses.replace(run.windows[0], it_kw=run.windows[0].it_kw * factor)
+        wrong = dataclasses.replace(monthly, it_kwh=monthly.it_kwh * factor)
+        with pytest.raises(ConservationError, match="more than its nodes do at full load, or less than at rest"):
+            check_run(plan, dataclasses.replace(run, windows=(window,)), wrong)
+
+
+def test_work_done_in_the_dark_is_noticed() -> None:
+    """Half an hour dark at 30% load: the machines could carry all of the hour's requests in the rest of it."""
+    plan = make_plan(requests_per_s=[3.0])
+    run, monthly = run_engine(plan, 1)
+    check_run(plan, run, monthly)
+    log = ChangeLog(changes=run.log.changes, site=[SiteEvent(100.25, 100.75)])
+    with pytest.raises(ConservationError, match="arrived in an outage were served"):
+        check_run(plan, dataclasses.replace(run, log=log), monthly)
+
+
+def test_work_before_a_launch_is_noticed() -> None:
+    plan = make_plan()
+    run, monthly = run_engine(plan, 1)
+    launched = dataclasses.replace(plan, workloads=(workload_plan(launch_h=24.0),))
+    with pytest.raises(ConservationError, match="before its model's launch"):
+        check_run(launched, run, monthly)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.fleet.plan import Plan, RulePlan
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.run import run_engine
-from tests.fleet.plans import cluster_plan, expansion_plan, make_plan
+from tests.fleet.plans import cluster_plan, expansion_plan, make_plan, workload_plan
 
 
 class Recorder:
@@ -23,12 +24,14 @@ class Recorder:
         self.env = self.Env()
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired: list[tuple[int, int]] = []
+        self.returned_kw = 0.0
 
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
         self.bought.append((index, nodes, lead_h, price_factor))
 
     def retire(self, index: int, nodes: int) -> int:
         self.retired.append((index, nodes))
+        self.returned_kw += 10.0 * nodes
         return nodes
 
 
@@ -95,6 +98,14 @@ def test_the_power_envelope_is_not_exceeded() -> None:
     assert len(reviewed(plan, [0.9] * 12).bought) == 2
 
 
+def test_retired_nodes_give_their_room_in_the_envelope_back() -> None:
+    """Full at 110 kW with ten nodes of 10 kW; four retired make room for two purchases of two."""
+    shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=4, cooldown_months=99)
+    plan = plan_with(rule(months=1, cooldown_months=0), shrink, power_envelope_kw=110.0)
+    assert reviewed(plan, [0.9] * 6).bought == []
+    assert len(reviewed(plan, [0.1] + [0.9] * 6).bought) == 2
+
+
 def test_idle_nodes_are_retired() -> None:
     plan = plan_with(rule(when="utilisation_below", threshold=0.2, nodes=3))
     assert reviewed(plan, [0.1, 0.1]).retired == [(0, 3)]
@@ -122,3 +133,14 @@ def test_in_a_run_idle_nodes_leave_at_the_end_of_the_month() -> None:
     edges = plan.month_edges_h.tolist()
     assert gone == [(edges[1], -32), (edges[2], -32)]  # 10, 6, and at two the one busy node is half the fleet
     assert monthly.present_node_h[3, 0] == pytest.approx(2 * 720)
+
+
+def test_what_is_shed_counts_in_tokens_as_it_is_documented() -> None:
+    """Of two workloads of one request a second each, the long one is shed: half the requests, nine tenths of tokens."""
+    long = {"input_tokens": np.full(3, 900.0), "output_tokens": np.full(3, 450.0)}  # nine times the short one's 150
+    work = [workload_plan("short", [0], months=3), workload_plan("long", [1], months=3, **long)]
+    clusters = [cluster_plan("a", nodes=4), cluster_plan("b", nodes=0)]
+    for threshold, bought in ((0.8, 1), (0.95, 0)):
+        watch = rule(when="shed_above", threshold=threshold, months=1, cluster=0, cooldown_months=9)
+        run, _ = run_engine(make_plan(clusters, work, months=3, expansion=expansion_plan(rules=(watch,))), 1)
+        assert len(run.log.purchases) == 1 + bought

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from planner.fleet.window import MISS_CELLS, WindowInput, evaluate_window
 from planner.simulation.run import run_engine, simulate
 from planner.units import HOURS_PER_YEAR
-from tests.fleet.plans import make_plan, site_plan
+from tests.fleet.plans import cluster_plan, make_plan, site_plan, workload_plan
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
 
 
@@ -46,6 +48,57 @@ def test_in_an_outage_nothing_runs_and_nothing_draws_power_but_overhead() -> Non
     assert np.all(window.it_kw[:, inside] == 0.0)
     assert np.all(window.served_requests[:, :, inside] == 0.0)
     assert window.shed_requests[0, inside] == pytest.approx([3600.0] * len(inside))
+
+
+@pytest.mark.parametrize("outage_h", [1 / 12, 0.25, 1.0, 4.0, 12.0])
+@pytest.mark.parametrize("load", [0.1, 0.3, 0.6, 0.95])
+def test_an_outage_sheds_what_arrives_in_it_and_nothing_else(outage_h: float, load: float) -> None:
+    """Rate × dark time, whatever the load leaves free in the rest of the hour, and wherever windows end."""
+    hours = make_plan().hours
+    site = site_plan(hours, outages_per_year=200.0, outage_h=outage_h)
+    plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[10.0 * load], site=site)
+    for window_h in (None, 1, 7, 100) if (outage_h, load) == (0.25, 0.3) else (None,):
+        run, monthly = run_engine(plan, 3, window_h=window_h)
+        came = np.concatenate([window.demand_requests[0] for window in run.windows])
+        lost = 0.0
+        for event in run.log.site:
+            for hour in range(math.floor(event.start_h), min(math.ceil(event.end_h), hours)):
+                lost += came[hour] * (min(event.end_h, hour + 1) - max(event.start_h, hour))
+        assert len(run.log.site) > 5
+        assert monthly.shed_requests.sum() == pytest.approx(lost, rel=1e-9)
+        assert monthly.served_requests.sum() == pytest.approx(came.sum() - lost, rel=1e-9)
+
+
+def test_work_that_can_wait_is_not_lost_to_a_short_outage() -> None:
+    hours = make_plan(months=3).hours
+    work = [workload_plan("batch", months=3, priority=2, deadline_h=24)]
+    site = site_plan(hours, outages_per_year=60.0, outage_h=0.25)
+    plan = make_plan([cluster_plan(nodes=10)], work, months=3, requests_per_s=[9.0], site=site)
+    run, monthly = run_engine(plan, 3)
+    assert len(run.log.site) > 5
+    assert monthly.shed_requests.sum() == 0.0
+
+
+def test_the_lit_part_of_an_hour_is_as_loaded_as_any_other() -> None:
+    """Half an hour dark: half the energy, and no more requests late than in an hour of full light."""
+    plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[6.0])
+    demand, nodes = np.full((1, 2), 6 * 3600.0), np.array([[10.0, 5.0]])
+    steep = np.zeros((1, 1, MISS_CELLS + 1))
+    steep[:, :, int(0.7 * MISS_CELLS) :] = 1.0  # late from 70% utilisation on
+    window = WindowInput(
+        first_hour=0,
+        demand_requests=demand,
+        nodes=nodes,
+        speed={},
+        incidents={},
+        waiting_requests=(np.zeros(0),),
+        lit_fraction=np.array([1.0, 0.5]),
+    )
+    result = evaluate_window(dataclasses.replace(plan, miss_tables=steep), window)
+    assert result.served_requests[0, 0] == pytest.approx([6 * 3600.0, 3 * 3600.0])
+    assert result.shed_requests[0] == pytest.approx([0.0, 3 * 3600.0])
+    assert result.late_requests[0] == pytest.approx([0.0, 0.0])
+    assert result.it_kw[0, 1] == pytest.approx(0.5 * result.it_kw[0, 0])
 
 
 def test_a_curtailment_cuts_power_in_its_hours() -> None:

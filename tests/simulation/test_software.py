@@ -17,7 +17,15 @@ from planner.simulation.run import run_engine
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import streams
 from planner.units import HOURS_PER_YEAR
-from tests.fleet.plans import certain, cluster_plan, make_plan, software_plan, stack_plan, workload_plan
+from tests.fleet.plans import (
+    certain,
+    cluster_plan,
+    make_plan,
+    order_plan,
+    software_plan,
+    stack_plan,
+    workload_plan,
+)
 from tests.simulation.worlds import plan_of
 
 
@@ -174,6 +182,53 @@ def test_a_bring_up_that_began_before_the_start_has_part_of_it_behind(launch_h: 
     plan = plan_with(1, workloads=[workload_plan("new", launch_h=launch_h)], engineers=5.0)
     times = [(change.kind, change.time_h) for change in speeds_of(plan)]
     assert times == ([("bring-up", 0.0), ("bring-up done", left_h)] if left_h else [])
+
+
+@pytest.mark.parametrize(
+    ("online_h", "launch_h", "begin_h"),
+    [(0.0, 100.0, 100.0), (300.0, 100.0, 300.0), (300.0, 700.0, 700.0), (300.0, -9000.0, 300.0)],
+)
+def test_a_model_is_brought_up_once_it_is_out_and_machines_are_there(
+    online_h: float, launch_h: float, begin_h: float
+) -> None:
+    """Three weeks from the launch or from the first machines of the part, whichever comes later."""
+    loads = [workload_plan("new", months=3, launch_h=launch_h)]
+    plan = plan_with(3, clusters=[cluster_plan(online_h=online_h)], workloads=loads, engineers=5.0)
+    times = [(change.kind, change.time_h) for change in speeds_of(plan)]
+    assert times == [("bring-up", begin_h), ("bring-up done", begin_h + 504.0)]
+
+
+def test_machines_of_an_order_bring_the_model_up_when_they_are_in_service() -> None:
+    order = order_plan(lead_h=400.0, deliveries=2, interval_h=600.0)
+    clusters = [cluster_plan(online_h=None, order=order)]
+    plan = plan_with(3, clusters=clusters, workloads=[workload_plan("new", months=3, launch_h=0.0)], engineers=5.0)
+    times = [(change.kind, change.time_h) for change in speeds_of(plan)]
+    assert times == [("bring-up", 406.0), ("bring-up done", 406.0 + 504.0)]  # commissioning takes six hours
+
+
+def test_each_part_of_a_stack_is_brought_up_when_its_own_machines_come() -> None:
+    clusters = [cluster_plan("a"), cluster_plan("b", accelerator="H100", online_h=300.0), cluster_plan("c", nodes=0)]
+    loads = [workload_plan("new", [0, 1, 2], months=3, launch_h=100.0)]
+    plan = plan_with(3, clusters=clusters, workloads=loads, engineers=5.0)
+    simulation = Simulation(plan, streams(1))
+    simulation.env.run(until=plan.hours)
+    speed, _ = simulation._speeds(0, plan.hours)
+    assert speed[0, 0][[99, 100, 603, 604]] == pytest.approx([1.0, 0.5, 0.5, 1.0])
+    assert speed[1, 0][[299, 300, 803, 804]] == pytest.approx([1.0, 0.5, 0.5, 1.0])
+    np.testing.assert_array_equal(speed[2, 0], speed[0, 0])  # the part's, though it has no machines of its own
+
+
+def test_nothing_is_asked_of_a_model_before_its_launch() -> None:
+    launched = {"workloads": {"chat": {"model_launch": "2026-01-15"}}}
+    for change, hours in ((launched, 14 * 24), ({}, 0)):
+        run, _ = run_engine(plan_of(change), 1)
+        demand = np.concatenate([window.demand_requests[0] for window in run.windows])
+        served = np.concatenate([window.served_requests[:, 0] for window in run.windows], axis=1)
+        assert not demand[:hours].any()
+        assert not served[:, :hours].any()
+        assert (demand[hours:] > 0).all()
+    late = plan_of({"workloads": {"chat": {"model_launch": "2026-03-01"}}})
+    assert [text for text in late.warnings if "workloads.chat.model_launch" in text and "2026-03-01" in text]
 
 
 def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:

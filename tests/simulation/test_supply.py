@@ -141,14 +141,54 @@ def supply_of(plan: Plan) -> Supply:
 
 
 def test_only_what_has_arrived_can_be_retired() -> None:
-    """Five nodes of which three wait for power: a review cannot retire what is not there yet."""
-    site = site_plan(744, block_h=np.array([0.0, 500.0]), block_kw=np.array([20.0, 1000.0]))
-    supply = supply_of(make_plan([cluster_plan(nodes=5)], site=site))
-    supply.env.run(until=100)
+    """Five nodes, twelve hours to install each by one crew: a review cannot retire what is not there yet."""
+    supply = supply_of(with_site(make_plan([ordered(5)]), commissioning_crews=1, commissioning_h=12.0))
+    supply.env.run(until=25)
     assert supply.retire(0, 4) == 2
     assert supply.retire(0, 4) == 0
     supply.env.run(until=600)
     assert supply.retire(0, 9) == 3
+
+
+def test_what_is_retired_gives_its_power_to_what_waits() -> None:
+    """Five ten-kilowatt nodes of which two have power: as those leave, the next two serve, then the last."""
+    site = site_plan(744, block_h=np.array([0.0]), block_kw=np.array([20.0]))
+    supply = supply_of(make_plan([cluster_plan(nodes=5)], site=site))
+    supply.env.run(until=100)
+    assert supply.retire(0, 2) == 2
+    supply.env.run(until=200)
+    assert supply.retire(0, 9) == 2
+    assert [(c.time_h, c.accelerators // 8) for c in supply.log.changes] == [
+        (0.0, 2), (100.0, -2), (100.0, 2), (200.0, -2), (200.0, 1)
+    ]  # fmt: skip
+    assert [(p.time_h, p.nodes) for p in supply.log.purchases] == [(0.0, 5)]
+
+
+def test_power_of_a_cluster_that_leaves_serves_another() -> None:
+    """What waits of the cluster that leaves goes with it; a small node goes ahead of one too large for what is free."""
+    site = site_plan(744, block_h=np.array([0.0]), block_kw=np.array([25.0]))
+    old = cluster_plan("a", nodes=3, retire_h=300.0)
+    large, small = cluster_plan("b", nodes=2, nameplate_kw=12.0), cluster_plan("c", nodes=2, nameplate_kw=4.0)
+    assert deliveries(make_plan([old, large, small], site=site)) == [
+        (0.0, "a", 2), (0.0, "c", 1), (300.0, "a", -2), (300.0, "b", 1), (300.0, "c", 1)
+    ]  # fmt: skip
+
+
+def test_a_delivery_is_paid_when_it_comes_though_crews_and_power_are_busy() -> None:
+    """Two shipments a day apart, of which one takes four days to install; power for five of the eight nodes."""
+    site = site_plan(744, block_h=np.array([0.0, 500.0]), block_kw=np.array([30.0, 50.0]))
+    plan = make_plan([ordered(8, lead_h=50.0, deliveries=2, interval_h=24.0)], site=site)
+    run, _ = run_engine(with_site(plan, commissioning_crews=1, commissioning_h=24.0), 1)
+    assert [(p.time_h, p.nodes) for p in run.log.purchases] == [(50.0, 4), (74.0, 4)]
+    assert [(c.time_h, c.purchase) for c in run.log.changes] == [
+        (74.0, 0), (98.0, 0), (122.0, 0), (500.0, 0), (500.0, 1)
+    ]  # fmt: skip
+
+
+def test_a_shipment_that_would_come_after_the_cluster_is_gone_is_cancelled() -> None:
+    cluster = dataclasses.replace(ordered(4, deliveries=2, interval_h=400.0), retire_h=300.0)
+    run, _ = run_engine(make_plan([cluster]), 1)
+    assert [(p.time_h, p.nodes) for p in run.log.purchases] == [(0.0, 2)]
 
 
 def test_those_first_in_are_first_out() -> None:

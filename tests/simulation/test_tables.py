@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from planner.fleet.plan import Plan
+from planner.scenario.loading import load_scenario
+from planner.simulation.accounting import cohorts_of, write_ledger
+from planner.simulation.driver import Run, Simulation
 from planner.simulation.event_table import tokens_per_node_h
+from planner.simulation.log import SoftwareEvent
+from planner.simulation.monthly import sum_months
+from planner.simulation.rented import rent_for_shed
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
+from planner.simulation.streams import streams
+from tests.fleet.plans import cluster_plan, make_plan
 from tests.simulation.worlds import scenario_of
 
 
@@ -75,6 +86,77 @@ def test_every_event_is_there_with_what_it_cost(result: RunResult) -> None:
     assert lost_h.sum() == pytest.approx(result.monthly.failed_node_h.sum(), rel=1e-6)
     outages = events[events["event"] == "outage"]
     assert len(outages) == len(result.run.log.site) > 0
+
+
+LOST = {"failure": "failures", "software": "software", "outage": "outages"}
+
+
+def agreed(result: RunResult) -> None:
+    """Events and months tell of the same node-hours, and tokens follow from them."""
+    events, losses = result.events(), result.losses()
+    for event, name in LOST.items():
+        taken, lost = events[events["event"] == event]["lost_node_h"], losses[f"lost_to_{name}_node_h"]
+        assert taken.sum() == pytest.approx(lost.sum(), rel=1e-9, abs=1e-9)
+        assert (taken >= 0.0).all()
+    carried = dict(zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True))
+    own = events[events["cluster"] != "fleet"]
+    tokens = own["lost_node_h"] * own["cluster"].map(carried)
+    np.testing.assert_allclose(own["lost_capacity_tokens"], tokens, rtol=1e-9)
+    for name in carried:  # cluster by cluster where the row names one
+        for event in ("failure", "software"):
+            by_event = own[(own["event"] == event) & (own["cluster"] == name)]["lost_node_h"]
+            by_month = losses[losses["cluster"] == name][f"lost_to_{LOST[event]}_node_h"]
+            assert by_event.sum() == pytest.approx(by_month.sum(), rel=1e-9, abs=1e-9)
+
+
+def test_events_and_losses_tell_of_the_same_node_hours(result: RunResult) -> None:
+    agreed(result)
+
+
+def test_they_do_in_the_reference_scenario_where_nothing_is_lost_before_it_arrives() -> None:
+    reference = simulate(load_scenario("scenarios/mixed-fleet.yaml"), seed=3)  # one outage
+    agreed(reference)
+    events = reference.events()
+    arrived = events[(events["event"] == "delivered")].set_index("cluster")["time"]
+    early = events[(events["cluster"] == "b200") & (events["end_time"] < arrived["b200"]) & (events["end_time"] != "")]
+    assert len(early) > 0
+    assert early["lost_capacity_tokens"].sum() == 0.0
+
+
+def test_incidents_that_are_open_together_share_what_they_cost() -> None:
+    """Speeds of 0.8 and 0.5 together cost 0.6: shared as ln 0.8 to ln 0.5 for as long as both are open."""
+    plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[2.0])
+    simulation = Simulation(plan, streams(1))
+    both = (("regression", 1, math.log(0.8), 10.0, 30.0), ("hang", 2, math.log(0.5), 20.0, 40.5))
+    for kind, number, factor, start_h, end_h in both:
+        simulation.log.software.append(SoftwareEvent(start_h, ((0, 0),), (factor,), kind, number))
+        simulation.log.software.append(SoftwareEvent(end_h, ((0, 0),), (-factor,), kind + " fixed", number))
+    run = simulation.run([0, 25, plan.hours])
+    came = np.concatenate([window.demand_requests[0] for window in run.windows]) / 3600.0
+    drawn = result_of(plan, run).events()
+    lost = drawn[drawn["event"] == "software"].set_index("cause")["lost_node_h"]
+    alone = came[10:20].sum() * (1 / 0.8 - 1)
+    together = came[20:30].sum() * (1 / 0.4 - 1)
+    share = math.log(0.8) / math.log(0.4)
+    assert lost["regression"] == pytest.approx(alone + share * together)
+    after = came[30:40].sum() * (1 / 0.5 - 1) + came[40] / 0.75 * 0.25
+    assert lost["hang"] == pytest.approx((1 - share) * together + after)
+
+
+def result_of(plan: Plan, run: Run) -> RunResult:
+    monthly = sum_months(plan, run)
+    cohorts = cohorts_of(plan, run.log)
+    return RunResult(
+        scenario=scenario_of(),
+        plan=plan,
+        seed=1,
+        replication=0,
+        monthly=monthly,
+        run=run,
+        cohorts=cohorts,
+        rented=rent_for_shed(plan, run),
+        ledger=write_ledger(plan, run, monthly, cohorts),
+    )
 
 
 def test_availability_is_what_the_outages_leave(result: RunResult) -> None:

@@ -6,21 +6,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pyxirr
+from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from planner.simulation.measure_names import AGAINST_BASELINE
-from planner.simulation.measures import series_of
+from planner.simulation.result import RunResult
 from planner.studies.compare import check_comparable, compare, find_baseline
 
 Write = Callable[..., Path]
+Floats = NDArray[np.float64]
 
 
 @pytest.fixture
 def pair(write: Write) -> list[Scenario]:
     path = write()
     return [load_scenario(path), load_scenario(path, ["name=small", "clusters.mi325x=null"])]
+
+
+@pytest.fixture
+def at_once(write: Write) -> list[Scenario]:
+    path, first_day = write(), "clusters.mi325x.online=2026-01-01"
+    return [load_scenario(path, [first_day]), load_scenario(path, ["name=small", "clusters.mi325x=null"])]
 
 
 def test_the_same_traffic_reaches_both(pair: list[Scenario]) -> None:
@@ -33,11 +42,47 @@ def test_the_same_traffic_reaches_both(pair: list[Scenario]) -> None:
     assert comparison.names == ("tiny", "small")
 
 
-def test_savings_are_those_of_the_difference_of_flows(pair: list[Scenario]) -> None:
-    comparison = compare(pair)
+def half_months(result: RunResult) -> Floats:
+    """Return a run's gains less losses on a grid of half months; all is bought on the first day."""
+    ledger, months = result.ledger, result.plan.months.period_count
+    capital = sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS) / 100
+    flows = np.zeros(2 * months + 1)
+    flows[1::2] = -ledger.monthly_cents(View.CASH) / 100
+    flows[1] += capital
+    flows[0], flows[-1] = -capital, -ledger.account_cents(Account.RESIDUAL_VALUE) / 100
+    return flows
+
+
+def test_plans_that_keep_other_books_are_warned_about(pair: list[Scenario], write: Write) -> None:
+    assert check_comparable(pair, 0) == ()
+    other = load_scenario(write(), ["name=long", "finance.depreciation_months=60", "finance.residual_fraction=0.1"])
+    (warning,) = check_comparable([pair[0], other], 0)
+    assert "long keeps other books than tiny (depreciation_months 60 against 36, " in warning
+    assert "residual_fraction 0.1 against 0.2): accrued cost is not comparable; NPV" in warning
+    taxed = load_scenario(write(), ["name=taxed", "finance.tax={rate_fraction: 0.2}", "finance.end_value=none"])
+    (warning,) = check_comparable([pair[0], taxed], 0)
+    assert "taxed is valued otherwise than tiny (end_value none against market, tax {rate_fraction: 0.2" in warning
+    assert "NPV, TCO and levelised cost are not comparable" in warning
+
+
+def test_a_longer_book_life_saves_nothing(write: Write) -> None:
+    path = write()
+    comparison = compare(
+        [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])], draws=1
+    )
+    short, long = comparison.figures
+    for name in ("npv_usd", "tco_usd", "levelised_cost_per_million_tokens_usd"):
+        assert short[name] == long[name]
+    assert long["saving_npv_usd"] == pytest.approx(0, abs=1e-6)
+    assert short["cost_usd"] != long["cost_usd"]
+    assert any("keeps other books" in warning for warning in comparison.warnings)
+
+
+def test_savings_are_those_of_the_difference_of_flows(at_once: list[Scenario]) -> None:
+    comparison = compare(at_once)
     figures = comparison.figures[1]
-    flows = series_of(comparison.results[1]).economic_flow_usd - series_of(comparison.results[0]).economic_flow_usd
-    assert figures["saving_npv_usd"] == pytest.approx(pyxirr.npv(1.1 ** (1 / 12) - 1, flows))
+    flows = half_months(comparison.results[1]) - half_months(comparison.results[0])
+    assert figures["saving_npv_usd"] == pytest.approx(pyxirr.npv(1.1 ** (1 / 24) - 1, flows.tolist()))
     own, base = figures["npv_usd"], comparison.figures[0]["npv_usd"]
     assert own is not None
     assert base is not None
@@ -56,10 +101,10 @@ def test_a_saving_has_a_rate_and_a_payback(write: Write) -> None:
     save = ["name=cheap", "clusters.h200.unit_price_usd=35000", "site.electricity_usd_per_kwh=9", "horizon_months=24"]
     comparison = compare([load_scenario(path, save), load_scenario(path, spend)])
     figures = comparison.figures[1]
-    flows = [series_of(result).economic_flow_usd for result in comparison.results]
-    monthly = pyxirr.irr(flows[1] - flows[0])
-    assert monthly is not None
-    assert figures["saving_irr_per_year"] == pytest.approx((1 + monthly) ** 12 - 1, rel=1e-6)
+    flows = [half_months(result) for result in comparison.results]
+    half_month = pyxirr.irr((flows[1] - flows[0]).tolist())
+    assert half_month is not None
+    assert figures["saving_irr_per_year"] == pytest.approx((1 + half_month) ** 24 - 1, rel=1e-6)
     assert figures["saving_payback_months"] is not None
     assert 0 < figures["saving_payback_months"] < 24
 

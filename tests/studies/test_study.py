@@ -54,8 +54,8 @@ def test_the_fleets_of_the_shipped_study_cost_the_same_on_the_same_days(shipped:
         for cluster in build_plan(scenario).clusters:
             assert cluster.online_h is not None
             on_day = spent.setdefault(name, {})
-            on_day[cluster.online_h] = on_day.get(cluster.online_h, 0.0) + cluster.nodes * cluster.node_usd
-            dearest = max(dearest, cluster.node_usd)
+            on_day[cluster.online_h] = on_day.get(cluster.online_h, 0.0) + cluster.nodes * sum(cluster.prices_usd)
+            dearest = max(dearest, sum(cluster.prices_usd))
     mixed = spent["mixed"]
     for name, by_day in spent.items():
         assert by_day.keys() == mixed.keys(), name

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import Any
 
+from planner.reporting.judgement import (
+    COST,
+    GOOD_SERVICE_FRACTION,
+    IN_TIME,
+    SHED,
+    Choice,
+    Served,
+    against,
+    choose,
+    comparable,
+    recommendation,
+    served,
+    sweep_advice,
+    warnings_of,
+)
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, WORSE_SERVED, measured, percent, unit_price
+from planner.reporting.report.words import NOTHING, measured, percent, unit_price
 
-HEADLINE = "cost_per_million_tokens_usd"
-SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", "slo_attainment_fraction")
-SWEPT = ("utilisation_fraction", "slo_attainment_fraction", "cost_usd", HEADLINE)
+HEADLINE = COST
+SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", IN_TIME, SHED)
+SWEPT = ("utilisation_fraction", IN_TIME, SHED, "cost_usd", HEADLINE)
 SHOWN_POINTS = 60
 
 
@@ -29,21 +45,20 @@ def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
 
 
 def answer_section(contents: Contents) -> Section | None:
-    """Return which scenario is cheapest, by how much, against the baseline."""
+    """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
     comparison = contents.table("comparison")
     if comparison is None or not len(comparison):
         return None
     found = _measures(comparison)
     baseline = str(contents.manifest.get("baseline", next(iter(found))))
-    priced = {name: figures[HEADLINE] for name, figures in found.items() if figures.get(HEADLINE)}
+    plans = [served(name, figures) for name, figures in found.items()]
     summary = contents.json("summary.json")
-    worse = _worse_served(found, baseline)
+    choice = choose(plans)
     body = [
-        paragraph(_headline({name: each for name, each in priced.items() if name not in worse}, baseline, summary),
-                  class_="headline"),
-        *(paragraph(line, class_="note") for line in worse.values()),
-        _scenario_table(found, priced, baseline),
-    ]  # fmt: skip
+        paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
+        *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
+        _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
+    ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
     body.append(
         paragraph(
@@ -55,57 +70,33 @@ def answer_section(contents: Contents) -> Section | None:
     return Section(key="answer", title="What should we do?", body=join(body))
 
 
-def _worse_served(found: dict[str, dict[str, float | None]], baseline: str) -> dict[str, str]:
-    """Return, of the scenarios that serve clearly worse than the baseline, what there is to say."""
-    reference = found[baseline].get("slo_attainment_fraction")
-    said = {}
-    for name, figures in found.items():
-        attained = figures.get("slo_attainment_fraction")
-        if attained is not None and reference is not None and attained < reference - WORSE_SERVED:
-            said[name] = (
-                f"{name} is no alternative as it stands: it serves {percent(attained)} of requests within their "
-                f"objective, {baseline} {percent(reference)}. What it saves, it saves by doing less."
-            )
-    return said
+def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str] | None:
+    """Return where the saving of the plan to take lies under other draws of chance."""
+    if choice.best is None:
+        return None
+    interval = summary.get("saving_interval_fraction", {}).get(choice.best.name)
+    return None if interval is None else (interval[0], interval[1], summary["chance"][choice.best.name]["words"])
 
 
-def _headline(priced: dict[str, Any], baseline: str, summary: dict[str, Any]) -> str:
-    """Say which of the plans that serve as well as the baseline is cheapest, and by how much."""
-    if not priced:
-        return "None of these plans served a token."
-    best = min(priced, key=lambda name: (priced[name], name != baseline))
-    said = f"{best} serves a token for least: {unit_price(priced[best])} per million"
-    if best == baseline:
-        others = sorted(value for name, value in priced.items() if name != baseline)
-        margin = f", {percent(1 - priced[best] / others[0])} below the next" if others else ""
-        return f"{said}{margin}. It is the baseline: none of the others saves anything and serves as well."
-    if baseline not in priced:
-        return f"{said}."
-    saved = f"{said}, {percent(1 - priced[best] / priced[baseline])} less than the baseline {baseline}"
-    interval = summary.get("saving_interval_fraction", {}).get(best)
-    if interval is None:
-        return f"{saved}."
-    words = summary["chance"][best]["words"]
-    return f"{saved} ({percent(interval[0])} to {percent(interval[1])} in {words})."
-
-
-def _scenario_table(found: dict[str, dict[str, float | None]], priced: dict[str, Any], baseline: str) -> Html:
+def _scenario_table(found: dict[str, dict[str, float | None]], plans: dict[str, Served], baseline: str) -> Html:
     names = [name for name in SHOWN_MEASURES if any(figures.get(name) is not None for figures in found.values())]
     palette = colours(found)
-    most = max(priced.values(), default=0.0) or 1.0
+    most = max((plan.cost or 0.0 for plan in plans.values()), default=0.0) or 1.0
     rows = []
     for scenario, figures in found.items():
-        each, reference = priced.get(scenario), priced.get(baseline)
-        saves = percent(1 - each / reference) if each and reference and scenario != baseline else NOTHING
-        parts = [Part(name=scenario, share=(each or 0.0) / most, colour=palette[scenario], shown=unit_price(each))]
+        plan, base = plans[scenario], plans[baseline]
+        stands = against(plan.cost, base.cost) if comparable(plan, base) else ""
+        parts = [
+            Part(name=scenario, share=(plan.cost or 0.0) / most, colour=palette[scenario], shown=unit_price(plan.cost))
+        ]
         numbers = [measured(figures.get(name), name) for name in names]
         label = f"{scenario} (baseline)" if scenario == baseline else scenario
-        rows.append((label, [*numbers, saves], parts))
-    header = ("scenario", *(_words(name) for name in names), "saves per token", "per million tokens")
+        rows.append((label, [*numbers, stands or NOTHING], parts))
+    header = ("scenario", *(_words(name) for name in names), "a token, against the baseline", "per million tokens")
     return bar_table(header, rows, "The scenarios side by side")
 
 
-_SPOKEN = {HEADLINE: "per M tokens", "npv_usd": "NPV", "slo_attainment_fraction": "in objective"}
+_SPOKEN = {HEADLINE: "per M tokens", "npv_usd": "NPV", IN_TIME: "in time", SHED: "shed"}
 
 
 def _words(name: str) -> str:
@@ -126,7 +117,7 @@ def timeline_section(contents: Contents) -> Section | None:
             "The same from the start",
             "Accrued cost so far over tokens so far.",
         ),
-        ("cash_saving_usd", "Cash saved against the baseline", "Cash flow less the baseline's, by month."),
+        ("cash_saving_usd", "Cash against the baseline", "Cash flow less the baseline's, by month."),
     ):
         points = by_name(monthly, "scenario", "month", column, calendar.middle)
         palette = colours(points)
@@ -171,33 +162,51 @@ def bridge_section(contents: Contents) -> Section | None:
     return Section(key="money", title="Where the money goes", body=join([said, *tables]))
 
 
+def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
+    """Return the points of a sweep in the file's order, each with the settings that make it."""
+    sweep, vary = contents.table("sweep"), contents.manifest.get("vary", {})
+    if sweep is None or HEADLINE not in sweep:
+        return []
+    points = itertools.product(*vary.values()) if vary else [()] * len(sweep)
+    columns = {name: sweep.numbers(name) if name in sweep else [None] * len(sweep) for name in (COST, IN_TIME, SHED)}
+    found = []
+    for values, *figures in zip(points, *columns.values(), strict=True):
+        named = ", ".join(f"{path} = {value}" for path, value in zip(vary, values, strict=True))
+        settings = [f"{path}={value}" for path, value in zip(vary, values, strict=True)]
+        found.append((served(named, dict(zip(columns, figures, strict=True))), settings))
+    return found
+
+
 def sweep_section(contents: Contents) -> Section | None:
-    """Return the points of a sweep, cheapest first."""
-    sweep = contents.table("sweep")
-    if sweep is None or not len(sweep) or HEADLINE not in sweep:
+    """Return the points of a sweep: those that serve well, cheapest first, then the others."""
+    sweep, plans = contents.table("sweep"), [plan for plan, _ in swept_plans(contents)]
+    if sweep is None or not plans:
         return None
     axes = [name for name in contents.manifest.get("vary", ()) if name in sweep]
     columns = [name for name in SWEPT if name in sweep]
     figures = [sweep.numbers(name) for name in columns]
-    order = sorted(
-        range(len(sweep)), key=lambda i: (sweep.numbers(HEADLINE)[i] is None, sweep.numbers(HEADLINE)[i] or 0.0)
-    )
+    choice = choose(plans)
+    places = {id(plan): place for place, plan in enumerate(plans)}
+    order = [places[id(plan)] for plan in choice.ranked[:SHOWN_POINTS]]
     rows = [
         (
             *(sweep.texts(axis)[i] for axis in axes),
             *(measured(figure[i], name) for figure, name in zip(figures, columns, strict=True)),
+            "yes" if plans[i].serves_well else "no",
         )
-        for i in order[:SHOWN_POINTS]
+        for i in order
     ]
-    header = (*axes, *(_words(name) for name in columns))
-    best = ", ".join(f"{axis} = {cell}" for axis, cell in zip(axes, rows[0], strict=False))
+    header = (*axes, *(_words(name) for name in columns), "serves well")
+    caption = f"{len(rows):,} of {len(plans):,} combinations: those that serve well, cheapest first, then the others"
     body = join(
         [
-            paragraph(f"Of {len(sweep):,} combinations a token costs least with {best}.", class_="headline"),
+            paragraph(sweep_advice(choice), class_="headline"),
             paragraph(
-                "Look at what is shed before choosing the cheapest: a fleet too small is cheap too.", class_="note"
+                f"A plan serves well when {percent(GOOD_SERVICE_FRACTION, 0)} of requests are in time and no more than "
+                f"{percent(1 - GOOD_SERVICE_FRACTION, 0)} of tokens are shed: a fleet too small is cheap too.",
+                class_="note",
             ),
-            table(header, rows, f"The cheapest {len(rows):,}", numeric=range(len(header))),
+            table(header, rows, caption, numeric=range(len(header) - 1)),
         ]
     )
     return Section(key="answer", title="What should we do?", body=body)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+from planner.reporting.folder import command_line
+from planner.reporting.judgement import choose
+from planner.reporting.report.compare_sections import swept_plans
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import paragraph
 from planner.reporting.report.page import Section, code
@@ -57,14 +60,20 @@ def _maker(key: str) -> Callable[[Contents], Section | None]:
             return None
         said, command = POINTERS[contents.kind, key]
         before, _, after = said.partition("{}")
-        shown = command.replace("{run}", f"planner run {_file(contents)} --set KEY=VALUE")
+        shown = command.replace("{run}", _run_of_choice(contents))
         return Section(key=key, title=TITLES[key], body=paragraph(before, code(shown), after))
 
     return make
 
 
-def _file(contents: Contents) -> str:
-    return shlex.quote(str(contents.manifest.get("scenario_file") or f"{contents.manifest.get('scenario')}.yaml"))
+def _run_of_choice(contents: Contents) -> str:
+    """Return the command that runs the combination of a sweep that is recommended, or comes nearest to it."""
+    manifest, points = contents.manifest, swept_plans(contents)
+    file = str(manifest.get("scenario_file") or f"{manifest.get('scenario')}.yaml")
+    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
+    settings = next((settings for plan, settings in points if plan is chosen), [])
+    options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
+    return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
 
 
 MAKERS_BY_KEY = {key: _maker(key) for key in TITLES}

@@ -114,10 +114,13 @@ def reproduce_section(contents: Contents) -> Section:
     given = [str(word) for word in manifest.get("command", ())]
     body = join(
         [
+            paragraph("In the folder in which it was first given, so that the files it names are found:")
+            if given
+            else Html(""),
             command(shlex.join(given)) if given else Html(""),
             table(("what", "which"), rows, "What identifies this result"),
             paragraph(
-                "The same scenario, seed and version give the same bytes in every file; manifest.json has the hash of "
+                "The same command, files and version give the same bytes in every file; manifest.json has the hash of "
                 "each. ", code("planner report DIR"), " writes this page again from the files beside it.",
             ),
         ]

@@ -2,29 +2,67 @@
 
 from __future__ import annotations
 
-import html
+import functools
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup as Html
+from markupsafe import escape
+
 from planner.errors import printable
+from planner.reporting.scales import colour_class, shortened
+
+__all__ = [
+    "DUMP",
+    "Html",
+    "breakable",
+    "details",
+    "element",
+    "environment",
+    "join",
+    "macro",
+    "paragraph",
+    "table",
+    "text",
+]
 
 DUMP = "dump"
 """Class of folded parts that print leaves folded: every row of a file that lies beside the report."""
 VOID = frozenset({"meta", "br", "hr", "link", "wbr"})
 
 
-class Html(str):
-    """Markup made by this module; the only string that is not escaped."""
-
-    __slots__ = ()
+_FOLDER = Path(__file__).parent / "templates"
 
 
 def text(content: object) -> Html:
     """Escape text for HTML; control characters and marks that turn the reading direction are shown, not obeyed."""
-    if isinstance(content, Html):
-        return content
-    return Html(html.escape(printable(str(content)), quote=True))
+    return content if isinstance(content, Html) else Html(escape(printable(str(content))))
+
+
+@functools.cache
+def environment() -> Environment:
+    """Return the templates; what they are given is text, and escaped, unless it is :class:`Html` already."""
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda content: content if isinstance(content, Html) else printable(str(content)),
+    )  # fmt: skip
+    found.filters |= {"colour": colour_class, "percent": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%"}
+    found.filters["shortened"] = shortened
+    return found
+
+
+@functools.cache
+def _macros(template: str) -> object:
+    return environment().get_template(template).module
+
+
+def macro(template: str, name: str, *arguments: object) -> Html:
+    """Return what a macro of a template makes of its arguments."""
+    return Html(getattr(_macros(template), name)(*arguments).strip())
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:
@@ -56,24 +94,8 @@ def table(
     unbroken: Iterable[int] = (),
 ) -> Html:
     """Return a table whose first column names the rows; ``numeric`` are aligned right, ``unbroken`` keep to a line."""
-    right, whole_line = set(numeric), set(unbroken)
-
-    def css(column: int) -> str | None:
-        return "number" if column in right else "unbroken" if column in whole_line else None
-
-    head = join(element("th", cell, scope="col", class_=css(i)) for i, cell in enumerate(header))
-    body = join(
-        element(
-            "tr",
-            *(
-                element("td" if i else "th", cell, class_=css(i), scope=None if i else "row")
-                for i, cell in enumerate(row)
-            ),
-        )
-        for row in rows
-    )
-    whole = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
-    return element("div", whole, class_="wide", tabindex="0", role="group", aria_label=caption)
+    css = dict.fromkeys(unbroken, "unbroken") | dict.fromkeys(numeric, "number")
+    return macro("tables.html", "table", header, rows, caption, [css.get(i) for i in range(len(header))])
 
 
 def breakable(name: str) -> Html:

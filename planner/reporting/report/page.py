@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.reporting.report.html import Html, element, join
+from planner.reporting.report.html import Html, element, environment
 
 _FOLDER = Path(__file__).parent
 
@@ -43,37 +43,14 @@ def _policy(script: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
     """Return the whole file."""
     style, script = _asset("report.css"), _asset("report.js")
-    head = join(
-        [
-            Html('<meta charset="utf-8">'),
-            element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("meta", name="referrer", content="no-referrer"),
-            element("title", title),
-            Html(f"<style>{style}</style>"),
-        ],
-        "\n",
+    whole = (
+        environment()
+        .get_template("page.html")
+        .render(
+            title=title, lead=lead, sections=sections, policy=_policy(script), style=Html(style), script=Html(script)
+        )
     )
-    links = [element("li", element("a", s.title, href=f"#{s.key}")) for s in sections]
-    parts = [
-        element("section", element("h2", s.title, id=f"{s.key}-title"), s.body, id=s.key,
-                aria_labelledby=f"{s.key}-title")
-        for s in sections
-    ]  # fmt: skip
-    body = join(
-        [
-            element("a", "Skip to the answer", href="#answer", class_="skip"),
-            element("header", element("h1", title), element("p", lead, class_="lead")),
-            element("nav", element("ul", *links), aria_label="Sections"),
-            element("main", join(parts, "\n")),
-            element("footer", element("p", "Written by datacenter-planner. This file loads nothing from anywhere.")),
-            Html(f"<script>{script}</script>"),
-        ],
-        "\n",
-    )
-    whole = f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
-    return whole.encode("utf-8")
+    return f"{whole}\n".encode()
 
 
 def code(content: str) -> Html:

@@ -36,7 +36,7 @@
     return ticks;
   };
   const logTicks = (low, high) => {
-    const steps = high - low < 2.5 ? [1, 2, 5] : [1], ticks = [];
+    const steps = high - low < 3.5 ? [1, 2, 5] : [1], ticks = [];
     for (let p = Math.floor(low); p <= Math.ceil(high); p++)
       for (const m of steps) {
         const t = Math.log10(m) + p;

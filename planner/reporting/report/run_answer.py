@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.reporting.judgement import sizing
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, element, join, paragraph
@@ -43,7 +44,7 @@ def _cards(summary: dict[str, Any]) -> Html:
         (months, fleet["cost_usd"], dollars, "cost_usd"),
         ("tokens served", fleet["served_tokens"], count, ""),
         ("utilised", fleet["utilisation_fraction"], percent, "utilisation_fraction"),
-        ("requests within objective", fleet.get("slo_attainment_fraction"), _two_digits, "slo_attainment_fraction"),
+        ("requests in time", fleet.get("slo_attainment_fraction"), _two_digits, "slo_attainment_fraction"),
     )  # fmt: skip
     shown = []
     for term, value, form, name in cards:
@@ -62,7 +63,7 @@ def _two_digits(share: float | None) -> str:
 def _headline(summary: dict[str, Any]) -> str:
     fleet = summary["clusters"][FLEET]
     attained = fleet.get("slo_attainment_fraction")
-    served = f", and serves {percent(attained, 2)} of requests within their objective" if attained is not None else ""
+    served = f", and serves {percent(attained, 2)} of requests in time" if attained is not None else ""
     return (
         f"This plan serves {count(fleet['served_tokens'])} tokens in {summary['horizon_months']} months for "
         f"{dollars(fleet['cost_usd'])}: {unit_price(fleet['cost_per_million_tokens_usd'])} per million tokens{served}."
@@ -70,16 +71,11 @@ def _headline(summary: dict[str, Any]) -> str:
 
 
 def findings(summary: dict[str, Any]) -> list[str]:
-    """Say what the figures suggest: what stands idle, what is dear, what is late, what was warned of."""
+    """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
     fleet = summary["clusters"][FLEET]
     clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
-    lost = summary.get("capacity_fraction", {})
-    found = []
-    if (idle := lost.get("without_demand", 0.0)) > 0.5:
-        found.append(
-            f"{percent(idle)} of node-hours had no demand: the fleet is larger than the traffic. Try fewer nodes, or "
-            "later deliveries, before anything else."
-        )
+    advice = sizing(summary, fleet)
+    found = [advice] if advice else []
     priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
     if len(priced) > 1:
         dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
@@ -95,18 +91,9 @@ def findings(summary: dict[str, Any]) -> list[str]:
     unused = [name for name, row in clusters.items() if not row["served_tokens"]]
     if unused:
         found.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
-    if (shed := fleet.get("shed_fraction") or 0.0) > 0.001:
-        found.append(f"{percent(shed, 2)} of tokens were refused or ran out of time: this plan is too small.")
-    if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001:
+    if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001 and worst["month"] not in advice:
         missed = percent(worst["missed_fraction"], 2)
-        found.append(f"The worst month is {worst['month']}: {missed} of requests refused or late.")
-    lucky = (summary.get("chance") or {}).get("intervals", {}).get("slo_attainment_fraction")
-    attained = fleet.get("slo_attainment_fraction")
-    if lucky and attained is not None and lucky[0] < attained - 0.01:
-        found.append(
-            f"Luck decides whether this plan is large enough: other draws of it meet the objective for "
-            f"{percent(lucky[0])} of requests only. Leave more room, or let a review buy it."
-        )
+        found.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
     return [*found, *(f"Warning: {warning}" for warning in summary.get("warnings", ()))]
 
 

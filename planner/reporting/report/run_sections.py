@@ -10,9 +10,10 @@ from planner.reporting.report.bars import Part, bar_table, legend
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import COLOURS, Series, TimeChart, draw
+from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
+from planner.reporting.scales import COLOURS
 
 LOSSES = {
     "working_node_h": "at work",
@@ -23,7 +24,7 @@ LOSSES = {
     "without_demand_node_h": "no demand",
 }
 IDLE = "no demand"
-LOSS_COLOURS = {IDLE: COLOURS - 1}
+LOSS_COLOURS = {IDLE: len(COLOURS) - 1}
 """Idleness is no fault of the machines: it has the grey at the end of the palette."""
 OTHER = "other"
 
@@ -104,7 +105,7 @@ def words_of(account: str) -> str:
 def _money_chart(key: str, monthly: dict[str, dict[str, float]], order: Sequence[str], calendar: Calendar) -> Html:
     """Return the months as layers, the largest accounts by name and the rest together."""
     positive = [account for account in order if sum(monthly[account].values()) > 0]
-    named, rest = positive[: COLOURS - 1], positive[COLOURS - 1 :]
+    named, rest = positive[: len(COLOURS) - 1], positive[len(COLOURS) - 1 :]
     layers = {words_of(account): monthly[account] for account in named}
     if rest:
         layers[OTHER] = {m: sum(monthly[a].get(m, 0.0) for a in rest) for m in calendar.months}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from planner.reporting.judgement import IN_TIME, SHED, Choice, Served, choose, none_serves, warnings_of
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, colour_class, draw
-from planner.reporting.report.timelines import Calendar, colours
-from planner.reporting.report.words import NOTHING, figure, measured, percent, served_worse
+from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timelines import Calendar, by_name, colours
+from planner.reporting.report.words import NOTHING, figure, measured, percent
+from planner.reporting.scales import colour_class
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
-OBJECTIVE = "slo_attainment_fraction"
 DEFAULT_HEADLINE = "cost_per_million_tokens_usd"
 BANDS = {
     "cost_per_million_tokens_usd": ("Cost per million tokens", "usd"),
@@ -63,8 +64,9 @@ def answer_section(contents: Contents) -> Section | None:
     found = _statistics(percentiles, output)
     if not found:
         return None
-    served = {name: row.get("mean", NO_FIGURE)[0] for name, row in _statistics(percentiles, OBJECTIVE).items()}
-    body = [paragraph(_headline(found, output, contents, served), class_="headline")]
+    choice = _choice(found, output, percentiles)
+    body = [paragraph(_headline(found, output, contents, choice), class_="headline")]
+    body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
     body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]
@@ -80,35 +82,64 @@ def design_of(contents: Contents) -> str:
 
 
 def _mean_of(found: Statistics, name: str) -> Figure:
-    return found[name].get("mean", NO_FIGURE)
+    return found.get(name, {}).get("mean", NO_FIGURE)
 
 
-def _headline(found: Statistics, output: str, contents: Contents, served: Mapping[str, float | None]) -> str:
-    """Say which scenario is best, with its interval, and how it stands against the baseline."""
+def _choice(found: Statistics, output: str, percentiles: Table) -> Choice:
+    """Judge the scenarios by their means; where a design keeps no service, the headline alone orders them."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
-    priced = {name: value for name in found if (value := _mean_of(found, name)[0]) is not None}
-    if not priced:
+    in_time, shed = (_statistics(percentiles, name) for name in (IN_TIME, SHED))
+    plans = []
+    for name in found:
+        value = _mean_of(found, name)[0]
+        plans.append(
+            Served(
+                name=name,
+                in_time_fraction=_mean_of(in_time, name)[0],
+                shed_fraction=_mean_of(shed, name)[0],
+                cost=None if value is None else sign * value,
+            )
+        )
+    if any(plan.in_time_fraction is not None for plan in plans):
+        return choose(plans)
+    known = sorted((plan for plan in plans if plan.cost is not None), key=lambda plan: plan.cost or 0.0)
+    return Choice(serving=tuple(known), failing=())
+
+
+def _headline(found: Statistics, output: str, contents: Contents, choice: Choice) -> str:
+    """Say which scenario to take, with its interval, and how it stands against the baseline."""
+    if all(_mean_of(found, name)[0] is None for name in found):
         return "No replication of any scenario could be run; samples.csv says why."
-    best = min(priced, key=lambda name: sign * priced[name])
-    value, low, high = _mean_of(found, best)
-    p5, p95 = (found[best].get(name, NO_FIGURE)[0] for name in ("p5", "p95"))
-    named = output.removesuffix("_usd").replace("_", " ")
-    said = f"{best} does best: " if len(found) > 1 else f"{best}: "
-    said += f"{named} {measured(value, output)} on average"
+    if choice.best is None and len(found) > 1:
+        return none_serves(choice)
+    chosen = choice.best or choice.ranked[0]
+    said = _figures(found, output, chosen.name)
+    if len(found) < 2:
+        short = "" if choice.best else f" But it {chosen.service}: too small for good service."
+        return f"{chosen.name}: {said}.{short} It has no baseline: a study of two scenarios or more has."
+    baseline = next(iter(found))
+    names = [plan.name for plan in choice.serving]
+    lead = f"{chosen.name} does best{' of the plans that serve well' if choice.failing else ''}: {said}."
+    if len(names) < 2:
+        return f"{chosen.name} is the only one of these plans that serves well: {said}."
+    if chosen.name == baseline:
+        rival, lead = names[1], f"{lead} It is the baseline, {baseline}."
+    else:
+        rival = baseline if baseline in names else names[1]
+    whose = f"the baseline {baseline}" if rival == baseline else f"the next best, {rival}"
+    return lead + _against(contents, (chosen.name, rival, whose), _mean_of(found, rival)[0], output)
+
+
+def _figures(found: Statistics, output: str, name: str) -> str:
+    """Return a scenario's headline in words: its mean, how sure that is, and how far futures lie apart."""
+    value, low, high = _mean_of(found, name)
+    p5, p95 = (found[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
+    said = f"{output.removesuffix('_usd').replace('_', ' ')} {measured(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
     if p5 is not None and p95 is not None:
         said += f"; nine futures in ten lie between {measured(p5, output)} and {measured(p95, output)}"
-    if len(found) < 2:
-        return f"{said}. It has no baseline: a study of two scenarios or more has."
-    baseline = next(iter(found))
-    rivals = sorted((name for name in priced if name != best), key=lambda name: sign * priced[name])
-    rival = baseline if best != baseline else rivals[0] if rivals else ""
-    whose = f"the baseline {baseline}" if best != baseline else f"the next best, {rival}"
-    lead = f"{said}. It is the baseline, {baseline}." if best == baseline else f"{said}."
-    who = (best, rival, whose)
-    worse = served_worse(served.get(best), served.get(rival), rival)
-    return lead + _against(contents, who, priced.get(rival), output) + worse
+    return said
 
 
 def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:
@@ -233,38 +264,41 @@ def _all_statistics(percentiles: Table) -> Html:
     return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)), class_=DUMP)
 
 
-def fan_section(contents: Contents) -> Section | None:
-    """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
+def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[TimeChart]:
+    """Return the median of each output by month and scenario, within bands from one percentile to another."""
     bands = contents.table("monthly_bands")
     if bands is None or not len(bands):
-        return None
+        return []
     calendar = Calendar(bands.texts("month"))
-    scenarios = list(dict.fromkeys(bands.texts("scenario")))
-    palette = colours(scenarios)
-    where = list(zip(bands.texts("output"), bands.texts("scenario"), bands.texts("month"), strict=True))
-    low, middle, high = (bands.numbers(name) for name in ("p10", "p50", "p90"))
+    palette = colours(bands.texts("scenario"))
     charts = []
     for output in dict.fromkeys(bands.texts("output")):
         title, unit = BANDS.get(output, (output.replace("_", " "), "usd" if output.endswith("_usd") else "number"))
-        series = []
-        for scenario in scenarios:
-            own = [(i, calendar.middle(month)) for i, (o, s, month) in enumerate(where) if (o, s) == (output, scenario)]
-            series.append(
-                Series(
-                    name=scenario, colour=palette[scenario], points=[(x, middle[i]) for i, x in own],
-                    lower=[(x, low[i]) for i, x in own], upper=[(x, high[i]) for i, x in own],
-                )
-            )  # fmt: skip
-        said = "The median of all futures by month; the band holds eight futures in ten."
+        table = bands.where("output", output)
+        lines = {
+            name: by_name(table, "scenario", "month", name, calendar.middle)
+            for name in {"p50", *(end for width in widths for end in width)}
+        }
+        series = [
+            Series(name=scenario, colour=palette[scenario], points=middle,
+                   bands=[(lines[low][scenario], lines[high][scenario]) for low, high in widths])
+            for scenario, middle in lines["p50"].items()
+        ]  # fmt: skip
+        key = f"fan-{output.replace('_', '-')}"
         charts.append(
-            draw(
-                TimeChart(
-                    key=f"fan-{output.replace('_', '-')}", title=title, summary=said, unit=unit, start=calendar.start,
-                    days=calendar.days, series=series,
-                )
+            TimeChart(
+                key=key, title=title, summary=said, unit=unit, start=calendar.start, days=calendar.days, series=series
             )
-        )  # fmt: skip
-    return Section(key="time", title="How it goes over time", body=join(charts, "\n"))
+        )
+    return charts
+
+
+def fan_section(contents: Contents) -> Section | None:
+    """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
+    said = "The median of all futures by month; the band holds eight futures in ten."
+    charts = fan_charts(contents, [("p10", "p90")], said)
+    body = join(map(draw, charts), "\n")
+    return Section(key="time", title="How it goes over time", body=body) if charts else None
 
 
 def uncertain_section(contents: Contents) -> Section | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 
 from planner.reporting.report.contents import Contents, Table
@@ -10,6 +10,7 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import FLEET, Marker, Series, TimeChart, draw
 from planner.reporting.report.words import count
+from planner.reporting.scales import WHOLE, Points
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
 """Events with a lane of their own; failures are too many and have their own section."""
@@ -45,20 +46,20 @@ def _first(month: str) -> date:
 
 
 def by_name(
-    table_: Table, name: str, x: str, column: str, place: object
+    table_: Table, name: str, x: str, column: str, place: Callable[[str], float]
 ) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
     found: dict[str, list[tuple[float, float | None]]] = {}
     rows = zip(table_.texts(name), table_.texts(x), table_.numbers(column), strict=True)
     for key, stamp, value in rows:
-        found.setdefault(key, []).append((place(stamp), value))  # type: ignore[operator]
+        found.setdefault(key, []).append((place(stamp), value))
     return found
 
 
 def colours(names: Iterable[str]) -> dict[str, int]:
     """Give each name a colour of its own; the fleet has that of text."""
     others = [name for name in dict.fromkeys(names) if name != FLEET]
-    return {**{name: i for i, name in enumerate(others)}, FLEET: -1}
+    return {**{name: i for i, name in enumerate(others)}, FLEET: WHOLE}
 
 
 def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
@@ -86,30 +87,38 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
     return sorted((marker for _, marker in kept), key=lambda m: (lane[m.kind], m.start, m.label))
 
 
+def line_chart(
+    calendar: Calendar,
+    points: Mapping[str, Points],
+    texts: tuple[str, str, str, str],
+    fine: Mapping[str, Points] | None = None,
+    happened: Sequence[Marker] = (),
+) -> TimeChart:
+    """Return lines by name, with key, title, summary and unit; prices that differ widely on a logarithmic scale."""
+    key, title, summary, unit = texts
+    palette = colours(points)
+    series = [
+        Series(name=name, points=line, colour=palette[name], fine=(fine or {}).get(name, ()) if name != FLEET else ())
+        for name, line in points.items()
+    ]
+    values = [v for line in points.values() for _, v in line if v]
+    wide = unit == "usd" and bool(values) and max(values) > 8 * min(values)
+    return TimeChart(
+        key=key, title=title, summary=summary + (" Logarithmic scale." if wide else ""), unit=unit,
+        start=calendar.start, days=calendar.days, series=series, logarithmic=wide, markers=happened,
+    )  # fmt: skip
+
+
 def _cluster_chart(
     contents: Contents, calendar: Calendar, happened: Sequence[Marker], column: str, texts: tuple[str, str, str, str]
 ) -> Html:
-    key, title, summary, unit = texts
-    key = contents.anchor + key
     monthly = contents.table("timeline_monthly")
     if monthly is None or column not in monthly:
         return Html("")
     points = by_name(monthly, "cluster", "month", column, calendar.middle)
     daily = contents.table("timeline_daily")
     fine = by_name(daily, "cluster", "date", column, calendar.day) if daily is not None and column in daily else {}
-    palette = colours(points)
-    series = [
-        Series(name=name, points=line, colour=palette[name], fine=fine.get(name, ()) if name != FLEET else ())
-        for name, line in points.items()
-    ]
-    values = [v for line in points.values() for _, v in line if v]
-    wide = unit == "usd" and bool(values) and max(values) > 8 * min(values)
-    return draw(
-        TimeChart(
-            key=key, title=title, summary=summary + (" Logarithmic scale." if wide else ""), unit=unit,
-            start=calendar.start, days=calendar.days, series=series, logarithmic=wide, markers=happened,
-        )
-    )  # fmt: skip
+    return draw(line_chart(calendar, points, (contents.anchor + texts[0], *texts[1:]), fine, happened))
 
 
 def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: tuple[str, str, str, str]) -> Html:

@@ -15,14 +15,14 @@ def percent(share: float | None, decimals: int = 1) -> str:
         return NOTHING
     if 0 < abs(share) < 0.5 * 10.0 ** -(decimals + 2):
         return f"<{10.0**-decimals:.{decimals}f}%"
-    return f"{share:.{decimals}%}"
+    return f"{share + 0.0:.{decimals}%}"  # −0 is 0
 
 
 def dollars(amount_usd: float | None) -> str:
     """Return $95.6 million for 95,590,127."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    sign = "−" if amount_usd < 0 else ""
+    sign = "−" if round(amount_usd) < 0 else ""
     for scale, word in _SCALES:
         if abs(amount_usd) >= scale:
             return f"{sign}${abs(amount_usd) / scale:,.1f} {word}"
@@ -33,8 +33,8 @@ def unit_price(amount_usd: float | None) -> str:
     """Return a cost per million tokens with three significant digits, $0.131."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    if amount_usd == 0:
-        return "$0"
+    if round(amount_usd, 6) == 0:
+        return "$0" if amount_usd == 0 else "<$0.000001"
     digits = max(0, 2 - math.floor(math.log10(abs(amount_usd))))
     return f"{'−' if amount_usd < 0 else ''}${abs(amount_usd):,.{min(digits, 6)}f}"
 
@@ -46,7 +46,7 @@ def count(number: float | None) -> str:
     for scale, word in _SCALES:
         if abs(number) >= scale:
             return f"{number / scale:,.1f} {word}"
-    return f"{number:,.0f}"
+    return f"{round(number):,}"
 
 
 def short(number: float) -> str:
@@ -78,20 +78,6 @@ def figure(cell: str) -> str:
     return f"{float(f'{number:.4g}'):,.10g}" if math.isfinite(number) else cell
 
 
-WORSE_SERVED = 0.01
-"""Share of requests more that must miss their objective before a plan is said to serve worse: what a user would notice;
-assumption."""
-
-
-def served_worse(own: float | None, other: float | None, whose: str) -> str:
-    """Say that a plan keeps its objectives for fewer requests than another, which its cost must be read with."""
-    if own is None or other is None or other - own < WORSE_SERVED:
-        return ""
-    return (
-        f" But it serves worse: {percent(own)} of requests within their objective, against {percent(other)} in {whose}."
-    )
-
-
 def measured(number: float | None, name: str) -> str:
     """Return a figure as its name says it should be read: money, a price of a million tokens, a share or a count."""
     if number is None or not math.isfinite(number):
@@ -102,6 +88,8 @@ def measured(number: float | None, name: str) -> str:
         return unit_price(number)
     if name.endswith("_usd"):
         return dollars(number)
+    if name in ("slo_attainment_fraction", "shed_fraction"):  # a plan is judged by the second decimal
+        return percent(number, 2)
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
-    return count(number) if abs(number) >= 100 else f"{number:,.3g}"
+    return count(number) if abs(number) >= 100 else f"{number + 0.0:,.3g}"

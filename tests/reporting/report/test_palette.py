@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import planner.reporting.report
-from planner.reporting.chart_style import COLOURS as CHART_COLOURS
+from planner.reporting.scales import COLOURS as CHART_COLOURS
+from planner.reporting.scales import DASHES
 
 CSS = (Path(planner.reporting.report.__file__).parent / "report.css").read_text()
 LIGHT, DARK = CSS.split("@media (prefers-color-scheme: dark)")
@@ -76,3 +77,4 @@ def test_the_files_for_slides_have_the_colours_of_the_report() -> None:
 def test_every_colour_has_a_dash_of_its_own() -> None:
     dashes = re.findall(r"--dash: ([\d. ]+);", CSS)
     assert len(dashes) == len(set(dashes)) == 7  # the first is solid
+    assert dashes == list(DASHES[1:])

@@ -15,9 +15,8 @@ from planner.reporting.report.timechart import (
     Series,
     TimeChart,
     draw,
-    log_ticks,
-    nice_ticks,
 )
+from planner.reporting.scales import log_ticks, nice_ticks
 
 START = date(2026, 1, 1)
 
@@ -65,9 +64,7 @@ def test_layers_lie_on_one_another() -> None:
 
 
 def test_a_band_lies_around_its_line() -> None:
-    line = Series(
-        name="a", points=[(1, 2.0), (2, 2.0)], lower=[(1, 1.0), (2, 1.5)], upper=[(1, 3.0), (2, 4.0)], colour=0
-    )
+    line = Series(name="a", points=[(1, 2.0), (2, 2.0)], bands=[([(1, 1.0), (2, 1.5)], [(1, 3.0), (2, 4.0)])], colour=0)
     band = [y for _, y in path_of(draw(chart(series=[line])), "band")]
     (y, *_) = [y for _, y in path_of(draw(chart(series=[line])), "line")]
     assert min(band) < y < max(band)

@@ -1,0 +1,72 @@
+"""A stated throughput holds at the lengths it was measured at, and is scaled by the formula to all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from planner.benchmarks.grid import Grid, evaluate_grid
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.errors import ScenarioError
+from tests.simulation.worlds import plan_of
+
+STATED = 1000.0
+LENGTHS = {"input_tokens": 1000, "output_tokens": 250}
+
+
+def rate(lengths: Mapping[str, float], stated: float | None = STATED, **more: Any) -> float:
+    """Return requests per second of one H200 node at the given lengths of the workload."""
+    tokens = {name: {"mean": lengths[f"{name}_tokens"], "p95": lengths[f"{name}_tokens"] * 1.01}  # hardly a spread
+              for name in ("input", "output")}  # fmt: skip
+    cluster = {"throughput_tokens_per_s_per_accelerator": stated, "throughput_measured_at": stated and LENGTHS}
+    plan = plan_of(
+        {"workloads": {"chat": {"model": "llama-3.1-70b", "tokens": tokens, "slo": {"ttft_s": 5, "tpot_s": 0.1}}}},
+        {"clusters": {"h200": {**cluster, **more}, "mi325x": None}},
+    )
+    return float(plan.requests_per_node_h[0, 0, 0]) / 3600
+
+
+def test_at_the_lengths_measured_it_is_what_was_stated() -> None:
+    assert rate(LENGTHS) == pytest.approx(STATED * 8 / 250)
+
+
+@pytest.mark.parametrize("lengths", [{"input_tokens": 8000, "output_tokens": 250},
+                                     {"input_tokens": 1000, "output_tokens": 1000}])  # fmt: skip
+def test_at_other_lengths_it_moves_as_the_formula_does(lengths: Mapping[str, float]) -> None:
+    stated = rate(lengths) / rate(LENGTHS)
+    formula = rate(lengths, None) / rate(LENGTHS, None)
+    assert stated == pytest.approx(formula)
+    assert stated < 0.7  # longer requests, fewer of them
+
+
+def test_prompts_eight_times_as_long_cost_about_what_the_grid_says() -> None:
+    """The command ``throughput`` finds the same ratio by its own way through the formula."""
+    long = {"input_tokens": 8000, "output_tokens": 250}
+    grid = Grid(models=["llama-3.1-70b"], accelerators=["H200"], engines=["vllm"], precisions=["fp8"],
+                tensor_parallel=[1, 2, 4, 8], input_tokens=[1000, 8000], output_tokens=[250], ttft_objective_s=5,
+                tpot_objective_s=0.1)  # fmt: skip
+    records = evaluate_grid(grid, load_catalog(), shipped_calibration())
+    best = {length: max(record["output_tokens_per_s_per_gpu"] for record in records if record["input_tokens"] == length)
+            for length in (1000, 8000)}  # fmt: skip
+    assert rate(long) / rate(LENGTHS) == pytest.approx(best[8000] / best[1000], rel=0.02)
+
+
+def test_a_claim_scales_with_itself_whatever_the_stack() -> None:
+    assert rate(LENGTHS, 2 * STATED) == pytest.approx(2 * rate(LENGTHS))
+    assert rate(LENGTHS, engine="sglang") == pytest.approx(rate(LENGTHS))
+    assert rate(LENGTHS, throughput_multiplier=1.5) == pytest.approx(1.5 * rate(LENGTHS))
+
+
+def test_without_its_lengths_it_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"state them, e\.g\. throughput_measured_at") as caught:
+        rate(LENGTHS, throughput_measured_at=None)
+    assert len(caught.value.problems) == 1
+
+
+def test_lengths_from_which_nothing_can_be_scaled_are_refused() -> None:
+    """400,000 prompt tokens have no first token within five seconds, so the formula has no rate to scale by."""
+    with pytest.raises(ScenarioError, match="cannot be scaled to 1000 and 250"):
+        rate(LENGTHS, throughput_measured_at={"input_tokens": 400000, "output_tokens": 250})
