@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Sequence
 
+from planner.reporting.picture import Line, Panel, Picture, even_axis, ratio_axis, svg_of
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, details, element, join, paragraph, table
+from planner.reporting.report.html import Html, element, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import colour_class
 from planner.reporting.report.words import percent
 
 QUANTITIES = {
@@ -16,10 +17,9 @@ QUANTITIES = {
     "tpot_s": "Time per token after the first",
     "total_s": "Whole request",
 }
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 220, 56, 28
 _MOST_POINTS = 360
 
-Line = tuple[str, Sequence[tuple[float, float]]]
+NamedLine = tuple[str, Sequence[tuple[float, float]]]
 
 
 def answer_section(contents: Contents) -> Section | None:
@@ -85,7 +85,7 @@ def latency_section(contents: Contents) -> Section | None:
     return Section(key="latency", title="How long requests took", body=join([paragraph(said), *parts], "\n"))
 
 
-def _curves(found: Table) -> list[Line]:
+def _curves(found: Table) -> list[NamedLine]:
     """Return the share of requests at or below each value, by workload."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for name, share, value in zip(
@@ -121,47 +121,16 @@ def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return [max(points[i : i + step], key=lambda point: point[1]) for i in range(0, len(points), step)]
 
 
-def chart(title: str, unit: str, lines: Sequence[Line], *, logarithmic: bool = False) -> Html:
-    """Return a figure with one line for each name."""
+def chart(title: str, unit: str, lines: Sequence[NamedLine], *, logarithmic: bool = False) -> Html:
+    """Return a picture with one line for each name."""
     points = [point for _, line in lines for point in line]
     if not points:
         return Html("")
-    scale = math.log10 if logarithmic else float
-    low_x, high_x = scale(min(x for x, _ in points)), scale(max(x for x, _ in points))
-    high_y = max((1e-9, *(y for _, y in points)))
-    width, height = _WIDTH - _LEFT, _HEIGHT - _BOTTOM
-
-    def place(x: float, y: float) -> str:
-        across = _LEFT + width * (scale(x) - low_x) / max(high_x - low_x, 1e-9)
-        return f"{across:.1f},{4 + (height - 8) * (1.0 - y / high_y):.1f}"
-
-    drawn = [
-        element(
-            "g", element("polyline", points=" ".join(place(x, y) for x, y in line), class_="line", fill="none"),
-            class_=colour_class(number),
-        )
-        for number, (_, line) in enumerate(lines)
-    ]  # fmt: skip
-    ends = [
-        element("text", f"{high_y:.3g}", x=_LEFT - 6, y=14, class_="ytick"),
-        element("text", "0", x=_LEFT - 6, y=height - 2, class_="ytick"),
-        *(
-            element("text", f"{10**x if logarithmic else x:.3g}", x=across, y=_HEIGHT - 8, class_="xtick")
-            for x, across in ((low_x, _LEFT + 12), ((low_x + high_x) / 2, _LEFT + width / 2), (high_x, _WIDTH - 20))
-        ),
-    ]
-    label = f"{title}, by {unit}"
-    shown = element("svg", *drawn, *ends, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
-    legend = [
-        element(
-            "li",
-            element(
-                "svg", element("line", x1=0, y1=6, x2=24, y2=6, class_="line"), viewBox="0 0 24 12",
-                class_=f"swatch {colour_class(number)}", aria_hidden="true",
-            ),
-            name,
-        )
-        for number, (name, _) in enumerate(lines)
-    ]  # fmt: skip
-    caption = element("figcaption", f"{title} ({unit}{', logarithmic' if logarithmic else ''})")
-    return element("figure", caption, shown, details("Lines", element("ul", *legend)))
+    across = [x for x, _ in points]
+    x_axis = ratio_axis(across, unit) if logarithmic else even_axis(min(across), max(across), unit)
+    y_axis = even_axis(0.0, max((1e-9, *(y for _, y in points))))
+    panel = Panel(x=x_axis, y=y_axis, marks=[Line(points=line, colour=i) for i, (_, line) in enumerate(lines)])
+    picture = Picture(title=title, panels=[panel], keys={name: i for i, (name, _) in enumerate(lines)})
+    drawn = base64.b64encode(svg_of(picture).encode()).decode()
+    source = f"data:image/svg+xml;base64,{drawn}"  # a page of its own, so that its names cannot clash with others'
+    return element("figure", element("img", src=source, alt=f"{title}, by {unit}", width="100%"))

@@ -14,7 +14,8 @@ import simpy
 from planner.benchmarks.rows import DISTINCT_PROMPTS, REQUESTS_PER_CONCURRENCY, BenchmarkRows, priced_rows
 from planner.physics.arrays import Floats
 from planner.physics.coefficients import Calibration
-from planner.simulation.zoom.batching import Replica, Request
+from planner.simulation.zoom.batching import Replica
+from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
 _MOST_REQUESTS = 4000  # of one run: means no longer move

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from planner.simulation.zoom.batching import PACE_FRACTION, YIELD_FRACTION, Replica, Request
+from planner.simulation.zoom.batching import PACE_FRACTION, YIELD_FRACTION, Replica
+from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
 _RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests is averaged

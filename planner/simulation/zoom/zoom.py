@@ -29,8 +29,8 @@ from planner.scenario.scenario import Scenario
 from planner.simulation.run import run_engine
 from planner.simulation.streams import Streams, streams
 from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
-from planner.simulation.zoom.batching import Request
 from planner.simulation.zoom.hour import Breakdown, Hour, Stand, stand_in_hour
+from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.validation import nearest
 

@@ -14,8 +14,9 @@ from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
-from planner.simulation.zoom.batching import Replica, Request
+from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.clients import Load, closed_loop
+from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 from tests.simulation.zoom.naive_batching import Sequence, Walk
 

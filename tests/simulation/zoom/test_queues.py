@@ -10,7 +10,7 @@ import pytest
 import simpy
 
 from planner.demand.bursts import erlang_c
-from planner.simulation.zoom.batching import Request
+from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.simulation.zoom.steps import StepTimes
 
