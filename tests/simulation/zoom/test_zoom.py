@@ -233,9 +233,8 @@ class TestCommand:
         planner(*words, "--out", tmp_path / "out").refused("log.csv:3: timestamp: goes back in time by 2 s")
         good = _log(tmp_path, [(5, 10, 10), (9, 10, 10)])
         words = ("zoom", write(), "--at", "2026-02-03T15:00", "--trace", good)
-        planner(*words, "--out", tmp_path / "out").refused(
-            "--workload: there is no workload 'chad' (did you mean chat?)"
-        )
+        message = "--workload: there is no workload 'chad' (did you mean chat?)"
+        planner(*words, "--workload", "chad", "--out", tmp_path / "out").refused(message)
 
 
 def test_the_interval_of_a_share_is_that_of_a_ratio_of_sums() -> None:
