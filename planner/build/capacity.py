@@ -317,6 +317,7 @@ def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], re
                     requests_per_s=workload.requests_per_s,
                     slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
                     index_of_dispersion=workload.burst_index_of_dispersion,
+                    refuses=workload.on_overload == "refuse",
                 )
                 tables[c, w] = reuse.late_shares((cluster, name), conditions)
     return tables

@@ -21,7 +21,7 @@ def zoom(
     requests: Annotated[
         int,
         typer.Option("--requests", min=100, max=10_000_000, help="About how many requests; a larger fleet is sampled."),
-    ] = 150_000,
+    ] = 100_000,
     trace: Annotated[
         Path | None,
         typer.Option("--trace", metavar="FILE", help="Replay this log (CSV, JSON lines, .gz) for one workload."),

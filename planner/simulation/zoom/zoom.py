@@ -35,10 +35,10 @@ from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.validation import nearest
 
 Floats = NDArray[np.float64]
-DEFAULT_REQUESTS = 150_000
+DEFAULT_REQUESTS = 100_000
 _BEFORE_MINUTES = 1  # until batches are as full as the hour keeps them: a reply takes seconds
 _AFTER_MINUTES = 4  # for the longest replies of the last minute to end under the load they began in
-_LEAST_REPLICAS = 8  # of the busiest stand in a sample: fewer pool worse than a real router does
+_LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
 _TRIED_SHARES = 400
 _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
 

@@ -77,6 +77,26 @@ def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
     assert np.array_equal(alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50])  # the same requests
 
 
+def monthly_shares(scenario: Scenario) -> tuple[float, float]:
+    """Return the hourly model's shares of chat served late and shed."""
+    _, monthly = run_engine(build_plan(scenario), 1)
+    late, shed, demand = (getattr(monthly, f"{name}_requests")[:, 0].sum() for name in ("late", "shed", "demand"))
+    return late / demand, shed / demand
+
+
+def test_in_the_hourly_model_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
+    # Batch fills the fleet to the brim; chat alone is at 30%, where no burst makes it late.
+    assert monthly_shares(chat_scenario(tmp_path, 70.9, 170.1)) == monthly_shares(chat_scenario(tmp_path, 70.9, 0.0))
+
+
+def test_in_the_hourly_model_an_overloaded_hour_sheds_the_excess_and_serves_the_rest_in_time(tmp_path: Path) -> None:
+    late, shed = monthly_shares(chat_scenario(tmp_path, 248.1, 0.0))  # 1.05 of capacity
+    assert late == 0.0
+    assert 1.0 - 1.0 / 1.05 < shed < 0.06  # the excess, and a little in the minutes of bursts
+    late, shed = monthly_shares(chat_scenario(tmp_path, 248.1, 0.0, "workloads.chat.on_overload=queue"))
+    assert late + shed == pytest.approx(1.0)  # a queue that never empties
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("chat", [70.9, 140.0, 180.0])
 def test_deferrable_work_does_not_make_chat_late_at_length(tmp_path: Path, chat: float) -> None:
