@@ -136,6 +136,7 @@ def test_replicas_behind_one_router_keep_more_in_time_than_alone(tmp_path: Path)
     assert p95_s[1] > 1.5 * p95_s[0]
 
 
+@pytest.mark.prove
 def test_a_sample_twice_as_large_lies_within_the_intervals(tmp_path: Path) -> None:
     scenario = chat_scenario(tmp_path, 200.0, 0.0)
     small, large = (hour(scenario, requests=size, minutes=2)[1]["chat"] for size in (1_500, 3_000))
