@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import gzip
 import itertools
@@ -79,8 +80,13 @@ def parse_columns(text: str | None) -> dict[str, str]:
     return chosen
 
 
-def read_request_log(path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto") -> RequestLog:
-    """Read a request log, sort it by time and check every number; raise ScenarioError with row numbers."""
+def read_request_log(
+    path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto", *, in_order: bool = False
+) -> RequestLog:
+    """Read a request log, sort it by time and check every number; raise ScenarioError with row numbers.
+
+    A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
+    """
     table = read_table(path)
     names = _find_columns(table, columns or {}, path)
     first_row = 1 if _is_json(path) else 2
@@ -103,13 +109,21 @@ def read_request_log(path: Path, columns: dict[str, str] | None = None, time_uni
         raise ScenarioError(problems)
     order = np.argsort(times_s, kind="stable")
     clients = _client_numbers(table[names["client"]])[order] if "client" in names else None
+    one_clock = clients is None or not _every_client_starts_at_zero(times_s[order], clients)
+    back = np.flatnonzero(np.diff(times_s) < 0.0)
+    if in_order and one_clock and back.size:
+        row = int(back[0]) + 1
+        message = f"goes back in time by {times_s[row - 1] - times_s[row]:,.6g} s, and so do {back.size - 1} other rows"
+        place = Problem(file=str(path), line=row + first_row, path=names["timestamp"], message=message)
+        raise ScenarioError(dataclasses.replace(place, hint="sort the log by time"))
+    cached = _cached_tokens(table, names, tokens, order)
     return RequestLog(
         times_s=times_s[order],
         input_tokens=tokens["input"][order],
         output_tokens=tokens["output"][order],
         has_date=bool(times_s.min() >= _FIRST_DATED_S),
-        one_clock=clients is None or not _every_client_starts_at_zero(times_s[order], clients),
-        prefix_cache_hit_fraction=_hit_fraction(table, names, tokens, order),
+        one_clock=one_clock,
+        cached_tokens=cached,
         clients=clients,
     )
 
@@ -266,29 +280,26 @@ def _every_client_starts_at_zero(times_s: NDArray[np.float64], clients: NDArray[
     return first_s.size > 1 and bool(np.all(first_s == 0.0))
 
 
-def _hit_fraction(
+def _cached_tokens(
     table: pd.DataFrame, names: dict[str, str], tokens: dict[str, NDArray[np.float64]], order: NDArray[np.intp]
-) -> float | None:
-    """Return cached ÷ all input tokens, from a column of cached tokens or by replaying block hashes."""
-    total = float(tokens["input"].sum())
-    if total == 0.0:
-        return None
+) -> NDArray[np.float64] | None:
+    """Return each request's cached tokens in order of time, from their column or by replaying block hashes."""
     if "cached" in tokens:
-        return float(tokens["cached"].sum()) / total
+        return tokens["cached"][order]
     if "hashes" not in names:
         return None
     seen: set[int] = set()
-    hit_tokens = 0.0
+    cached = np.zeros(order.size)
     blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
-    for index in order.tolist():
+    for place, index in enumerate(order.tolist()):
         known = 0
         for block in blocks[index]:
             if block not in seen:
                 break
             known += 1
-        hit_tokens += min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
+        cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
         seen.update(blocks[index])
-    return float(hit_tokens / total)
+    return cached
 
 
 def _block_hashes(cell: object, number: int) -> list[int | str]:

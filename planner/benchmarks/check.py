@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.benchmarks.rows import predict_rows, prepare, row_doubts
+from planner.benchmarks.rows import BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.physics.coefficients import DISAGGREGATED
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from planner.physics.arrays import Bools, Floats
     from planner.physics.coefficients import Calibration
 
+Predict = Callable[[BenchmarkRows, "Calibration"], "dict[str, Floats]"]
+"""From rows and coefficients to seconds and tokens: the formula, or the clients simulated request by request."""
 GROUPS = ("accelerator", "engine", "model")
 
 
@@ -73,12 +76,14 @@ class Check:
         return np.isfinite(self.predicted) & np.isfinite(self.measured)
 
 
-def check_benchmarks(frame: pd.DataFrame, catalog: Catalog, calibration: Calibration) -> Check:
+def check_benchmarks(
+    frame: pd.DataFrame, catalog: Catalog, calibration: Calibration, predict: Predict = predict_rows
+) -> Check:
     """Predict every row of a benchmark table and put predictions beside what was measured."""
     rows = prepare(frame, catalog)
     size = len(frame)
     empty = {name: np.full(size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
-    found = predict_rows(rows, calibration) if (rows.deployment >= 0).any() else empty
+    found = predict(rows, calibration) if (rows.deployment >= 0).any() else empty
     predicted = {
         "ttft_ms": found["ttft_s"] / MILLISECOND,
         "tpot_ms": found["tpot_s"] / MILLISECOND,

@@ -237,6 +237,11 @@ def _settled(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, I
     return replicas, index
 
 
+def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
+    """Return the replicas of all rows, priced, and each row's own."""
+    return _settled(rows, calibration)
+
+
 def specs_of(rows: BenchmarkRows, calibration: Calibration) -> tuple[list[ReplicaSpec], list[str]]:
     """Return the replica and the kind of each predictable row, open layouts settled by the calibration given."""
     _, index = _settled(rows, calibration)

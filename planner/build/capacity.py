@@ -61,6 +61,10 @@ class Service:
     """How a replica is laid out, in words."""
     doubt: Doubt | None = None
     """How far the throughput may be off; None where the calibration knows nothing of it."""
+    spec: ReplicaSpec | None = None
+    """The replica that serves it; None where a cluster serves nothing."""
+    speed: float = 1.0
+    """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
 
 
 def served_precision(cluster: Cluster, workload: Workload) -> str:
@@ -120,6 +124,7 @@ def build_services(
                 factor *= factors.get((accelerator, cluster.engine, model), 1.0)
             services[cluster_name, workload_name] = dataclasses.replace(
                 found,
+                speed=found.speed * factor,
                 requests_per_s=found.requests_per_s * factor,
                 yearly=tuple(rate * factor for rate in found.yearly),
             )
@@ -189,6 +194,8 @@ def _serve(
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
     single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
+        spec=spec,
+        speed=float(yearly[0]) / (float(rate[best] if apart is None else apart.rate) * part.accelerators_per_node),
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
@@ -421,6 +428,7 @@ def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], re
                     requests_per_s=workload.requests_per_s,
                     slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
                     index_of_dispersion=workload.burst_index_of_dispersion,
+                    refuses=workload.on_overload == "refuse",
                 )
                 tables[c, w] = reuse.late_shares((cluster, name), conditions)
     return tables

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
-from planner.demand.bursts import BurstConditions, miss_share
+from planner.demand.bursts import BurstConditions, miss_share, refused_share
 from planner.fleet.window import MISS_CELLS
 from planner.physics.node_power import NodePower
 from planner.scenario.scenario import Scenario
@@ -70,6 +70,7 @@ class Reuse:
                 requests_per_s=stated_rate * float(np.exp(rate_step * _GRID_STEP)),
                 slack_s=anchors[1] * float(np.exp(slack_step * _GRID_STEP)),
                 index_of_dispersion=conditions.index_of_dispersion,
+                refuses=conditions.refuses,
             )
             table += rate_weight * slack_weight * self.once(node, functools.partial(late_shares, node))
         return table
@@ -89,4 +90,5 @@ def _neighbours(at: float, anchor: float) -> list[tuple[int, float]]:
 def late_shares(conditions: BurstConditions) -> Floats:
     """Return the share of requests late on an even grid of utilisations, shape (cells + 1,)."""
     grid = np.arange(MISS_CELLS + 1) / MISS_CELLS
-    return np.clip(np.maximum.accumulate(miss_share(conditions, grid)), 0.0, 1.0)
+    missed = refused_share(conditions, grid) if conditions.refuses else miss_share(conditions, grid)
+    return np.clip(np.maximum.accumulate(missed), 0.0, 1.0)

@@ -28,6 +28,7 @@ from planner.cli import (
     sweep,
     throughput,
     validate,
+    zoom,
 )
 from planner.cli.colour import paint
 from planner.errors import PlannerError
@@ -47,6 +48,7 @@ app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
+app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)

@@ -17,6 +17,9 @@ def check_benchmarks(
         typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients to use [default: those shipped]."),
     ] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many of the worst rows to print.")] = 15,
+    by_request: Annotated[
+        bool, typer.Option("--by-request", help="Simulate the clients of rows that state a concurrency, no others.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
@@ -29,7 +32,13 @@ def check_benchmarks(
 
     frame = read_benchmarks(table)
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
-    found = check_table(frame, load_catalog(), coefficients)
+    if by_request:
+        from planner.simulation.zoom.clients import predict_by_request
+
+        frame = frame[(frame["scenario"] == "Concurrency") & frame["concurrency"].notna()]
+        found = check_table(frame, load_catalog(), coefficients, predict_by_request)
+    else:
+        found = check_table(frame, load_catalog(), coefficients)
     if as_json:
         import json
 

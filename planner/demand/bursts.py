@@ -64,6 +64,8 @@ class BurstConditions:
     """Wait a request can bear: the objective less what an empty pool takes."""
     index_of_dispersion: float = DEFAULT_INDEX_OF_DISPERSION
     """Variance ÷ mean of requests per minute."""
+    refuses: bool = False
+    """Whether requests that would be late are refused at the door."""
     pool: ServerPool | None = None
     """Slots; None: so many that only the minutes' own bursts make requests wait."""
 
@@ -127,6 +129,26 @@ def miss_share(conditions: BurstConditions, utilisation: ArrayLike) -> NDArray[n
     else:
         share = _bursty_share(conditions.minute_rate_cv, stable, local_variance_s, threshold_s)
     return np.where(rho >= 1.0, 1.0, np.where(rho <= 0.0, 0.0, np.minimum(share, 1.0)))
+
+
+def refused_share(conditions: BurstConditions, utilisation: ArrayLike) -> NDArray[np.float64]:
+    """Return the share of requests refused where those that would be late are, in the shape of ``utilisation``.
+
+    A pool that never lets its queue grow beyond the slack s loses, of a minute whose rate is G times the mean, the work
+    in excess of what it serves and of what may wait: max(0, ρ G − 1 − s/60) of each 60 s. Over G gamma with mean 1 and
+    shape k = 1/c² that is, as a share of all requests and with a = (1 + s/60)/ρ,
+
+        E[max(0, G − a)] = Q(k + 1, k a) − a Q(k, k a),       Q the upper regularised incomplete gamma function.
+    """
+    rho = np.clip(np.asarray(utilisation, dtype=np.float64), 1e-9, 1.0)
+    excess = (1.0 + conditions.slack_s / BURST_S) / rho
+    if conditions.minute_rate_cv == 0.0:
+        return np.asarray(np.maximum(1.0 - excess, 0.0))
+    from scipy.special import gammaincc  # noqa: PLC0415 - not needed where there are no bursts
+
+    shape = 1.0 / conditions.minute_rate_cv**2
+    share = gammaincc(shape + 1.0, shape * excess) - excess * gammaincc(shape, shape * excess)
+    return np.asarray(np.clip(share, 0.0, 1.0), dtype=np.float64)
 
 
 def erlang_c(servers: int, offered_load: ArrayLike) -> NDArray[np.float64]:

@@ -32,10 +32,16 @@ class RequestLog:
     """Whether times count from 1970-01-01 UTC, so that the hour of the week is known."""
     one_clock: bool = True
     """False where every client's times start at its own zero: then rates and bursts cannot be seen."""
-    prefix_cache_hit_fraction: float | None = None
-    """Cached ÷ all input tokens, where the log shows it."""
+    cached_tokens: NDArray[np.float64] | None = None
+    """Input tokens found in the prefix cache, where the log shows them."""
     clients: NDArray[np.int64] | None = None
     """Client numbers from 0, where the log names clients."""
+
+    @property
+    def prefix_cache_hit_fraction(self) -> float | None:
+        """Cached ÷ all input tokens, where the log shows it."""
+        total = float(self.input_tokens.sum())
+        return None if self.cached_tokens is None or total == 0.0 else float(self.cached_tokens.sum()) / total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,9 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    refuses: bool = False
+    """Whether a request that would be late is refused, which counts as shed; otherwise it is served late."""
+
     @property
     def tokens_per_request(self) -> Floats:
         """Prompt and generated tokens together, shape (months,)."""

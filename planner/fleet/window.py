@@ -126,20 +126,20 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """
     ways = _ways(plan, window)
     routed = _route(plan, window, window.nodes, ways, plan.by_priority)
-    throttled = np.zeros_like(window.nodes)
-    load = load_fraction(routed.room.used, window.nodes)
-    power = it_kw(plan, load, window.nodes)
+    throttled, capacity, powered = np.zeros_like(window.nodes), window.nodes, np.ones_like(window.nodes)
+    power = it_kw(plan, load_fraction(routed.room.used, window.nodes), window.nodes)
     facility = facility_kw(plan, power.sum(axis=0), window.hours)
     if plan.site.cap_kw is not None and np.any(facility > plan.site.cap_kw[window.hours] * (1.0 + _CAP_TOLERANCE)):
         routed, held, throttled = _route_within_cap(plan, window, ways)
-        power = it_kw(plan, load_fraction(routed.room.used, window.nodes), window.nodes) * held.powered
-        facility = facility_kw(plan, power.sum(axis=0), window.hours)
-        load = load_fraction(routed.room.used, held.capacity)
+        capacity, powered = held.capacity, held.powered
+    late = _late(plan, routed, ways, capacity)
+    power = it_kw(plan, load_fraction(routed.room.used, window.nodes), window.nodes) * powered
+    facility = facility_kw(plan, power.sum(axis=0), window.hours)
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
         served_requests=routed.served,
-        late_requests=_late(plan, routed.served, load),
+        late_requests=late,
         shed_requests=routed.shed,
         waiting_requests=tuple(routed.waiting),
         nodes=window.nodes,
@@ -287,23 +287,45 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     return served, shed, np.diff(still, prepend=0.0)
 
 
-def _late(plan: Plan, served: Floats, load: Floats) -> Floats:
+def _late(plan: Plan, routed: _Routed, ways: Sequence[Way], capacity: Floats) -> Floats:
     """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
 
-    Only hours above the utilisation from which any are missed are looked up: most are below it.
+    Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. Where late
+    requests are refused they are not served at all: they move from what is served to what is shed, and free the nodes
+    that would have worked for them. Only hours above the utilisation from which any are missed are looked up: most are
+    below it.
     """
-    late = np.zeros(served.shape[1:])
+    late = np.zeros(routed.shed.shape)
     burst_free = plan.burst_free_utilisation
+    whole = load_fraction(routed.room.used, capacity)
     for c, lowest in enumerate(burst_free.min(axis=1).tolist()):
-        hours = np.flatnonzero(load[c] > lowest)
+        hours = np.flatnonzero(whole[c] > lowest)
         if not hours.size:
             continue
-        busy = load[c].take(hours)
-        cell = (busy * MISS_CELLS + 0.5).astype(np.intp)
-        for w, workload in enumerate(plan.workloads):
-            near = np.flatnonzero(busy > burst_free[c, w])
-            if near.size and not workload.deadline_h and c in workload.cluster_order:
+        busy = np.zeros(hours.size)
+        for level in _levels_on(plan, c):
+            # All of a level's work first: its workloads are late from one another's bursts too.
+            for w in level:
+                busy += routed.served[c, w].take(hours) / ways[w].rate(c, hours)
+            load = load_fraction(busy, capacity[c].take(hours))
+            cell = (load * MISS_CELLS + 0.5).astype(np.intp)
+            for w in level:
+                near = np.flatnonzero(load > burst_free[c, w])
                 missed = plan.miss_tables[c, w].take(cell[near], mode="clip")
-                missed *= served[c, w].take(hours[near])
-                late[w][hours[near]] += missed
+                missed *= routed.served[c, w].take(hours[near])
+                if plan.workloads[w].refuses:
+                    routed.served[c, w][hours[near]] -= missed
+                    routed.shed[w][hours[near]] += missed
+                    routed.room.used[c][hours[near]] -= missed / ways[w].rate(c, hours[near])
+                else:
+                    late[w][hours[near]] += missed
     return late
+
+
+def _levels_on(plan: Plan, cluster: int) -> list[list[int]]:
+    """Return the workloads of a cluster that cannot wait, by priority, the highest first."""
+    levels: dict[int, list[int]] = {}
+    for w in plan.by_priority:
+        if not plan.workloads[w].deadline_h and cluster in plan.workloads[w].cluster_order:
+            levels.setdefault(plan.workloads[w].priority, []).append(w)
+    return [levels[priority] for priority in sorted(levels)]

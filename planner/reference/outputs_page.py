@@ -8,6 +8,7 @@ from planner.reporting.columns import reference_page
 from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.run_columns import RUN_TABLES
 from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.zoom_folder import ZOOM_TABLES
 
 _INTRODUCTION = """\
 `planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
@@ -55,6 +56,12 @@ precision and the monthly figures of every replication, and a `manifest.json`. E
 once as stated: beside the study's tables lie those of a comparison, with `scenario` as first column, from
 `timeline_monthly.csv` to `model_error.csv`."""
 
+_ZOOM = """\
+## Of `planner zoom`
+
+A folder of its own, `outputs/<name>-zoom/`, with the tables below, `summary.json`, `report.html` and a
+`manifest.json`."""
+
 _ACCOUNTS = """\
 ## Accounts
 
@@ -83,5 +90,7 @@ def outputs_page() -> str:
         reference_page([sweep_description(())]),
         _STUDY,
         reference_page(STUDY_TABLES),
+        _ZOOM,
+        reference_page(ZOOM_TABLES),
         _ACCOUNTS + table(("account", "what it holds", *views), rows),
     )

@@ -52,19 +52,24 @@ def scenario_file(scenario: Scenario) -> str:
 
 def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
+    return scenario_identity(result.scenario, result.seed, result.replication, overrides)
+
+
+def scenario_identity(scenario: Scenario, seed: int, replication: int, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return what identifies one replication of a scenario."""
     return {
         "kind": "run",
         "version": planner.__version__,
-        "scenario": result.scenario.name,
-        "scenario_file": scenario_file(result.scenario),
-        "scenario_sha256": scenario_sha256(result.scenario),
+        "scenario": scenario.name,
+        "scenario_file": scenario_file(scenario),
+        "scenario_sha256": scenario_sha256(scenario),
         "overrides": list(overrides),
-        "seed": result.seed,
-        "replication": result.replication,
+        "seed": seed,
+        "replication": replication,
         "catalog": {
-            "assumptions": result.scenario.catalog.assumptions,
+            "assumptions": scenario.catalog.assumptions,
             "version": VERSION,
-            "sha256": _sha256(result.scenario.load_catalog()),
+            "sha256": _sha256(scenario.load_catalog()),
         },
     }
 

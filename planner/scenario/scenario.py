@@ -59,6 +59,9 @@ class Scenario(Strict):
     routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
     """How work is spread over clusters. Default workload-aware: large models and long contexts to the memory-rich pool
     first, the rest where it takes least energy."""
+    router_pool: Literal["cluster", "node", "replica"] = "cluster"
+    """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
+    among which requests then fall by lot. Default cluster: one router before each cluster."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
     finance: Finance = Finance()

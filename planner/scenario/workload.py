@@ -223,6 +223,9 @@ class Workload(Strict):
     on each part once machines of it are there. Default: it has long been served."""
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
+    on_overload: Literal["refuse", "queue"] = "refuse"
+    """What becomes of a request that cannot be in time: refused at the door, which counts as shed, or queued, which
+    makes others late. Default refuse: those admitted are in time."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
     deferrable_within_h: Annotated[float, Field(ge=1, le=2000)] | None = None

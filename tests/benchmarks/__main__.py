@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one thread, as replications run side by side
@@ -22,6 +23,7 @@ from planner.fleet.plan import Plan
 from planner.scenario.loading import load_scenario
 from planner.simulation.memory import keep_memory
 from planner.simulation.run import run_engine
+from planner.simulation.zoom.zoom import Asked, zoom
 from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
@@ -109,6 +111,14 @@ def peak_mb() -> float:
     return peak / 1024.0 * (1.0 if sys.platform.startswith("linux") else 1 / 1024.0)
 
 
+def zoom_s(requests: int = 100_000) -> tuple[float, int]:
+    """Return the processor time of an hour of the reference, request by request, and the requests simulated."""
+    scenario, asked = load_scenario(REFERENCE), Asked(at=datetime(2027, 3, 4, 15), requests=requests)
+    start = time.process_time()
+    found = zoom(scenario, asked)
+    return time.process_time() - start, found.counts[0]
+
+
 def main() -> None:
     """Measure and print."""
     memory_mb = peak_mb()  # first, while this process has no larger child
@@ -120,6 +130,7 @@ def main() -> None:
     once, noise, ten = alternating_s(actions, 60)
     walked = least_s(lambda: NaiveFleet(plan, 1).run(), 1)
     points = operating_points_per_s()
+    hour_s, arrived = zoom_s()
     accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
     rows = [
         ("engine / drawing the hourly noise", once / noise, "at most 15, goal 6"),
@@ -129,6 +140,7 @@ def main() -> None:
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
         *study_lines(),
+        (f"one hour of {arrived:,} requests, s", hour_s, "at most 60"),
     ]
     print(f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours")
     print(f"one replication {once * 1e3:.1f} ms, its noise {noise * 1e3:.2f} ms, walked {walked:.2f} s")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.demand.bursts import BurstConditions, ServerPool, erlang_c, miss_share, miss_table
+from planner.demand.bursts import BurstConditions, ServerPool, erlang_c, miss_share, miss_table, refused_share
 from planner.errors import ScenarioError
 
 SLACKS_S = (0.5, 2.0, 8.0)
@@ -172,3 +172,20 @@ def test_a_trickle_with_any_variation_has_a_share(dispersion: float) -> None:
         conditions = BurstConditions(requests_per_s=rate, slack_s=2.0, index_of_dispersion=dispersion)
         share = miss_share(conditions, np.linspace(0.0, 1.0, 11))
         assert np.all((share >= 0.0) & (share <= 1.0))
+
+
+@pytest.mark.parametrize(("requests_per_s", "slack_s", "rho"), [(40.0, 0.0, 0.95), (40.0, 2.0, 1.0), (5.0, 2.0, 0.8)])
+def test_refused_requests_are_what_a_bounded_queue_has_no_room_for(
+    requests_per_s: float, slack_s: float, rho: float
+) -> None:
+    conditions = BurstConditions(requests_per_s=requests_per_s, slack_s=slack_s, index_of_dispersion=12.0)
+    variance = 11.0 / (60.0 * requests_per_s)
+    factors = np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
+    lost_s = np.maximum(rho * factors * 60.0 - 60.0 - slack_s, 0.0)  # work of a minute that finds no room
+    error = lost_s.std() / np.sqrt(factors.size) / (60.0 * rho)
+    assert float(refused_share(conditions, rho)) == pytest.approx(lost_s.mean() / (60.0 * rho), abs=4.0 * error)
+
+
+def test_without_bursts_nothing_is_refused_up_to_capacity() -> None:
+    conditions = BurstConditions(requests_per_s=40.0, slack_s=0.0, index_of_dispersion=1.0)
+    assert refused_share(conditions, np.array([0.0, 0.5, 1.0])) == pytest.approx([0.0, 0.0, 0.0])

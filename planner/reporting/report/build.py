@@ -19,6 +19,7 @@ from planner.reporting.report import (
     run_sections,
     study_sections,
     timelines,
+    zoom_sections,
 )
 from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
 from planner.reporting.report.html import join
@@ -28,6 +29,9 @@ SectionMaker = Callable[[Contents], Section | None]
 
 SECTIONS: Sequence[SectionMaker] = (
     run_answer.answer_section,
+    zoom_sections.answer_section,
+    zoom_sections.latency_section,
+    zoom_sections.queue_section,
     compare_sections.answer_section,
     compare_sections.sweep_section,
     study_sections.answer_section,

@@ -31,7 +31,7 @@ __all__ = [
 
 DUMP = "dump"
 """Class of folded parts that print leaves folded: every row of a file that lies beside the report."""
-VOID = frozenset({"meta", "br", "hr", "link", "wbr"})
+VOID = frozenset({"meta", "br", "hr", "img", "link", "wbr"})
 
 
 _FOLDER = Path(__file__).parent / "templates"

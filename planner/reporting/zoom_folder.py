@@ -1,0 +1,346 @@
+"""The files of a zoom: tables, summary, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.csv_table import write_csv
+from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.folder import json_text, write_folder
+from planner.reporting.report.build import with_report
+from planner.reporting.run_folder import scenario_identity
+from planner.reporting.text_table import text_table
+from planner.simulation.zoom.outcome import PERCENTILES, QUANTITIES, Estimate, Outcome, outcomes
+from planner.simulation.zoom.zoom import Zoom
+from planner.units import unit_of
+
+SAMPLED_REQUESTS = 2000
+"""Requests of requests.csv: enough to draw, few enough to open."""
+_CURVE_POINTS = 100
+_WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name=name, kind=ColumnKind.TEXT, description=description)
+
+
+def _whole(name: str, description: str) -> Column:
+    return Column(name=name, kind=ColumnKind.INTEGER, description=description)
+
+
+def _number(name: str, description: str, decimals: int = 6) -> Column:
+    unit = unit_of(name) or ""
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+_WORKLOAD = _text("workload", "Workload.")
+_LOW = _number("low", "Lower end of the 95% interval that the sample and its minutes leave.")
+_HIGH = _number("high", "Upper end of it.")
+WORKLOADS = TableDescription(
+    name="workloads",
+    description="What became of each workload's requests, and what the hourly model says of the same hour.",
+    key=("workload",),
+    columns=(
+        _WORKLOAD,
+        _whole("requests", "Requests that arrived in the minutes simulated, of the sample."),
+        _number("in_time_fraction", "Requests that met both objectives over requests; deferrable work has hours."),
+        _number("in_time_low_fraction", "Lower end of its 95% interval."),
+        _number("in_time_high_fraction", "Upper end of it."),
+        _number("late_fraction", "Requests finished or still running past an objective, over requests."),
+        _number("shed_fraction", "Requests refused at the door over requests."),
+        _number("in_flight_fraction", "Requests neither finished nor refused when the simulation ended."),
+        _number("hourly_in_time_fraction", "The hourly model's share in time."),
+        _number("hourly_late_fraction", "The hourly model's share served late."),
+        _number("hourly_shed_fraction", "The hourly model's share shed."),
+    ),
+)
+LATENCIES = TableDescription(
+    name="latencies",
+    description="Percentiles of latency by workload, over the requests that were served.",
+    key=("workload", "quantity", "percentile"),
+    columns=(
+        _WORKLOAD,
+        _text("quantity", "ttft_s to the first token, tpot_s per token after it, total_s the whole request."),
+        _number("percentile", "Share of requests at or below the value.", 4),
+        _number("value", "Seconds."),
+        _LOW,
+        _HIGH,
+    ),
+)
+DISTRIBUTIONS = TableDescription(
+    name="distributions",
+    description="The whole distribution of latency by workload: a hundred even steps of its requests.",
+    key=("workload", "quantity", "share_fraction"),
+    columns=(
+        _WORKLOAD,
+        _text("quantity", "As in `latencies.csv`."),
+        _number("share_fraction", "Share of requests at or below the value.", 4),
+        _number("value", "Seconds."),
+    ),
+)
+REASONS_TABLE = TableDescription(
+    name="reasons",
+    description="Why requests were not in time: for each the first reason that holds, in the order of the rows.",
+    key=("workload", "reason"),
+    columns=(
+        _WORKLOAD,
+        _text(
+            "reason",
+            "breakdown: its replica went down; long prompt: its own prefill takes longer than the objective; full "
+            "cache: it was evicted; burst: its minute was a tenth busier than the hour, or more; queue: prompts ahead "
+            "of it; crowded batch: too many beside it; no capacity: refused for none of these.",
+        ),
+        _whole("requests", "Requests not in time for it."),
+        _number("fraction", "Over all requests of the workload."),
+    ),
+)
+SECONDS = TableDescription(
+    name="seconds",
+    description="Queue, batch and cache of each group of replicas, second by second.",
+    key=("second", "replicas"),
+    columns=(
+        _whole("second", "Seconds since the moment zoomed at."),
+        _text("replicas", "Cluster, model and accelerators per replica."),
+        _whole("waiting", "Requests that wait or whose prompt is being computed."),
+        _whole("running", "Sequences that decode."),
+        _number("cache_fraction", "Cache in use over cache.", 4),
+    ),
+)
+REQUESTS = TableDescription(
+    name="requests",
+    description=f"Up to {SAMPLED_REQUESTS:,} requests, evenly spaced among those simulated.",
+    columns=(
+        _WORKLOAD,
+        _number("arrived_s", "Seconds since the moment zoomed at.", 3),
+        _whole("prompt_tokens", "Prompt, cached part included."),
+        _whole("cached_tokens", "Of those, found in the prefix cache."),
+        _whole("output_tokens", "Tokens generated."),
+        _number("ttft_s", "Time to the first token; empty for a refused request."),
+        _number("tpot_s", "Time per token after the first."),
+        _number("total_s", "From arrival to the last token."),
+        _text("outcome", "in time, late, refused or in flight."),
+        _text("reason", "Why it was not in time."),
+        _whole("retries", "How often its replica went down under it."),
+        _whole("evictions", "How often it was evicted from a full cache."),
+    ),
+)
+ZOOM_TABLES = (WORKLOADS, LATENCIES, DISTRIBUTIONS, REASONS_TABLE, SECONDS, REQUESTS)
+"""The tables of every zoom."""
+
+
+def _workload_rows(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
+    hour = zoom.hour
+    served = [outcome for outcome in found if outcome.arrived_s.size]
+    places = [found.index(outcome) for outcome in served]
+    in_time = [outcome.share(outcome.in_time) for outcome in served]
+    return {
+        "workload": [outcome.name for outcome in served],
+        "requests": [outcome.arrived_s.size for outcome in served],
+        "in_time_fraction": [share.value for share in in_time],
+        "in_time_low_fraction": [share.low for share in in_time],
+        "in_time_high_fraction": [share.high for share in in_time],
+        "late_fraction": [float((~o.in_time & ~o.refused).mean()) for o in served],
+        "shed_fraction": [float(o.refused.mean()) for o in served],
+        "in_flight_fraction": [float(o.in_flight.mean()) for o in served],
+        "hourly_in_time_fraction": (1.0 - hour.late_fraction - hour.shed_fraction)[places],
+        "hourly_late_fraction": hour.late_fraction[places],
+        "hourly_shed_fraction": hour.shed_fraction[places],
+    }
+
+
+def _latency_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+    rows = [
+        (outcome.name, quantity, probability, outcome.percentile(quantity, probability))
+        for outcome in found
+        for quantity in QUANTITIES
+        if np.isfinite(getattr(outcome, quantity)).any()
+        for probability in PERCENTILES
+    ]
+    estimates: list[Estimate] = [row[3] for row in rows]
+    return {
+        "workload": [row[0] for row in rows],
+        "quantity": [row[1] for row in rows],
+        "percentile": [row[2] for row in rows],
+        "value": [estimate.value for estimate in estimates],
+        "low": [estimate.low for estimate in estimates],
+        "high": [estimate.high for estimate in estimates],
+    }
+
+
+def _distribution_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+    shares = (np.arange(_CURVE_POINTS) + 0.5) / _CURVE_POINTS
+    rows: dict[str, list[Any]] = {"workload": [], "quantity": [], "share_fraction": [], "value": []}
+    for outcome in found:
+        for quantity in QUANTITIES:
+            figures = getattr(outcome, quantity)
+            figures = figures[np.isfinite(figures)]
+            if figures.size:
+                rows["workload"] += [outcome.name] * _CURVE_POINTS
+                rows["quantity"] += [quantity] * _CURVE_POINTS
+                rows["share_fraction"] += shares.tolist()
+                rows["value"] += np.quantile(figures, shares).tolist()
+    return rows
+
+
+def _reason_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+    rows = [
+        (outcome.name, reason, number, number / outcome.arrived_s.size)
+        for outcome in found
+        if outcome.arrived_s.size
+        for reason, number in outcome.reasons().items()
+    ]
+    return dict(zip(("workload", "reason", "requests", "fraction"), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _second_rows(zoom: Zoom) -> dict[str, Any]:
+    seconds, stands = zoom.seconds.shape[:2]
+    flat = zoom.seconds.reshape(-1, 3)
+    return {
+        "second": np.repeat(np.arange(seconds), stands),
+        "replicas": group_names(zoom) * seconds,
+        "waiting": flat[:, 0],
+        "running": flat[:, 1],
+        "cache_fraction": flat[:, 2],
+    }
+
+
+def group_names(zoom: Zoom) -> list[str]:
+    """Return what each group of replicas is called."""
+    return [f"{zoom.plan.clusters[s.cluster].name} {s.model} x{s.accelerators}" for s in zoom.hour.stands]
+
+
+def _request_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+    """Return requests evenly spaced in order of arrival, all workloads together."""
+    owner = np.repeat(np.arange(len(found)), [outcome.arrived_s.size for outcome in found])
+    row = np.concatenate([np.arange(outcome.arrived_s.size) for outcome in found])
+    arrived = np.concatenate([outcome.arrived_s for outcome in found])
+    order = np.lexsort((owner, arrived))
+    if order.size > SAMPLED_REQUESTS:
+        order = order[np.linspace(0, order.size - 1, SAMPLED_REQUESTS).astype(np.intp)]
+    picked = [(found[owner[i]], int(row[i])) for i in order]
+    numbers = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "ttft_s", "tpot_s", "total_s")
+    columns: dict[str, Any] = {
+        name: [float(getattr(outcome, name)[i]) for outcome, i in picked] for name in (*numbers, "retries", "evictions")
+    }
+    columns["workload"] = [outcome.name for outcome, _ in picked]
+    columns["outcome"] = [_word(outcome, i) for outcome, i in picked]
+    names = [*dict.fromkeys(reason for outcome in found[:1] for reason in outcome.reasons())]
+    columns["reason"] = [names[outcome.reason[i]] if outcome.reason[i] >= 0 else "" for outcome, i in picked]
+    return columns
+
+
+def _word(outcome: Outcome, i: int) -> str:
+    if outcome.refused[i]:
+        return "refused"
+    if outcome.in_flight[i]:
+        return "in flight"
+    return "in time" if outcome.in_time[i] else "late"
+
+
+def zoom_summary(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the headline figures of a zoom, ready for JSON."""
+    rows = _workload_rows(zoom, found)
+    latency = _latency_rows(found)
+    workloads: dict[str, dict[str, Any]] = {
+        name: {field: _plain(rows[field][i]) for field in rows if field != "workload"}
+        for i, name in enumerate(rows["workload"])
+    }
+    for name, quantity, probability, value, low, high in zip(*latency.values(), strict=True):
+        percentiles = workloads[name].setdefault(quantity, {})
+        percentiles[f"p{100 * probability:g}"] = {"value": _plain(value), "low": _plain(low), "high": _plain(high)}
+    for outcome in found:
+        if outcome.name in workloads:
+            workloads[outcome.name]["reasons"] = outcome.reasons()
+    arrived, finished, refused, in_flight = zoom.counts
+    return {
+        "scenario": zoom.scenario.name,
+        "at": zoom.asked.at.isoformat(),
+        "minutes": zoom.asked.minutes,
+        "seed": zoom.seed,
+        "replication": zoom.asked.replication,
+        "simulated_share_fraction": zoom.share,
+        "requests": {"arrived": arrived, "finished": finished, "refused": refused, "in_flight": in_flight},
+        "replicas": [
+            {"name": name, "simulated": simulated, "in_service": stand.replicas}
+            for name, simulated, stand in zip(group_names(zoom), zoom.replicas, zoom.hour.stands, strict=True)
+        ],
+        "hourly_utilisation_fraction": {
+            cluster.name: _plain(share)
+            for cluster, share in zip(zoom.plan.clusters, zoom.hour.utilisation_fraction, strict=True)
+        },
+        "workloads": workloads,
+    }
+
+
+def _plain(number: float) -> float | int | None:
+    if not np.isfinite(number):
+        return None
+    return int(number) if isinstance(number, int | np.integer) else float(number)
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return a zoom's figures for a terminal."""
+    share = summary["simulated_share_fraction"]
+    groups = ", ".join(f"{g['name']} {g['simulated']} of {g['in_service']}" for g in summary["replicas"])
+    counts = summary["requests"]
+    lines = [
+        f"{summary['scenario']} at {summary['at']}, {summary['minutes']} minutes, replication {summary['replication']}",
+        f"replicas simulated ({share:.3g} of the fleet and its traffic): {groups}",
+        f"{counts['arrived']:,} requests arrived, {counts['finished']:,} finished, {counts['refused']:,} refused, "
+        f"{counts['in_flight']:,} in flight at the end",
+        "",
+    ]
+    header = ("workload", "in time", "95% interval", "late", "shed", "hourly model", "why not in time")
+    rows = []
+    for name, one in summary["workloads"].items():
+        worst = sorted(((n, r) for r, n in one["reasons"].items() if n), reverse=True)[:3]
+        why = ", ".join(f"{reason} {number / one['requests']:.2%}" for number, reason in worst)
+        interval = f"{one['in_time_low_fraction']:.2%} to {one['in_time_high_fraction']:.2%}"
+        hourly = one["hourly_in_time_fraction"]
+        rows.append(
+            (
+                name, f"{one['in_time_fraction']:.2%}", interval, f"{one['late_fraction']:.2%}",
+                f"{one['shed_fraction']:.2%}", "" if hourly is None else f"{hourly:.2%}", why,
+            )
+        )  # fmt: skip
+    lines.append(text_table(header, rows))
+    latency = [
+        (name, _WORDS[quantity], *(f"{one[quantity][f'p{100 * p:g}']['value']:.3g} s" for p in PERCENTILES))
+        for name, one in summary["workloads"].items()
+        for quantity in QUANTITIES
+        if quantity in one
+    ]
+    lines += ["", text_table(("workload", "latency", *(f"P{100 * p:g}" for p in PERCENTILES)), latency)]
+    return "\n".join(lines)
+
+
+def write_zoom(zoom: Zoom, folder: Path, overrides: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+    """Write a zoom's folder, whole or not at all, and return its summary."""
+    found = outcomes(zoom)
+    columns = {
+        WORKLOADS.name: _workload_rows(zoom, found),
+        LATENCIES.name: _latency_rows(found),
+        DISTRIBUTIONS.name: _distribution_rows(found),
+        REASONS_TABLE.name: _reason_rows(found),
+        SECONDS.name: _second_rows(zoom),
+        REQUESTS.name: _request_rows(found),
+    }
+    written = [WrittenTable(description=t, content=write_csv(t, columns[t.name])) for t in ZOOM_TABLES]
+    summary = zoom_summary(zoom, found)
+    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    files["datapackage.json"] = data_package(zoom.scenario.name.lower(), written)
+    files["summary.json"] = json_text(summary)
+    identity = {
+        **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication, overrides),
+        "kind": "zoom",
+        "at": summary["at"],
+        "minutes": zoom.asked.minutes,
+        "command": list(command),
+    }
+    write_folder(folder, with_report(files, identity), identity)
+    return summary

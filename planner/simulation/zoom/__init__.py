@@ -1,0 +1,1 @@
+"""One hour, request by request: arrivals, a router, and replicas that batch continuously."""

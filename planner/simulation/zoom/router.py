@@ -1,0 +1,265 @@
+"""Who gets a request: groups of replicas, routers, priorities, admission, retries, deferrable work.
+
+A *pool* is what one router chooses between: all replicas of a cluster that serve one model, those of one node, or one
+replica alone. Within a pool the replica with the fewest requests takes the next. Clusters are offered work in the order
+of the scenario's policy: the first that is below its preferred load, else the one with the lowest load. A pool in which
+no replica has room within the objective holds requests in one queue, or refuses those that would be late anyway, as
+the scenario says. Deferrable work waits in a queue of its own, from which replicas with time to spare help themselves.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import simpy
+
+from planner.simulation.zoom.batching import PACE_FRACTION, YIELD_FRACTION, Replica
+from planner.simulation.zoom.request import Request
+from planner.simulation.zoom.steps import StepTimes
+
+_RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests is averaged
+_DOWN = 1_000_000_000  # a load that no replica in service has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a router knows of a workload."""
+
+    name: str
+    level: int
+    """Priority: 0 is served first."""
+    ttft_s: float
+    tpot_s: float
+    is_deferrable: bool = False
+    """Whether it waits in a queue of its own until replicas have time."""
+    refuses: bool = True
+    """Whether a request that would be late is refused; otherwise it waits."""
+
+
+class Pool:
+    """Replicas of one model behind one router."""
+
+    def __init__(self, router: Router, times: StepTimes, replicas: int, served: Sequence[int]) -> None:
+        """Take how many replicas there are, and which workloads they serve."""
+        self.router, self.times = router, times
+        promises = [router.promises[workload] for workload in served]
+        levels = range(1 + max(promise.level for promise in router.promises))
+
+        def tightest_s(reaches: Callable[[int], bool]) -> float:
+            return min((p.tpot_s for p in promises if reaches(p.level)), default=math.inf)
+
+        self.tpot_s = [tightest_s(lambda level, most=most: level <= most) for most in levels]  # type: ignore[misc]
+        pace_s = [YIELD_FRACTION * tightest_s(lambda level, most=most: level < most) for most in levels]  # type: ignore[misc]
+        self.pace_s = pace_s
+        self.deferrable = [workload for workload in served if router.promises[workload].is_deferrable]
+        more = self._more if self.deferrable else None
+        self.replicas = [Replica(router.env, times, pace_s, self._done, more) for _ in range(replicas)]
+        self.loads = [0] * replicas
+        """Requests of each replica, deferrable work left out."""
+        self.places = {replica: place for place, replica in enumerate(self.replicas)}
+        self.queue: list[Request] = []
+        self.up = replicas
+        self._finish_rate, self._finished_s = 0.0, router.env.now
+
+    @property
+    def requests(self) -> int:
+        """Requests waiting or being served, deferrable work left out."""
+        return len(self.queue) + sum(load for load in self.loads if load < _DOWN)
+
+    def offer(self, request: Request, promise: Promise) -> bool:
+        """Take a request, at once or in the queue; False where it would be late and late requests are refused."""
+        place = self.loads.index(min(self.loads))
+        if self.up and self.replicas[place].expected_ttft_s(request) > 0.5 * promise.ttft_s:
+            # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
+            up = [place for place, load in enumerate(self.loads) if load < _DOWN]
+            place = min(up, key=lambda place: self.replicas[place].expected_ttft_s(request))
+        replica = self.replicas[place]
+        at_once = self.up > 0 and not self.queue and self._has_room(replica, request)
+        if promise.refuses:
+            wait_s = 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
+            if not self.up or wait_s + replica.expected_ttft_s(request) > promise.ttft_s:
+                return False
+        if at_once:
+            self.loads[place] += 1
+            replica.take(request)
+        else:
+            heapq.heappush(self.queue, request)
+        return True
+
+    def _has_room(self, replica: Replica, request: Request) -> bool:
+        """Say whether a replica has a place for one request more.
+
+        Where late requests are refused it must also keep the time per token promised to all it has; where they wait,
+        they wait in the batch, as engines have it, and make everything slower.
+        """
+        level = request.level
+        sequences = sum(replica.requests[: level + 1])
+        if sequences == 0:
+            return True
+        if sequences >= self.times.most_sequences:
+            return False
+        if not self.router.promises[request.workload].refuses:
+            return True
+        context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
+        step_s = self.times.decode_s(sequences + 1, context)
+        return step_s <= PACE_FRACTION * self.tpot_s[level] * replica.decoding_share(level)
+
+    def _done(self, replica: Replica, request: Request) -> None:
+        """Count a finished request, and let its replica take the next of the queue."""
+        now = self.router.env.now
+        fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
+        self._finish_rate, self._finished_s = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S, now
+        place = self.places[replica]
+        if not self.router.promises[request.workload].is_deferrable:
+            self.loads[place] -= 1
+        self.router.finished(request)
+        self._pull(place)
+
+    def _pull(self, place: int) -> None:
+        """Let a replica take what it has room for from the queue; what has waited in vain is refused after all."""
+        replica = self.replicas[place]
+        while self.queue and self._has_room(replica, self.queue[0]):
+            request = heapq.heappop(self.queue)
+            promise = self.router.promises[request.workload]
+            waited_s = self.router.env.now - request.arrived_s
+            if promise.refuses and waited_s + replica.expected_ttft_s(request) > promise.ttft_s:
+                self.router.refuse(request)
+                continue
+            self.loads[place] += 1
+            replica.take(request)
+
+    def _more(self, replica: Replica) -> bool:
+        """Give a replica deferrable work, if there is any and its steps stay within the pace of what is promised."""
+        for workload in self.deferrable:
+            waiting = self.router.deferred[workload]
+            if not waiting:
+                continue
+            request = waiting[0]
+            sequences = sum(replica.requests) + 1
+            context = sum(replica.context_tokens) + request.prompt_tokens
+            limit_s = min(self.pace_s[request.level], self.router.promises[workload].tpot_s)
+            limit_s *= replica.decoding_share(request.level)
+            if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
+                replica.take(waiting.popleft())
+                return True
+        return False
+
+    def fail(self, place: int) -> None:
+        """Take a replica out of service and offer its requests anew."""
+        if self.loads[place] == _DOWN:
+            return
+        self.up -= 1
+        self.loads[place] = _DOWN
+        for request in self.replicas[place].fail():
+            self.router.offer(request)
+
+    def repair(self, place: int) -> None:
+        """Put a replica back into service."""
+        if self.loads[place] != _DOWN:
+            return
+        self.up += 1
+        self.loads[place] = 0
+        replica = self.replicas[place]
+        replica.is_up = True
+        self._pull(place)
+        replica.wake()
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """The replicas of one cluster that serve one model."""
+
+    name: str
+    pools: list[Pool]
+    most_sequences: Mapping[int, float]
+    """By workload, requests on one replica at which it keeps the time per token just so."""
+    preferred_sequences: Mapping[int, float]
+    """By workload, requests on one replica up to which the group is offered work before the next."""
+
+    def sequences(self) -> float:
+        """Return requests per replica in service."""
+        up = sum(pool.up for pool in self.pools)
+        return sum(pool.requests for pool in self.pools) / up if up else math.inf
+
+
+@dataclass(slots=True)
+class Router:
+    """All groups, and what happens to a request at the door."""
+
+    env: simpy.Environment
+    promises: Sequence[Promise]
+    groups: list[Group] = field(default_factory=list)
+    ways: dict[int, list[Group]] = field(default_factory=dict)
+    """By workload, the groups that may serve it, in the order of the policy."""
+    deferred: dict[int, deque[Request]] = field(default_factory=dict)
+    arrived: int = 0
+    refused: int = 0
+    done: int = 0
+    on_end: Callable[[Request], None] = lambda _: None
+    """Told of every request that is finished or refused."""
+
+    def arrive(self, request: Request) -> None:
+        """Count a request and find it a place."""
+        self.arrived += 1
+        self.offer(request)
+
+    def offer(self, request: Request) -> None:
+        """Find a request a place, or refuse it."""
+        promise = self.promises[request.workload]
+        groups = self.ways[request.workload]
+        if promise.is_deferrable:
+            self._defer(request, groups)
+            return
+        for group in self._in_order(request.workload, groups):
+            pool = group.pools[int(request.lot * len(group.pools))]
+            if pool.offer(request, promise):
+                return
+        self.refuse(request)
+
+    def refuse(self, request: Request) -> None:
+        """Turn a request away."""
+        self.refused += 1
+        request.refused_s = self.env.now
+        self.on_end(request)
+
+    def _in_order(self, workload: int, groups: list[Group]) -> list[Group]:
+        """Return the groups in the order in which a request is offered to them now."""
+        if len(groups) == 1:
+            return groups
+        loads = [group.sequences() for group in groups]
+        relative = [load / group.most_sequences[workload] for load, group in zip(loads, groups, strict=True)]
+        order = sorted(range(len(groups)), key=relative.__getitem__)
+        for place, (group, load) in enumerate(zip(groups, loads, strict=True)):
+            if load < group.preferred_sequences[workload]:
+                order.remove(place)
+                order.insert(0, place)
+                break
+        return [groups[place] for place in order]
+
+    def _defer(self, request: Request, groups: list[Group]) -> None:
+        """Queue deferrable work, and wake one replica that has nothing to do."""
+        self.deferred.setdefault(request.workload, deque()).append(request)
+        for group in groups:
+            for pool in group.pools:
+                for replica in pool.replicas:
+                    if replica.is_idle and replica.is_up:
+                        replica.wake()
+                        return
+
+    def finished(self, request: Request) -> None:
+        """Count a finished request."""
+        self.done += 1
+        self.on_end(request)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests arrived and neither finished nor refused."""
+        queued = sum(len(waiting) for waiting in self.deferred.values())
+        inside = sum(
+            sum(replica.requests) for group in self.groups for pool in group.pools for replica in pool.replicas
+        )
+        return queued + inside + sum(len(pool.queue) for group in self.groups for pool in group.pools)

@@ -1,0 +1,340 @@
+"""One hour, request by request: the fleet of that hour, or a sample of it, under its own traffic.
+
+A fleet of thousands of replicas sees millions of requests an hour. A sample takes a share of every stand's replicas and
+the same share of every workload's requests; its routers pool replicas as the scenario's do. What the sample leaves
+open is printed as an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from planner.build import Reuse, build_plan
+from planner.build.capacity import build_services
+from planner.catalog.calibration import shipped_calibration
+from planner.demand.bursts import BURST_S
+from planner.demand.fitting import RequestLog
+from planner.errors import ConservationError, Problem, ScenarioError
+from planner.fleet.plan import Plan
+from planner.scenario.scenario import Scenario
+from planner.simulation.run import run_engine
+from planner.simulation.streams import Streams, streams
+from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
+from planner.simulation.zoom.hour import Breakdown, Hour, Stand, stand_in_hour
+from planner.simulation.zoom.request import Request
+from planner.simulation.zoom.router import Group, Pool, Promise, Router
+from planner.validation import nearest
+
+Floats = NDArray[np.float64]
+DEFAULT_REQUESTS = 100_000
+_BEFORE_MINUTES = 1  # until batches are as full as the hour keeps them: a reply takes seconds
+_AFTER_MINUTES = 4  # for the longest replies of the last minute to end under the load they began in
+_LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
+_TRIED_SHARES = 400
+_BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to zoom at."""
+
+    at: datetime
+    minutes: int = 60
+    seed: int | None = None
+    replication: int = 0
+    requests: int = DEFAULT_REQUESTS
+    """About how many requests to simulate, deferrable work not counted: a larger fleet is sampled."""
+    log: RequestLog | None = None
+    """Requests to replay in the place of one workload's."""
+    log_workload: str | None = None
+    """That workload; None: the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zoom:
+    """What one hour came to."""
+
+    scenario: Scenario
+    plan: Plan
+    hour: Hour
+    asked: Asked
+    seed: int
+    share: float
+    """Of the fleet and its traffic that was simulated."""
+    replicas: tuple[int, ...]
+    """Simulated, by stand."""
+    promises: tuple[Promise, ...]
+    span: Span
+    arrivals: tuple[Arrivals, ...]
+    """By workload."""
+    requests: tuple[Request, ...]
+    """Those that count, in order of arrival."""
+    seconds: NDArray[np.float64]
+    """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
+    backlog_finished: NDArray[np.int64]
+    """Deferrable requests from before the hour that were finished in it, shape (workloads,)."""
+    counts: tuple[int, int, int, int]
+    """Arrived, finished, refused and in flight at the end, those before and after the hour included."""
+
+
+def zoom(scenario: Scenario, asked: Asked) -> Zoom:
+    """Simulate one hour of one replication, request by request."""
+    plan = build_plan(scenario)
+    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    seed = plan.seed if asked.seed is None else asked.seed
+    run, _ = run_engine(plan, seed, asked.replication)
+    hour = stand_in_hour(scenario, plan, run, services, asked.at)
+    return simulate_hour(scenario, plan, hour, asked, seed)
+
+
+def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed: int) -> Zoom:
+    """Simulate an hour as it stands, request by request."""
+    return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
+
+
+def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
+    """Return what the router knows of each workload."""
+    return tuple(
+        Promise(
+            name=load.name,
+            level=load.priority,
+            ttft_s=scenario.workloads[load.name].slo.ttft_s,
+            tpot_s=scenario.workloads[load.name].slo.tpot_s,
+            is_deferrable=load.deadline_h > 0,
+            refuses=scenario.workloads[load.name].on_overload == "refuse",
+        )
+        for load in plan.workloads
+    )
+
+
+def sample_share(stands: Sequence[Stand], expected_requests: float, wanted_requests: int) -> float:
+    """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
+    wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
+    busiest = max(stands, key=lambda stand: stand.busy_nodes, default=None)
+    least = max(wanted, _LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
+    if least >= 1.0:
+        return 1.0
+    tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
+    replicas = np.array([stand.replicas for stand in stands], dtype=np.float64)
+    weight = np.array([stand.busy_nodes for stand in stands])
+    exact = tried[:, None] * replicas
+    off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
+    return float(tried[int(np.argmin(off))])
+
+
+class _Simulation:
+    """One zoom in progress."""
+
+    def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, draw: Streams) -> None:
+        self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
+        self.env = simpy.Environment(initial_time=-_BEFORE_MINUTES * BURST_S if asked.log is None else 0.0)
+        is_log = asked.log is not None
+        self.span = Span(before=0 if is_log else _BEFORE_MINUTES, minutes=asked.minutes, after=_AFTER_MINUTES)
+        self.promises = promises_of(scenario, plan)
+        self.router = Router(self.env, self.promises)
+        urgent = np.array([not promise.is_deferrable for promise in self.promises])
+        if not urgent.any():
+            urgent[:] = True
+        expected = float(urgent @ hour.demand_requests_per_s) * asked.minutes * BURST_S
+        self.share = sample_share(hour.stands, expected, asked.requests)
+        self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
+        self.groups = [self._group(stand, count) for stand, count in zip(hour.stands, self.replicas, strict=True)]
+        self._find_ways()
+        self.open = 0
+        """Requests that count and are neither finished nor refused, deferrable work left out."""
+        self.all_ended = self.env.event()
+        self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
+
+    def _group(self, stand: Stand, count: int) -> Group:
+        """Return a stand's replicas in pools as the scenario's routers have them."""
+        size = {"cluster": count, "node": stand.replicas_per_node, "replica": 1}[self.scenario.router_pool]
+        pools = max(round(count / size), 1)
+        sizes = [count // pools + (place < count % pools) for place in range(pools)]
+        name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
+        return Group(
+            name=name,
+            pools=[Pool(self.router, stand.times, size, stand.served) for size in sizes],
+            most_sequences=stand.most_sequences,
+            preferred_sequences=stand.preferred_sequences,
+        )
+
+    def _find_ways(self) -> None:
+        """Tell the router which groups may serve a workload, in the order of the policy."""
+        self.router.groups = self.groups
+        for w, load in enumerate(self.plan.workloads):
+            ways = [
+                group
+                for cluster in load.cluster_order
+                for stand, group in zip(self.hour.stands, self.groups, strict=True)
+                if stand.cluster == cluster and w in stand.served
+            ]
+            self.router.ways[w] = ways
+            self.router.deferred[w] = deque()
+
+    def run(self, seed: int) -> Zoom:
+        """Let the hour pass."""
+        arrivals = tuple(self._arrivals(w) for w in range(len(self.plan.workloads)))
+        requests, counted = self._requests(arrivals)
+        self.router.on_end = self._on_end
+        self.env.process(self._arrive(requests))
+        for breakdown in self.hour.breakdowns:
+            self._break(breakdown)
+        seconds = np.zeros((self.asked.minutes * 60, len(self.groups), 3))
+        self.env.process(self._watch(seconds))
+        self.open = sum(not self.promises[request.workload].is_deferrable for request in counted)
+        end_s = (self.span.minutes + self.span.after) * BURST_S
+        if self.open:
+            last = self.env.timeout(end_s - self.env.now)
+            self.env.run(until=self.all_ended | last)
+        if self.env.now < self.asked.minutes * BURST_S:
+            self.env.run(until=self.asked.minutes * BURST_S)
+        router = self.router
+        counts = (router.arrived, router.done, router.refused, router.in_flight)
+        if counts[0] != sum(counts[1:]):
+            raise ConservationError(f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight")
+        return Zoom(
+            scenario=self.scenario,
+            plan=self.plan,
+            hour=self.hour,
+            asked=self.asked,
+            seed=seed,
+            share=self.share,
+            replicas=self.replicas,
+            promises=self.promises,
+            span=self.span,
+            arrivals=arrivals,
+            requests=tuple(counted),
+            seconds=seconds,
+            backlog_finished=self.backlog_finished,
+            counts=counts,
+        )
+
+    def _arrivals(self, w: int) -> Arrivals:
+        """Return a workload's requests: drawn, or those of the log."""
+        load, lengths = self.plan.workloads[w], self.hour.lengths[w]
+        if self.asked.log is not None and load.name == self._log_workload():
+            return replay(self.asked.log, lengths, self.span, self.share, self.draw(f"zoom/{load.name}/log"))
+        rate = float(self.hour.demand_requests_per_s[w]) * self.share if self.router.ways[w] else 0.0
+        return draw_arrivals(load.name, self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
+
+    def _log_workload(self) -> str:
+        names = [load.name for load in self.plan.workloads]
+        wanted = self.asked.log_workload or names[0]
+        if wanted not in names:
+            hint = nearest(wanted, names) or f"there are {', '.join(names)}"
+            raise ScenarioError(Problem(path="--workload", message=f"there is no workload {wanted!r}", hint=hint))
+        return wanted
+
+    def _requests(self, arrivals: Sequence[Arrivals]) -> tuple[list[Request], list[Request]]:
+        """Return all requests in order of arrival, the backlog first, and those of them that count."""
+        rows = []
+        for w, coming in enumerate(arrivals):
+            level = self.promises[w].level
+            lot = self.draw(f"zoom/{self.plan.workloads[w].name}/lot").random(coming.times_s.size)
+            columns = (coming.prompt_tokens, coming.cached_tokens, coming.output_tokens)
+            lengths = zip(*(column.tolist() for column in columns), strict=True)
+            rows += [
+                (time_s, w, level, length, place)
+                for time_s, length, place in zip(coming.times_s.tolist(), lengths, lot.tolist(), strict=True)
+            ]
+            rows += self._backlog(w, coming)
+        rows.sort(key=lambda row: (row[0], row[1]))
+        requests = [Request(n, w, level, time_s, length, lot) for n, (time_s, w, level, length, lot) in enumerate(rows)]
+        end_s = self.asked.minutes * BURST_S
+        return requests, [request for request in requests if 0.0 <= request.arrived_s < end_s]
+
+    def _backlog(self, w: int, coming: Arrivals) -> list[tuple[float, int, int, tuple[int, int, int], float]]:
+        """Return deferrable work that lies ready when the simulation begins, with lengths of the hour's own."""
+        waiting = float(self.hour.backlog_requests[w]) * self.share
+        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w]) * self.share
+        count = int(min(waiting, _BACKLOG_HOURS * served * self.asked.minutes * BURST_S))
+        if not count or not coming.times_s.size:
+            return []
+        pick = np.arange(count) % coming.times_s.size
+        columns = (coming.prompt_tokens[pick], coming.cached_tokens[pick], coming.output_tokens[pick])
+        start_s = -self.span.before * BURST_S
+        level = self.promises[w].level
+        return [(start_s - 1e-6, w, level, length, 0.0) for length in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def _arrive(self, requests: Sequence[Request]) -> Generator[simpy.Event, Any, None]:
+        env, arrive = self.env, self.router.arrive
+        for request in requests:
+            if request.arrived_s > env.now:
+                yield env.timeout(request.arrived_s - env.now)
+            arrive(request)
+
+    def _on_end(self, request: Request) -> None:
+        """Count down the requests that matter; the last ends the simulation."""
+        deferrable = self.promises[request.workload].is_deferrable
+        if request.arrived_s < 0.0 and deferrable and 0.0 <= self.env.now < self.asked.minutes * BURST_S:
+            self.backlog_finished[request.workload] += 1
+        if not deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
+            self.open -= 1
+            if self.open == 0:
+                self.all_ended.succeed()
+
+    def _watch(self, seconds: NDArray[np.float64]) -> Generator[simpy.Event, Any, None]:
+        """Write down queue, batch and cache at every second."""
+        if self.env.now < 0.0:
+            yield self.env.timeout(-self.env.now)
+        for second in range(seconds.shape[0]):
+            for g, group in enumerate(self.groups):
+                waiting = running = cached = 0.0
+                for pool in group.pools:
+                    waiting += len(pool.queue)
+                    for replica in pool.replicas:
+                        waiting += len(replica.waiting) + len(replica.prefilling)
+                        running += replica.running
+                        cached += replica.cached_tokens
+                capacity = self.hour.stands[g].times.kv_capacity_tokens * self.replicas[g]
+                seconds[second, g] = waiting, running, cached / capacity
+            yield self.env.timeout(1.0)
+
+    def _break(self, breakdown: Breakdown) -> None:
+        """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""
+        if breakdown.cluster is None:
+            hit = [(group, place) for g, group in enumerate(self.groups) for place in range(self.replicas[g])]
+        else:
+            generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
+            hit = self._struck(breakdown, generator)
+        self.env.process(self._go_down(breakdown, hit))
+
+    def _struck(self, breakdown: Breakdown, generator: np.random.Generator) -> list[tuple[Group, int]]:
+        """Return the simulated replicas among those that a failing node carries, drawn by the nodes of each stand."""
+        own = [g for g, stand in enumerate(self.hour.stands) if stand.cluster == breakdown.cluster]
+        if not own:
+            return []
+        sizes = np.array([self.hour.stands[g].replicas * self.hour.stands[g].accelerators for g in own], dtype=float)
+        g = own[int(generator.choice(len(own), p=sizes / sizes.sum()))]
+        stand = self.hour.stands[g]
+        first = int(generator.integers(stand.replicas))
+        count = max(breakdown.accelerators // stand.accelerators, 1)
+        return [(self.groups[g], place) for place in range(first, min(first + count, self.replicas[g]))]
+
+    def _go_down(self, breakdown: Breakdown, hit: list[tuple[Group, int]]) -> Generator[simpy.Event, Any, None]:
+        yield self.env.timeout(max(breakdown.start_s - self.env.now, 0.0))
+        places = [_place(group, number) for group, number in hit]
+        for pool, place in places:
+            pool.fail(place)
+        if math.isfinite(breakdown.end_s):
+            yield self.env.timeout(max(breakdown.end_s - self.env.now, 0.0))
+            for pool, place in places:
+                pool.repair(place)
+
+
+def _place(group: Group, number: int) -> tuple[Pool, int]:
+    """Return the pool and place of a group's replica by its number."""
+    for pool in group.pools:
+        if number < len(pool.replicas):
+            return pool, number
+        number -= len(pool.replicas)
+    raise IndexError(number)
