@@ -3,13 +3,14 @@
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make reference  write the generated docs pages and the output shown in the docs anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
+# make attack     all of that, 200 kills at file operations, 100 flipped bits, two writers, a worker's stale folder
 # make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
 # make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test prove fuzz pythons bench reference docs clean
+.PHONY: run test prove fuzz attack pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -33,6 +34,9 @@ docs: $(VENV)/installed-dev
 fuzz: $(VENV)/installed-dev
 	@mkdir -p build
 	$(BIN)/python -m tests.fuzz --count 100000 --journal build/fuzz.json
+
+attack: $(VENV)/installed-dev
+	$(BIN)/python -m tests.attack
 
 pythons: $(VENV)/installed-dev
 	$(BIN)/python -m tests.hardening.pythons

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_BYTES = 4_000_000  # a scenario is a few kB; the limit leaves room for a 100-fold one
+MAX_FILE_BYTES = 100_000_000  # a table of a million dates is 20 MB
 MAX_DEPTH = 32
 MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
 _TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so that repeated long text counts too
@@ -53,6 +54,20 @@ class Document:
 
     content: Any
     locations: dict[KeyPath, Location] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Bytes of the further files that the content names, by path: each is read once, and travels with the document."""
+    is_sealed: bool = False
+    """No further file is read: a study's workers have what the study had when it began, and nothing of their own."""
+
+    def file_at(self, path: KeyPath, name: str) -> tuple[Path, bytes]:
+        """Return the path and bytes of a file that the value at ``path`` names, relative to where that was written."""
+        place = self.locate(path)
+        file = (Path(place.file).parent if place and place.line is not None else Path()) / name
+        if str(file) not in self.files:
+            if self.is_sealed:
+                raise ScenarioError(Problem(file=str(file), message="was not read when the study began"))
+            self.files[str(file)] = read_bytes(file, MAX_FILE_BYTES)
+        return file, self.files[str(file)]
 
     def locate(self, path: KeyPath) -> Location | None:
         """Return the place of the value at ``path``, or of its nearest parent."""
@@ -99,17 +114,17 @@ def parse_scalar(text: str) -> Any:
     return text
 
 
-def read_document(path: Path) -> Document:
-    """Read one YAML file; raise ScenarioError naming the file and line for anything that is not usable YAML."""
+def read_bytes(path: Path, most: int) -> bytes:
+    """Return a file's bytes; raise ScenarioError where it cannot be read or is longer than it may be."""
     name = str(path)
     try:
         if path.is_dir():
-            raise ScenarioError(Problem(file=name, message="is a folder, not a YAML file"))
+            raise ScenarioError(Problem(file=name, message="is a folder, not a file"))
         size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {MAX_BYTES:,}"))
+        if size > most:
+            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {most:,}"))
         with path.open("rb") as stream:  # a pipe has no size: never take in more than the limit
-            raw = stream.read(MAX_BYTES + 1)
+            raw = stream.read(most + 1)
     except FileNotFoundError:
         hint = _nearest_file(path)
         raise ScenarioError(Problem(file=name, message="no such file", hint=hint)) from None
@@ -117,8 +132,20 @@ def read_document(path: Path) -> Document:
         raise ScenarioError(Problem(file=name, message=f"cannot be read: {error.strerror}")) from None
     except ValueError as error:  # a NUL in the name
         raise ScenarioError(Problem(file=repr(name), message=f"cannot be read: {error}")) from None
+    if len(raw) > most:
+        raise ScenarioError(Problem(file=name, message=f"is longer than the {most:,} bytes a file may have"))
+    return raw
+
+
+def read_document(path: Path) -> Document:
+    """Read one YAML file; raise ScenarioError naming the file and line for anything that is not usable YAML."""
+    return document_from(read_bytes(path, MAX_BYTES), str(path))
+
+
+def document_from(raw: bytes, name: str) -> Document:
+    """Parse the bytes of a YAML file; ``name`` is what messages call it."""
     if len(raw) > MAX_BYTES:
-        raise ScenarioError(Problem(file=name, message=f"is longer than the {MAX_BYTES:,} bytes a file may have"))
+        raise ScenarioError(Problem(file=name, message=f"is {len(raw):,} bytes; a file may have {MAX_BYTES:,}"))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,7 +160,7 @@ def _nearest_file(path: Path) -> str | None:
     import difflib  # noqa: PLC0415 - only on the error path
 
     folder = path.parent
-    names = [entry.name for entry in folder.glob("*.y*ml")] if folder.is_dir() else []
+    names = [entry.name for entry in folder.glob(f"*{path.suffix or '.y*ml'}")] if folder.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"did you mean {folder / close[0]}?" if close else None
 

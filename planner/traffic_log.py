@@ -288,9 +288,9 @@ def _cached_tokens(
         return tokens["cached"][order]
     if "hashes" not in names:
         return None
-    seen: set[int] = set()
+    seen: set[int | str] = set()
     cached = np.zeros(order.size)
-    blocks = table[names["hashes"]].tolist()
+    blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
     for place, index in enumerate(order.tolist()):
         known = 0
         for block in blocks[index]:
@@ -300,6 +300,15 @@ def _cached_tokens(
         cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
         seen.update(blocks[index])
     return cached
+
+
+def _block_hashes(cell: object, number: int) -> list[int | str]:
+    """Return a request's block hashes; none where it states none."""
+    if cell is None or cell != cell:  # noqa: PLR0124 - pandas writes NaN where a line lacks the key
+        return []
+    if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):
+        return cell
+    raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
 
 
 def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> int | None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.benchmarks.rows import BenchmarkRows, predict_rows, prepare
-from planner.benchmarks.table import COLUMNS, HIT_COLUMN, MEASURED_COLUMNS
+from planner.benchmarks.rows import BenchmarkRows, predict_rows, prepare, row_doubts
+from planner.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
+from planner.physics.coefficients import DISAGGREGATED
+from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
@@ -42,13 +44,31 @@ class Check:
     """Why an entry has no prediction; the empty string where it has one."""
     is_mixture: Bools
     """Whether an entry's model is a mixture of experts."""
-    repeated_rows: int
-    """Rows whose prompts were taken to repeat."""
+    sigma: Floats
+    """Standard deviation of each entry's log error, by cross-validation; NaN where the calibration knows none."""
+    standing: list[str]
+    """How each entry stands to the measurements fitted to, in words; the empty string where nothing is known."""
 
     @property
     def error_fraction(self) -> Floats:
         """Predicted over measured, less one; NaN without a prediction."""
         return self.predicted / self.measured - 1.0
+
+    @property
+    def classes(self) -> dict[str, Bools]:
+        """Entries of dense models, of mixtures, and of separate pools, whose runs say less of themselves."""
+        apart = (self.frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()[self.position]
+        return {DENSE: ~self.is_mixture & ~apart, MIXTURE: self.is_mixture & ~apart, DISAGGREGATED: apart}
+
+    @property
+    def low(self) -> Floats:
+        """Lower end of the 90% interval."""
+        return self.predicted * np.exp(-NORMAL_90 * self.sigma)
+
+    @property
+    def high(self) -> Floats:
+        """Upper end of the 90% interval."""
+        return self.predicted * np.exp(NORMAL_90 * self.sigma)
 
     @property
     def is_predicted(self) -> Bools:
@@ -87,6 +107,8 @@ def check_benchmarks(
         for place, name, number in zip(position, quantity, value, strict=True)
     ]
     value = np.where(np.isfinite(value), value, np.nan)
+    doubts = row_doubts(rows, calibration) if (rows.deployment >= 0).any() else [None] * size
+    entry_doubts = [doubts[place] for place in position]
     mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
     return Check(
         frame=frame,
@@ -96,7 +118,13 @@ def check_benchmarks(
         predicted=value,
         reason=reason,
         is_mixture=mixtures[rows.deployment][position] & (rows.deployment[position] >= 0),
-        repeated_rows=int((rows.repeated_fraction > 0).sum()),
+        sigma=np.array(
+            [
+                np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
+                for doubt, name in zip(entry_doubts, quantity, strict=True)
+            ]
+        ),
+        standing=["" if doubt is None else doubt.in_words() for doubt in entry_doubts],
     )
 
 
@@ -118,7 +146,7 @@ def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
     error = check.error_fraction
     order = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")[:limit]
     rows = check.frame.iloc[check.position[order]]
-    names = [name for name in check.frame.columns if name in COLUMNS or name == HIT_COLUMN]
+    names = [name for name in check.frame.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
     cells = zip(*(_plain(rows[name]) for name in names), strict=True)
     for index, line, values in zip(order, rows.index, cells, strict=True):
         entry: dict[str, Any] = {"row": int(line), **dict(zip(names, values, strict=True))}
@@ -129,6 +157,9 @@ def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
         else:
             entry["predicted"] = float(check.predicted[index])
             entry["error_fraction"] = float(error[index])
+            if check.standing[index]:
+                entry["low"], entry["high"] = float(check.low[index]), float(check.high[index])
+                entry["standing"] = check.standing[index]
         yield entry
 
 
@@ -139,7 +170,6 @@ def summary(check: Check) -> dict[str, Any]:
         "entries": int(check.position.size),
         "predicted": int(check.is_predicted.sum()),
         "unpredicted": int(check.position.size - check.is_predicted.sum()),
-        "rows_with_repeated_prompts_assumed": check.repeated_rows,
         "quantities": {},
     }
     for name in MEASURED_COLUMNS:
@@ -147,7 +177,7 @@ def summary(check: Check) -> dict[str, Any]:
         if not chosen.any():
             continue
         table: dict[str, Any] = {"all": _errors(check, chosen)}
-        for label, mask in (("dense", ~check.is_mixture), ("mixture-of-experts", check.is_mixture)):
+        for label, mask in check.classes.items():
             if (chosen & mask).any():
                 table[label] = _errors(check, chosen & mask)
         for group in GROUPS:
@@ -158,16 +188,19 @@ def summary(check: Check) -> dict[str, Any]:
     return result
 
 
-def _errors(check: Check, chosen: Bools) -> dict[str, float | int]:
-    """Return count, mean, median and worst absolute error and the mean signed one."""
+def _errors(check: Check, chosen: Bools) -> dict[str, float | int | None]:
+    """Return count, mean, median and worst absolute error, the mean signed one, and the share within 90% intervals."""
     error = check.error_fraction[chosen]
     size = np.abs(error)
+    known = np.isfinite(check.sigma[chosen])
+    inside = (check.low[chosen] <= check.measured[chosen]) & (check.measured[chosen] <= check.high[chosen])
     return {
         "count": int(size.size),
         "mean_absolute_error_fraction": float(size.mean()),
         "median_absolute_error_fraction": float(np.median(size)),
         "worst_absolute_error_fraction": float(size.max()),
         "bias_fraction": float(error.mean()),
+        "within_interval_fraction": float(inside[known].mean()) if known.any() else None,
     }
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from planner.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.errors import CapacityError, Problem, ScenarioError
+from planner.physics.coefficients import SATURATED, SERVING
+from planner.physics.doubt import interval
 from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.precision import canonical_precision
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from planner.catalog.load import Catalog
     from planner.physics.coefficients import Calibration
+    from planner.physics.doubt import Doubt
 
 _FIGURES = (
     "concurrency", "running_sequences", "ttft_ms", "tpot_ms", "tokens_per_s_per_user", "output_tokens_per_s_per_gpu",
@@ -77,7 +80,10 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
 
 def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> list[list[dict[str, Any]]]:
     """Return the records of each cell that can be, one for each load."""
-    replicas = price_replicas([spec for spec, _, _ in cells], calibration)
+    specs = [spec for spec, _, _ in cells]
+    kind = SATURATED if grid.offline else SERVING
+    replicas = price_replicas(specs, calibration, [kind] * len(specs))
+    doubts = [calibration.doubt(spec.groups(kind), spec.shape.experts > 0) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
@@ -87,6 +93,7 @@ def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> l
         input_tokens=np.array([case[1] for case in cases]),
         output_tokens=np.array([case[2] for case in cases]),
         cached_fraction=grid.cached_fraction,
+        burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
         point = at_saturation(replicas, index, traffic)
@@ -94,8 +101,24 @@ def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> l
         point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
     else:
         point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
-    records = [_record(cells[case[0]][0], case, point, number) for number, case in enumerate(cases)]
+    records = [
+        _record(cells[case[0]][0], case, point, number) | _interval(doubts[case[0]], point, number)
+        for number, case in enumerate(cases)
+    ]
     return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
+
+
+def _interval(doubt: Doubt | None, point: OperatingPoint, number: int) -> dict[str, Any]:
+    """Return the 90% interval of a case's tokens/s per accelerator and how it stands to the measurements."""
+    if doubt is None:
+        return {"low": None, "high": None, "half_width_fraction": None, "standing": None}
+    low, high = interval(float(point.output_tokens_per_s_per_accelerator[number]), doubt.sigma)
+    return {
+        "low": low,
+        "high": high,
+        "half_width_fraction": doubt.half_width_fraction,
+        "standing": doubt.in_words(),
+    }
 
 
 def _check(grid: Grid) -> None:

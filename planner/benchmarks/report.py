@@ -42,17 +42,12 @@ def check_report(check: Check, worst: int) -> str:
     """Return the error tables of a check, its worst rows and what it could not predict."""
     found = summary(check)
     parts = [f"{found['predicted']} measurements predicted, {found['unpredicted']} not, from {found['rows']} rows"]
-    if found["rows_with_repeated_prompts_assumed"]:
-        parts.append(
-            f"{found['rows_with_repeated_prompts_assumed']} rows have round lengths: their client is taken to repeat "
-            "100 prompts (a column prefix_hit_fraction overrides this)"
-        )
     for name, errors in found["quantities"].items():
         rows = [_line("all", errors["all"])]
-        rows += [_line(label, errors[label]) for label in ("dense", "mixture-of-experts") if label in errors]
+        rows += [_line(label, errors[label]) for label in check.classes if label in errors]
         for group in GROUPS:
             rows += [_line(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
-        parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias"), rows))
+        parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias", "within 90%"), rows))
     predicted = [entry for entry in entries(check, worst) if "predicted" in entry]
     if predicted:
         parts.append("worst rows\n" + table(_WORST_HEADER, [_worst_line(entry) for entry in predicted]))
@@ -60,7 +55,7 @@ def check_report(check: Check, worst: int) -> str:
     return "\n\n".join(parts)
 
 
-_WORST_HEADER = ("run", "row", "quantity", "measured", "predicted", "error")
+_WORST_HEADER = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
 
 
 def _worst_line(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -75,6 +70,7 @@ def _worst_line(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{entry['measured']:,.1f}",
         f"{entry['predicted']:,.1f}",
         f"{entry['error_fraction']:+.0%}",
+        f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else "",
     )
 
 
@@ -92,7 +88,8 @@ def _reasons(check: Check) -> list[str]:
     return ["not predicted\n" + "\n".join([*shown, *more])]
 
 
-def _line(label: str, errors: dict[str, float]) -> tuple[str, ...]:
+def _line(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
+    within = errors["within_interval_fraction"]
     return (
         label,
         str(errors["count"]),
@@ -100,11 +97,12 @@ def _line(label: str, errors: dict[str, float]) -> tuple[str, ...]:
         f"{errors['median_absolute_error_fraction']:.1%}",
         f"{errors['worst_absolute_error_fraction']:.0%}",
         f"{errors['bias_fraction']:+.1%}",
+        "" if within is None else f"{within:.0%}",
     )
 
 
 def calibration_table(found: CalibrationFile) -> str:
-    """Return the errors of a calibration: fitted, and left out one accelerator, engine or model at a time."""
+    """Return the errors of a calibration: fitted, and on rows left out of the fit in each way."""
     parts = []
     for name, errors in found.fitted.items():
         rows = []
@@ -123,7 +121,10 @@ def calibration_table(found: CalibrationFile) -> str:
 
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     """Return operating points as a table, one line per case, and below it why some cases cannot be."""
-    header = ("replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU", "waits for memory")
+    header = (
+        "replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU", "90% interval",
+        "waits for memory", "measured?",
+    )  # fmt: skip
     rows = [
         (
             f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}",
@@ -133,7 +134,9 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
             f"{r['tpot_ms']:,.1f}",
             f"{r['tokens_per_s_per_user']:,.1f}",
             f"{r['output_tokens_per_s_per_gpu']:,.0f}",
+            "" if r["low"] is None else f"{r['low']:,.0f} to {r['high']:,.0f}",
             "yes" if r["memory_limited"] else "",
+            r["standing"] or "",
         )
         for r in records
         if r["problem"] is None

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.benchmarks.fit import Measurements
 from planner.benchmarks.layout import (
+    USUAL_WORKER,
     CannotPredictError,
     Deployment,
+    decode_worker,
+    decode_workers,
     find_engine,
     find_model,
     find_part,
     find_precision,
     lay_out,
-    open_degrees,
 )
-from planner.benchmarks.table import HIT_COLUMN
+from planner.benchmarks.table import DISAGGREGATED_SCENARIO, HIT_COLUMN
 from planner.errors import PlannerError
-from planner.physics.calibration import Measurements
-from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION, Calibration
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.units import MILLISECOND
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 
     from planner.catalog.load import Catalog
     from planner.physics.arrays import Bools, Floats, Ints
+    from planner.physics.coefficients import Calibration, Groups
+    from planner.physics.doubt import Doubt
 
-DISTINCT_PROMPTS = 100
-"""Prompts a load generator draws from when it is told lengths in round numbers: AIPerf's default data set size."""
-REQUESTS_PER_CONCURRENCY = 10
-"""Requests such a client sends per unit of concurrency, the published recipes' usual choice."""
-_KEYS = ["model", "accelerator", "engine", "precision", "tp", "ep"]
+_KEYS = [
+    "model", "accelerator", "engine", "precision", "tp", "ep", "attention_dp", "max_num_seqs", "scenario",
+]  # fmt: skip
+_MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
+"""What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,6 @@ class BenchmarkRows:
     input_tokens: Floats
     output_tokens: Floats
     cached_fraction: Floats
-    repeated_fraction: Floats
     concurrency: Floats
     """Requests in the whole replica; NaN for saturation or an objective."""
     ttft_objective_s: Floats
@@ -58,6 +61,8 @@ class BenchmarkRows:
     is_offline: Bools
     is_open: Bools
     """Server and Interactive: independent arrivals rather than a client's closed loop."""
+    is_apart: Bools
+    """Disaggregated: prompts are prefilled by another pool."""
 
 
 def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
@@ -75,8 +80,12 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
             group_reason[index] = str(error)
     deployment = by_group[group]
     offline = (frame["scenario"] == "Offline").to_numpy()
-    factor = np.array([d.replicas_per_concurrency for d in deployments] or [1.0])[deployment]
-    concurrency = np.where(offline, np.nan, frame["concurrency"].to_numpy() * factor)
+    factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[deployment]
+    apart = (frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()
+    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[deployment]
+    stated = frame["concurrency"].to_numpy()
+    workers = decode_workers(frame["decode_workers"].to_numpy(), accelerators, stated)
+    concurrency = np.where(offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor))
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
@@ -84,12 +93,12 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         input_tokens=frame["input_tokens"].to_numpy(),
         output_tokens=frame["output_tokens"].to_numpy(),
         cached_fraction=_cached_fraction(frame),
-        repeated_fraction=_repeated_fraction(frame, concurrency),
         concurrency=concurrency,
         ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
         is_open=frame["scenario"].isin(["Server", "Interactive"]).to_numpy(),
+        is_apart=apart,
     )
     _reason_gaps(rows)
     return rows
@@ -100,39 +109,27 @@ def _deployment(row: object, catalog: Catalog) -> Deployment:
     shape = find_model(str(row.model), catalog)  # type: ignore[attr-defined]
     part = find_part(str(row.accelerator), catalog)  # type: ignore[attr-defined]
     precision = find_precision(str(row.precision), part, shape)  # type: ignore[attr-defined]
-    tp, ep = (None if np.isnan(number) else int(number) for number in (row.tp, row.ep))  # type: ignore[attr-defined]
-    accelerators, factor = lay_out(part, shape, precision, tp, ep)
+    numbers = (row.tp, row.ep, row.attention_dp, row.max_num_seqs)  # type: ignore[attr-defined]
+    tp, ep, attention_dp, max_sequences = (None if np.isnan(number) else int(number) for number in numbers)
+    if row.scenario == DISAGGREGATED_SCENARIO:  # type: ignore[attr-defined]
+        layouts = decode_worker(part, shape, precision, tp or USUAL_WORKER, attention_dp)
+    else:
+        layouts = lay_out(part, shape, precision, tp, ep, attention_dp)
     return Deployment(
         part=part,
         shape=shape,
         precision=precision,
         engine=find_engine(str(row.engine)),  # type: ignore[attr-defined]
-        accelerators=None if tp is None else accelerators,
-        replicas_per_concurrency=factor,
+        layouts=layouts,
+        expert_parallel=ep is not None and ep > 1,
+        max_sequences=max_sequences,
     )
 
 
 def _cached_fraction(frame: pd.DataFrame) -> Floats:
     """Return the share of each prompt found in the prefix cache where the table says so, else 0."""
-    if HIT_COLUMN not in frame.columns:
-        return np.zeros(len(frame))
     given: Floats = frame[HIT_COLUMN].to_numpy(dtype=float)
     return np.where(np.isnan(given), 0.0, given)
-
-
-def _repeated_fraction(frame: pd.DataFrame, concurrency: Floats) -> Floats:
-    """Return the share of requests that repeat a whole prompt, which a table without ``prefix_hit_fraction`` hides.
-
-    Clients told round lengths (1000, 2000, …) draw prompts from a pool of 100 and send ten per unit of concurrency, so
-    all but the first hundred repeat. Public runs of that kind process more prompt tokens a second than the arithmetic
-    of the part allows unless most were cached.
-    """
-    round_lengths = ((frame["input_tokens"] % 1000 == 0) & (frame["output_tokens"] % 100 == 0)).to_numpy()
-    pooled = round_lengths & (frame["scenario"] == "Concurrency").to_numpy() & (concurrency > 0)
-    if HIT_COLUMN in frame.columns:
-        pooled &= frame[HIT_COLUMN].isna().to_numpy()
-    sent = REQUESTS_PER_CONCURRENCY * np.where(pooled, concurrency, 1.0)
-    return np.where(pooled, np.maximum(1.0 - DISTINCT_PROMPTS / sent, 0.0), 0.0)
 
 
 def _reason_gaps(rows: BenchmarkRows) -> None:
@@ -151,16 +148,17 @@ def _reason_gaps(rows: BenchmarkRows) -> None:
 
 def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
     """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where a row has a reason."""
-    replicas, index, degrees = _replicas(rows, calibration)
+    replicas, index = _settled(rows, calibration)
     usable = rows.deployment >= 0
     result = {name: np.full(usable.size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
     loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
+    decoding = np.where(rows.is_apart, 1.0, rows.cached_fraction)  # a decode worker prefills nothing
     for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
         if not chosen.any():
             continue
-        traffic = _traffic(rows, chosen)
+        traffic = _traffic(rows, chosen, decoding)
         if rows.is_offline[chosen][0]:
-            point = at_saturation(replicas, _best_index(replicas, index[chosen], degrees, traffic), traffic)
+            point = at_saturation(replicas, index[chosen], traffic)
         elif loaded[chosen][0]:
             point = at_concurrency(replicas, index[chosen], traffic, rows.concurrency[chosen])
         else:
@@ -173,80 +171,107 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
                 np.where(np.isnan(ttft_s), endless, ttft_s),
                 np.where(np.isnan(tpot_s), endless, tpot_s),
             )
-        result["ttft_s"][chosen] = point.ttft_s
+        first = point.ttft_s
+        if rows.is_apart[chosen].any():
+            prefilled = at_concurrency(replicas, index[chosen], _traffic(rows, chosen), rows.concurrency[chosen])
+            first = np.where(rows.is_apart[chosen], prefilled.ttft_s, first)
+        result["ttft_s"][chosen] = first
         result["tpot_s"][chosen] = point.tpot_s
         result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
     return result
 
 
-def _traffic(rows: BenchmarkRows, pick: Bools) -> Traffic:
+def _traffic(rows: BenchmarkRows, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
     return Traffic(
         input_tokens=rows.input_tokens[pick],
         output_tokens=rows.output_tokens[pick],
-        cached_fraction=rows.cached_fraction[pick],
-        repeated_fraction=rows.repeated_fraction[pick],
+        cached_fraction=(rows.cached_fraction if cached_fraction is None else cached_fraction)[pick],
         burst_fraction=np.where(rows.is_open[pick], 0.0, 1.0),
     )
 
 
-def _replicas(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints, Ints]:
-    """Price the replicas of all deployments, open and closed arrivals apart, each open degree after the other.
+def _specs(rows: BenchmarkRows) -> tuple[list[ReplicaSpec], list[str], Ints, Ints]:
+    """Return the replicas that rows may mean, their kinds, each row's first replica, and how many follow it.
 
-    Returns the replicas, each row's first replica, and for each replica how many degrees start there.
+    Only a saturated row or a decode worker leaves its layout open for the replica itself to decide.
     """
     specs: list[ReplicaSpec] = []
-    degrees: list[int] = []
-    first = np.zeros((2, max(len(rows.deployments), 1)), dtype=np.intp)
-    for is_open in (0, 1):
+    kinds: list[str] = []
+    first = np.zeros((len(_MODES), max(len(rows.deployments), 1)), dtype=np.intp)
+    count = np.ones_like(first)
+    for mode, kind in enumerate(_MODES):
         for number, deployment in enumerate(rows.deployments):
-            first[is_open, number] = len(specs)
-            found = _specs(deployment, bool(is_open))
+            first[mode, number] = len(specs)
+            found = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
+            count[mode, number] = len(found)
             specs += found
-            degrees += [len(found) - offset for offset in range(len(found))]
-    index = first[rows.is_open.astype(np.intp), np.maximum(rows.deployment, 0)]
+            kinds += [kind] * len(found)
+    mode_of_row = np.select([rows.is_apart, rows.is_offline, rows.is_open], [3, 2, 1], 0)
+    place = (mode_of_row, np.maximum(rows.deployment, 0))
+    return specs, kinds, first[place], count[place]
+
+
+def _settled(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
+    """Price the replicas that rows may mean and return each row's own.
+
+    Saturation takes the layout that serves most, a decode worker the one that is fastest at its concurrency.
+    """
+    specs, kinds, first, count = _specs(rows)
     if not specs:
         raise PlannerError("no row can be predicted")
-    return price_replicas(specs, calibration), index, np.array(degrees, dtype=np.intp)
+    replicas = price_replicas(specs, calibration, kinds)
+    index = first.copy()
+    is_open = (rows.deployment >= 0) & (count > 1)
+    for pick in (is_open & rows.is_offline, is_open & rows.is_apart):
+        if not pick.any():
+            continue
+        traffic, most = _traffic(rows, pick), np.full(int(pick.sum()), -np.inf)
+        for offset in range(int(count[pick].max())):
+            candidate = first[pick] + np.minimum(offset, count[pick] - 1)
+            if rows.is_offline[pick][0]:
+                reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
+            else:
+                reached = 1.0 / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
+            index[pick] = np.where(reached > most, candidate, index[pick])
+            most = np.maximum(reached, most)
+    return replicas, index
 
 
 def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
     """Return the replicas of all rows, priced, and each row's own."""
-    replicas, index, _ = _replicas(rows, calibration)
-    return replicas, index
+    return _settled(rows, calibration)
 
 
-def _specs(deployment: Deployment, is_open: bool) -> list[ReplicaSpec]:
-    """Return the replicas a deployment may be: one, or one per degree where the row leaves it open."""
-    part, shape, precision = deployment.part, deployment.shape, deployment.precision
-    counts = [deployment.accelerators] if deployment.accelerators else open_degrees(part, shape, precision)
-    return [
-        ReplicaSpec(
-            part=part,
-            shape=shape,
-            precision=precision,
-            accelerators=count,
-            engine=deployment.engine,
-            # Servers tuned for independent arrivals admit by what is written, not by what might be.
-            reserved_output_fraction=DEFAULT_RESERVED_OUTPUT_FRACTION if is_open else None,
-        )
-        for count in counts
-    ]
+def specs_of(rows: BenchmarkRows, calibration: Calibration) -> tuple[list[ReplicaSpec], list[str]]:
+    """Return the replica and the kind of each predictable row, open layouts settled by the calibration given."""
+    _, index = _settled(rows, calibration)
+    specs, kinds, *_ = _specs(rows)
+    chosen = index[rows.deployment >= 0]
+    return [specs[number] for number in chosen], [kinds[number] for number in chosen]
+
+
+def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | None]:
+    """Return the doubt about each row's prediction; None where it has a reason or the calibration knows none."""
+    doubts: list[Doubt | None] = [None] * rows.deployment.size
+    specs, kinds = specs_of(rows, calibration)
+    known: dict[tuple[Groups, bool], Doubt | None] = {}
+    for row, spec, kind in zip(np.flatnonzero(rows.deployment >= 0), specs, kinds, strict=True):
+        key = (spec.groups(kind), spec.shape.experts > 0)
+        if key not in known:
+            known[key] = calibration.doubt(*key)
+        doubts[row] = known[key]
+    return doubts
 
 
 def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration) -> Measurements:
-    """Turn predictable rows into what the fit takes; an open degree is settled by the calibration given."""
+    """Turn predictable rows into what the fit takes; an open layout is settled by the calibration given."""
     pick = rows.deployment >= 0
-    replicas, index, degrees = _replicas(rows, calibration)
-    settled = index[pick].copy()
-    offline = rows.is_offline[pick]
-    if offline.any():
-        settled[offline] = _best_index(replicas, settled[offline], degrees, _traffic(rows, pick & rows.is_offline))
-    specs = [spec for is_open in (False, True) for d in rows.deployments for spec in _specs(d, is_open)]
-    chosen = [specs[number] for number in settled]
+    chosen, kinds = specs_of(rows, calibration)
     return Measurements(
         work=describe(chosen),
         engine=[spec.engine for spec in chosen],
         vendor=[spec.part.vendor for spec in chosen],
+        groups=[spec.groups(kind) for spec, kind in zip(chosen, kinds, strict=True)],
         traffic=_traffic(rows, pick),
         concurrency=rows.concurrency[pick],
         measured={
@@ -255,15 +280,3 @@ def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibrat
             "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[pick],
         },
     )
-
-
-def _best_index(replicas: Replicas, index: Ints, degrees: Ints, traffic: Traffic) -> Ints:
-    """Return the replica with most saturated tokens per accelerator among a row's open degrees."""
-    best = index.copy()
-    most = np.full(index.size, -np.inf)
-    for offset in range(int(degrees.max(initial=1))):
-        candidate = index + np.minimum(offset, degrees[index] - 1)
-        reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
-        best = np.where(reached > most, candidate, best)
-        most = np.maximum(reached, most)
-    return best

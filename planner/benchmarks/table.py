@@ -23,7 +23,13 @@ COLUMNS = (
 MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
 HIT_COLUMN = "prefix_hit_fraction"
 """Optional: share of each prompt found in the prefix cache."""
-SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency")
+OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
+"""Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
+separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
+_WHOLE = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
+DISAGGREGATED_SCENARIO = "Disaggregated"
+SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency", DISAGGREGATED_SCENARIO)
+_POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
 MAX_PROBLEMS = 50
 FIRST_ROW = 2  # the header is line 1
 
@@ -31,10 +37,10 @@ FIRST_ROW = 2  # the header is line 1
 def read_benchmarks(path: Path) -> pd.DataFrame:
     """Read a benchmark CSV; raise ScenarioError naming every bad cell by row.
 
-    The frame has the file's own columns, numbers as floats (blank cells as NaN), text stripped, and the row's line in
-    the file as its index.
+    The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
+    and the row's line in the file as its index.
     """
-    frame = _read_text(path)
+    frame = _from_pools(_read_text(path))
     missing = [column for column in COLUMNS if column not in frame.columns]
     if missing:
         raise ScenarioError(
@@ -47,13 +53,31 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=str(path), message="the file has a header and no rows"))
     frame.index = frame.index + FIRST_ROW
     problems: list[Problem] = []
-    numbers = NUMBER_COLUMNS + ((HIT_COLUMN,) if HIT_COLUMN in frame.columns else ())
-    for column in numbers:
+    for column in OPTIONAL_COLUMNS:
+        if column not in frame.columns:
+            frame[column] = ""
+    for column in NUMBER_COLUMNS + OPTIONAL_COLUMNS:
         frame[column] = _numbers(path, frame[column], problems)
     _check_scenarios(path, frame, problems)
     if problems:
         raise ScenarioError(_limited(sorted(problems, key=lambda problem: problem.line or 0)))
     return frame
+
+
+def _from_pools(frame: pd.DataFrame) -> pd.DataFrame:
+    """Bring a table of separate prefill and decode pools to the usual columns: a row is its decode worker's.
+
+    Such tables write an attention_dp of 1 where they do not say, which is everywhere: it counts as blank.
+    """
+    if "decode_tp" not in frame.columns or "tp" in frame.columns:
+        return frame
+    renamed = frame.rename(columns=_POOL_COLUMNS)
+    for column in COLUMNS:
+        if column not in renamed.columns:
+            renamed[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
+    if "attention_dp" in renamed.columns:
+        renamed["attention_dp"] = renamed["attention_dp"].where(~renamed["attention_dp"].isin(["1", "1.0"]), "")
+    return renamed
 
 
 def _read_text(path: Path) -> pd.DataFrame:
@@ -92,7 +116,7 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
         wrong, allowed = (numbers < 0) | (numbers > 1), "between 0 and 1"
     else:
         wrong, allowed = numbers <= 0, "above zero"
-    whole = column in ("tp", "ep")
+    whole = column in _WHOLE
     bad = ~blank & (~finite | wrong | ((numbers % 1 != 0) if whole else False))
     wanted = f"a whole number {allowed}" if whole else f"a number {allowed}"
     problems.extend(

@@ -48,35 +48,53 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
     for name, title in _TITLES.items():
         errors = found["quantities"][name]
         rows = [("**all**", errors["all"])]
-        rows += [(f"**{label}**", errors[label]) for label in ("dense", "mixture-of-experts") if label in errors]
+        rows += [(f"**{label}**", errors[label]) for label in check.classes if label in errors]
         rows += [(label, members) for group in GROUPS for label, members in errors[f"by_{group}"].items()]
-        header = ("", "rows", "mean", "median", "worst", "bias")
+        header = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
         parts.append(f"### {title}\n\n" + _markdown(header, [_cells(label, error) for label, error in rows]))
     parts += ["## Errors on rows the fit never saw", _cross_validation(file)]
-    parts += ["## Model error as a prior", _residuals(file)]
+    parts += ["## How far to trust a prediction", _doubt(file)]
     worst = [entry for entry in entries(check) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:_WORST]
     parts += [f"## The {_WORST} worst rows, latency to first token apart", _worst(worst)]
     return "\n\n".join(parts) + "\n"
 
 
 def _cross_validation(file: CalibrationFile) -> str:
-    """Return what the error becomes when a row's accelerator, engine or model is left out of the fit."""
+    """Return what the error becomes when a row's setting, campaign, model or accelerator is left out of the fit."""
+    labels = ("dense", "mixture-of-experts", "amd dense", "amd mixture-of-experts")
     rows = [
-        (f"one {group}", kind, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
+        (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
         for group, quantities in file.cross_validated.items()
-        for kind in ("dense", "mixture-of-experts")
-        for errors in [quantities["tpot_s"][kind]]
+        for name, title in (("tpot_s", "time per token"), ("output_tokens_per_s_per_accelerator", "tokens/s"))
+        for label in labels
+        for errors in [quantities[name].get(label)]
+        if errors is not None
     ]
-    text = "Time per output token, each row predicted by a fit without its own accelerator, engine or model."
-    return text + "\n\n" + _markdown(("left out", "models", "rows", "mean", "median"), rows)
+    text = (
+        "Each row predicted by a fit without its own setting (degree and lengths), campaign (model × accelerator × "
+        "engine × precision × kind), model or accelerator. No setting of the fit was chosen on other rows than these."
+    )
+    return text + "\n\n" + _markdown(("left out", "models", "quantity", "rows", "mean", "median"), rows)
 
 
-def _residuals(file: CalibrationFile) -> str:
-    """Return the spread of model error that a Monte Carlo draws from."""
-    rows = [
-        (f"`{name}`", f"{spread.log_median:+.3f}", f"{spread.log_sigma:.3f}") for name, spread in file.residuals.items()
+def _doubt(file: CalibrationFile) -> str:
+    """Return how wide the stated intervals are, and how often they held on campaigns the fit never saw."""
+    covered = [
+        (label, str(one.rows), f"{one.covered_fraction:.0%}", f"±{one.median_half_width_fraction:.0%}")
+        for label, one in file.coverage.items()
     ]
-    return _markdown(("quantity", "median of ln(measured/predicted)", "standard deviation"), rows)
+    terms = ("setting", "pair", "model", "part", "first_token")
+    spreads = [(label, *(f"{getattr(one, term):.3f}" for term in terms)) for label, one in file.spread.items()]
+    return "\n\n".join(
+        [
+            "Every prediction carries a 90% interval. Leaving one campaign out at a time, it held what was measured "
+            "this often:",
+            _markdown(("rows of", "rows", "within 90%", "median half-width"), covered),
+            "What an interval is made of: standard deviations of ln(measured/predicted) by what was not measured, "
+            "added in squares ([throughput](../explanation/throughput.md)).",
+            _markdown(("models", "another setting", "+ pair", "+ model", "+ accelerator", "first token"), spreads),
+        ]
+    )
 
 
 def _worst(worst: Sequence[dict[str, Any]]) -> str:
@@ -95,7 +113,7 @@ def _worst(worst: Sequence[dict[str, Any]]) -> str:
     return _markdown((*header, "measured", "predicted", "error"), rows)
 
 
-def _cells(label: str, errors: dict[str, float]) -> tuple[str, ...]:
+def _cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
     return (
         label,
         str(errors["count"]),
@@ -103,6 +121,7 @@ def _cells(label: str, errors: dict[str, float]) -> tuple[str, ...]:
         f"{errors['median_absolute_error_fraction']:.1%}",
         f"{errors['worst_absolute_error_fraction']:.0%}",
         f"{errors['bias_fraction']:+.1%}",
+        "" if errors["within_interval_fraction"] is None else f"{errors['within_interval_fraction']:.0%}",
     )
 
 

@@ -36,7 +36,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
 
     ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
-    by accelerator and architecture class.
+    by accelerator, engine and model.
     """
     reuse = Reuse(scenario) if reuse is None else reuse
     catalog = reuse.catalog

@@ -15,10 +15,13 @@ from planner.catalog.physics import part_of, shape_of
 from planner.demand.bursts import BurstConditions
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.fleet.window import MISS_CELLS
-from planner.physics.coefficients import Calibration
+from planner.physics.coefficients import SERVING, Calibration
+from planner.physics.doubt import Doubt
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
-from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective
-from planner.physics.part import PRECISIONS
+from planner.physics.model_shape import ModelShape
+from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, separate_pools
+from planner.physics.part import Part
+from planner.physics.precision import KV_BYTES, WEIGHT_BYTES
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
@@ -27,7 +30,7 @@ from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 _DEFAULT_PRECISION = "fp8"  # what public serving runs use
-_WIDER = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}
+_WIDER = {"fp4": "fp8", "int4": "fp8", "fp8": "bf16", "int8": "bf16", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,10 @@ class Service:
     """The replica that serves it; None where a cluster serves nothing."""
     speed: float = 1.0
     """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+    layout: str = ""
+    """How a replica is laid out, in words."""
+    doubt: Doubt | None = None
+    """How far the throughput may be off; None where the calibration knows nothing of it."""
 
 
 def served_precision(cluster: Cluster, workload: Workload) -> str:
@@ -67,7 +74,7 @@ def served_precision(cluster: Cluster, workload: Workload) -> str:
     decides, and where neither does it is fp8.
     """
     stated = [name for name in (cluster.precision, workload.precision) if name is not None]
-    return min(stated, key=PRECISIONS.index, default=_DEFAULT_PRECISION)
+    return max(stated, key=WEIGHT_BYTES.__getitem__, default=_DEFAULT_PRECISION)
 
 
 def cv(length: Length) -> float:
@@ -87,8 +94,8 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     )
 
 
-Factors = Mapping[tuple[str, str], float]
-"""Throughput over the model's, by accelerator and architecture class; 1 where nothing is said."""
+Factors = Mapping[tuple[str, str, str], float]
+"""Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
 
 def build_services(
@@ -98,7 +105,6 @@ def build_services(
 
     A workload that no cluster can serve is an error.
     """
-    catalog = reuse.catalog
     services: dict[tuple[str, str], Service] = {}
     refused: list[str] = []
     problems: list[Problem] = []
@@ -109,8 +115,13 @@ def build_services(
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
-            kind = catalog.model(workload.model).architecture_class.value
-            factor = cluster.throughput_multiplier * factors.get((cluster.accelerator, kind), 1.0)
+            factor = cluster.throughput_multiplier
+            for accelerator, model in (
+                (cluster.accelerator, workload.model),
+                ("", workload.model),
+                (cluster.accelerator, ""),
+            ):
+                factor *= factors.get((accelerator, cluster.engine, model), 1.0)
             services[cluster_name, workload_name] = dataclasses.replace(
                 found,
                 speed=found.speed * factor,
@@ -137,7 +148,8 @@ def _service(
         except CapacityError as error:
             return error
 
-    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), cluster.tensor_parallel)
+    layout = (cluster.tensor_parallel, cluster.attention, cluster.pools, cluster.max_sequences, cluster.speculation)
+    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), layout)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     key = ("service", hardware, stated, traffic, horizon_months)
@@ -147,45 +159,44 @@ def _service(
 def _serve(
     cluster: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration, horizon_months: int
 ) -> Service:
-    """Choose the replica that serves most per accelerator within the objective."""
+    """Choose the layout that serves most per accelerator within the objective."""
     accelerator = catalog.accelerator(cluster.accelerator)
     part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, catalog.model(workload.model))
     precision = served_precision(cluster, workload)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
-    smallest = smallest_fit(part, shape, precision, tokens).accelerators
-    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
-    if cluster.tensor_parallel is not None:
-        if cluster.tensor_parallel not in degrees:
-            raise CapacityError(
-                f"{workload.model} at {precision} runs on {', '.join(map(str, degrees))} x {cluster.accelerator}, "
-                f"not on {cluster.tensor_parallel}"
-            )
-        degrees = [cluster.tensor_parallel]
-    specs = [
-        ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=d, engine=cluster.engine) for d in degrees
-    ]
+    specs = _candidates(cluster, part, shape, precision, tokens)
     replicas = price_replicas(specs, calibration)
-    which = np.arange(len(degrees))
+    which = np.arange(len(specs))
     point = at_objective(replicas, which, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
     rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
     best = int(np.argmax(rate))
+    apart = None if cluster.pools == "shared" else _separate(specs, replicas, workload)
+    if apart is not None and cluster.pools == "auto" and apart.rate <= rate[best]:
+        apart = None
+    if apart is not None:
+        best, point = apart.decode, apart.point
     single = at_concurrency(replicas, which, traffic_of(workload), 1.0)
-    if rate[best] <= 0:
+    if (rate[best] if apart is None else apart.rate) <= 0:
         fastest = int(np.argmin(single.tpot_s))
         raise CapacityError(
             f"no batch of {workload.model} on {cluster.accelerator} meets {workload.slo.ttft_s:g} s to the first token "
             f"and {workload.slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
-            f"{single.tpot_s[fastest]:.3g} s on {degrees[fastest]} accelerators"
+            f"{single.tpot_s[fastest]:.3g} s on {specs[fastest].accelerators} accelerators"
         )
+    spec = specs[best]
     years = np.arange(horizon_months // 12 + 2)
     factor = _stated_over_formula(cluster, workload, replicas) or _multiplier(cluster, workload, catalog)
-    yearly = _yearly(replicas, best, workload, years) / degrees[best] * part.accelerators_per_node * factor
+    factor *= part.accelerators_per_node
+    if apart is None:
+        yearly = _yearly(replicas, best, workload, years) / spec.accelerators * factor
+    else:
+        yearly = _yearly_apart(specs, replicas, workload, years) * factor
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
     single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
-        spec=specs[best],
-        speed=float(yearly[0]) / (float(rate[best]) * part.accelerators_per_node),
-        tensor_parallel=degrees[best],
+        spec=spec,
+        speed=factor / part.accelerators_per_node,
+        tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
@@ -193,11 +204,13 @@ def _serve(
         tpot_s=tpot,
         single_tpot_s=float(single.tpot_s[best]),
         single_ttft_s=float(single.ttft_s[best]),
-        prefill_fraction=_prefill_fraction(replicas, best, workload, point),
+        prefill_fraction=_prefill_fraction(replicas, best, workload, point) if apart is None else apart.prefill_share,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
-        compute_s_per_token=float(describe([specs[best]]).flops_s_per_token[0]),
-        wide_factor=_wide_factor(specs[best], workload, calibration, float(rate[best])),
+        compute_s_per_token=float(describe([spec]).flops_s_per_token[0]),
+        wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
+        layout=_layout_in_words(spec, apart),
+        doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
     )
 
 
@@ -208,7 +221,7 @@ def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float
     sequence halfway through its output.
     """
     work = describe([spec])
-    fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators)
+    fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
     context = workload.tokens.input.mean + workload.tokens.output.mean / 2
     cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
     experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
@@ -244,6 +257,105 @@ def _stated_over_formula(cluster: Cluster, workload: Workload, replicas: Replica
     return stated / lengths.output_tokens / formula
 
 
+def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, tokens: float) -> list[ReplicaSpec]:
+    """Return the layouts a cluster may serve a model in; raise CapacityError where none holds it."""
+    smallest = smallest_fit(part, shape, precision, tokens).accelerators
+    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
+    if cluster.tensor_parallel is not None:
+        if cluster.tensor_parallel not in degrees:
+            raise CapacityError(
+                f"{shape.name} at {precision} runs on {', '.join(map(str, degrees))} x {cluster.accelerator}, "
+                f"not on {cluster.tensor_parallel}"
+            )
+        degrees = [cluster.tensor_parallel]
+    layouts = [(degree, 1) for degree in degrees if cluster.attention != "data-parallel" or not shape.experts]
+    if shape.experts and cluster.attention != "tensor-parallel":
+        # Each of the groups holds its own sequences: one must fit in a group's share of the cache.
+        layouts += [
+            (degree, degree)
+            for degree in degrees
+            if degree > 1 and memory_fit(part, shape, precision, degree, degree).kv_capacity_tokens >= degree * tokens
+        ]
+    if not layouts:
+        raise CapacityError(
+            f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
+            f"{cluster.accelerator}; tensor-parallel would hold it"
+        )
+    speculation = cluster.speculation
+    return [
+        ReplicaSpec(
+            part=part,
+            shape=shape,
+            precision=precision,
+            accelerators=degree,
+            engine=cluster.engine,
+            attention_data_parallel=groups,
+            expert_parallel=groups > 1,
+            max_sequences=cluster.max_sequences,
+            drafted_tokens=speculation.drafted_tokens if speculation else 0,
+            accepted_tokens=speculation.accepted_tokens if speculation else 1.0,
+        )
+        for degree, groups in layouts
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Apart:
+    """A prefill pool and a decode pool in balance."""
+
+    rate: float
+    """Requests per second and accelerator of both together."""
+    decode: int
+    """The decode workers' layout, by its place among the candidates."""
+    prefill_accelerators: int
+    """Accelerators of one prefill worker."""
+    prefill_share: float
+    """Share of the accelerators that prefill."""
+    point: OperatingPoint
+
+
+def _separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> _Apart:
+    """Balance the best prefill workers with the best decode workers: 1/rate = 1/prefill rate + 1/decode rate."""
+    traffic = traffic_of(workload, growth)
+    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
+    moved = np.array([spec.shape.kv_bytes_per_token(KV_BYTES[spec.precision]) * prompt for spec in specs])
+    network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
+    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
+    prefill = pools.prefill_requests_per_s / replicas.accelerators
+    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
+    decode = decoded / replicas.accelerators
+    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
+    total = float(prefill[first] + decode[second])
+    return _Apart(
+        rate=float(prefill[first] * decode[second] / total) if total > 0 else 0.0,
+        decode=second,
+        prefill_accelerators=specs[first].accelerators,
+        prefill_share=float(decode[second] / total) if total > 0 else 0.0,
+        point=pools.decode,
+    )
+
+
+def _yearly_apart(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, years: NDArray[np.int64]) -> Floats:
+    """Return requests per second and accelerator of both pools as tokens per request grow, one figure a year."""
+    if workload.tokens.growth_per_year == 0.0:
+        years = years[:1]
+    growth = (1.0 + workload.tokens.growth_per_year) ** years
+    found = np.array([_separate(specs, replicas, workload, float(factor)).rate for factor in growth])
+    return np.asarray(np.maximum(found, found[0] * 1e-6))
+
+
+def _layout_in_words(spec: ReplicaSpec, apart: _Apart | None) -> str:
+    """Say how a replica is laid out, for those who set it up."""
+    words = f"{spec.accelerators} accelerator{'s' if spec.accelerators > 1 else ''} a replica"
+    if spec.attention_data_parallel > 1:
+        words += f", attention in {spec.attention_data_parallel} groups"
+    if apart is not None:
+        words += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
+    if spec.drafted_tokens:
+        words += f", {spec.drafted_tokens} tokens drafted"
+    return words
+
+
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
     """Return the stack's maturity on this kind of model."""
     vendor = catalog.accelerator(cluster.accelerator).vendor.value
@@ -274,10 +386,9 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, point: 
 def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration, rate: float) -> float:
     """Return the speed of the same replica in the next wider precision over its own; 0 where that does not fit."""
     wider = _WIDER[spec.precision]
-    wide = ReplicaSpec(
-        part=spec.part, shape=spec.shape, precision=wider, accelerators=spec.accelerators, engine=spec.engine
-    )
-    if not memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits:
+    wide = dataclasses.replace(spec, precision=wider)
+    held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, spec.attention_data_parallel)
+    if rate <= 0 or not held.fits:
         return 0.0
     replicas = price_replicas([wide], calibration)
     point = at_objective(

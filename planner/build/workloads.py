@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import datetime
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,6 @@ from planner.demand import noise as noises
 from planner.demand import shape as shapes
 from planner.demand.calendar import Horizon
 from planner.demand.plan import WorkloadDemand
-from planner.documents import parse_scalar
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, WorkloadPlan
 from planner.scenario.scenario import Scenario
@@ -36,7 +37,7 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
-        growth=_growth(scenario, name, workload, horizon),
+        growth=_growth(scenario, name, workload, horizon, reuse),
         shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
         noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
         spikes=tuple(
@@ -74,7 +75,7 @@ def _shape(shape: Shape) -> shapes.Shape:
     return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
 
 
-def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon) -> growths.Growth:
+def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> growths.Growth:
     match workload.growth:
         case Compound(per_year=rate):
             return growths.CompoundGrowth(per_year=rate)
@@ -89,34 +90,35 @@ def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon)
         case Steps(steps=steps):
             return growths.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
         case GrowthTable(file=file):
-            place = scenario.document.locate(("workloads", name, "growth", "file"))
-            folder = Path(place.file).parent if place and place.line is not None else Path()
-            return read_growth_table(folder / file, horizon)
+            path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
+            return reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
 
 
-def read_growth_table(path: Path, horizon: Horizon) -> growths.TableGrowth:
-    """Read a CSV with columns date, multiplier."""
+def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.TableGrowth:
+    """Read a CSV with columns date, multiplier; ``path`` is what messages call it."""
     problems: list[Problem] = []
     hours: list[float] = []
     factors: list[float] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            for number, row in enumerate(csv.DictReader(stream), start=2):
-                date, factor = (
-                    parse_scalar((row.get("date") or "").strip()),
-                    parse_scalar((row.get("multiplier") or "").strip()),
-                )
-                good = isinstance(date, datetime.date) and isinstance(factor, int | float) and 0 <= factor < np.inf
-                if not good:
-                    found = f"{row.get('date')!r}, {row.get('multiplier')!r}"
-                    message = f"needs a date and a multiplier of at least 0, not {found}"
-                    problems.append(Problem(file=str(path), line=number, message=message))
-                elif len(problems) == 0:
-                    hours.append(horizon.hour_of(date))
-                    factors.append(float(factor))
-    except FileNotFoundError:
-        problems.append(Problem(file=str(path), message="no such file"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        header = next(rows, [])
+        date_at, factor_at = (header.index(name) if name in header else sys.maxsize for name in ("date", "multiplier"))
+        for row in rows:
+            if not row:
+                continue
+            try:  # a table may have a million rows: no more than must be is done for each
+                date = datetime.date.fromisoformat(row[date_at].strip())
+                factor = float(row[factor_at])
+            except (IndexError, ValueError):
+                factor = -1.0
+            if not 0.0 <= factor < np.inf:
+                found = ", ".join(repr(cell) for cell in row[:4])
+                message = f"needs a date and a multiplier of at least 0, not {found}"
+                problems.append(Problem(file=str(path), line=rows.line_num, message=message))
+            elif not problems:
+                hours.append((date - horizon.start).days * HOURS_PER_DAY)
+                factors.append(factor)
+    except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
     if not problems and not hours:
         problems.append(Problem(file=str(path), message="holds no rows; it needs columns date, multiplier"))

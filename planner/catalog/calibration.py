@@ -7,9 +7,11 @@ from pathlib import Path
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
+from planner.catalog.entries import Fraction
 from planner.documents import read_document
 from planner.errors import Problem, ScenarioError
 from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
+from planner.physics.doubt import Spread
 from planner.validation import Strict, validate
 
 FOLDER = Path(__file__).parent
@@ -28,13 +30,30 @@ class Errors(Strict):
     """Median absolute error."""
 
 
-class Spread(Strict):
-    """Model error as a distribution: ln(measured/predicted) is normal with this median and standard deviation."""
+class ErrorSpread(Strict):
+    """Standard deviations of ln(measured/predicted), by what was not measured; they add in squares."""
 
-    log_median: float
-    """Median of the log ratio."""
-    log_sigma: NonNegativeFloat
-    """Robust standard deviation of the log ratio."""
+    setting: NonNegativeFloat
+    """The pair was measured, at other settings."""
+    pair: NonNegativeFloat
+    """The pair (model, accelerator, engine, precision) was not."""
+    model: NonNegativeFloat
+    """The model was not measured under this engine."""
+    part: NonNegativeFloat
+    """The accelerator was not measured under this engine."""
+    first_token: NonNegativeFloat
+    """Time to first token, whatever was measured."""
+
+
+class Coverage(Strict):
+    """How often 90% intervals held what was measured, on rows of pairs the fit never saw."""
+
+    rows: int
+    """Rows measured."""
+    covered_fraction: Fraction
+    """Share of rows inside their interval."""
+    median_half_width_fraction: NonNegativeFloat
+    """Half the interval over the prediction, in the median."""
 
 
 class CalibrationFile(Strict):
@@ -47,19 +66,29 @@ class CalibrationFile(Strict):
     common: dict[str, PositiveFloat]
     """Each coefficient's common value."""
     engines: dict[str, dict[str, float]]
-    """Log deviations by engine."""
+    """Log deviations by engine; a coefficient that is not there is the common one."""
     vendors: dict[str, dict[str, float]]
-    """Log deviations by vendor."""
-    residuals: dict[str, Spread]
-    """Model error by quantity and architecture class: what a Monte Carlo draws."""
+    """Log deviations by vendor; a coefficient that is not there is the common one."""
+    groups: dict[str, float]
+    """Log of measured time per token over the formula's, by group of measurements."""
+    spread: dict[str, ErrorSpread]
+    """Spread of the model's error by architecture class: what intervals are made of and a Monte Carlo draws."""
+    coverage: dict[str, Coverage]
+    """How the intervals held on rows of campaigns the fit never saw, by dense, mixture-of-experts and amd."""
     fitted: dict[str, dict[str, Errors]]
     """Errors on the rows fitted to, by quantity, then by all, accelerator, engine or model."""
     cross_validated: dict[str, dict[str, dict[str, Errors]]]
-    """Errors on rows the fit never saw, leaving out one accelerator, engine or model at a time."""
+    """Errors on rows the fit never saw, leaving out one setting, campaign, model or accelerator at a time."""
 
     def calibration(self) -> Calibration:
         """Return the coefficients for the throughput formula."""
-        return Calibration(common=self.common, engine_log_deviation=self.engines, vendor_log_deviation=self.vendors)
+        return Calibration(
+            common=self.common,
+            engine_log_deviation=self.engines,
+            vendor_log_deviation=self.vendors,
+            group_log_effect=self.groups,
+            spread={name: Spread(**spread.model_dump()) for name, spread in self.spread.items()},
+        )
 
 
 def read_calibration(path: Path) -> CalibrationFile:
@@ -68,10 +97,9 @@ def read_calibration(path: Path) -> CalibrationFile:
     found = validate(CalibrationFile, document)
     tables = {"common": found.common, **found.engines, **found.vendors}
     problems = [
-        Problem(file=str(path), path=f"{table}.{name}", message="is required and is not there")
-        for table, names in tables.items()
+        Problem(file=str(path), path=f"common.{name}", message="is required and is not there")
         for name in NAMES
-        if name not in names
+        if name not in found.common
     ]
     problems += [
         Problem(file=str(path), path=f"{table}.{name}", message="is not a coefficient")

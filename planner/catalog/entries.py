@@ -119,6 +119,8 @@ class Accelerator(Entry):
     """Board power with a model loaded and nothing to do."""
     scaleup_gb_per_s: Sourced[PositiveFloat]
     """Scale-up link bandwidth of one accelerator, one direction."""
+    scaleout_gb_per_s: Sourced[PositiveFloat] | None = None
+    """Network bandwidth of one accelerator, one direction; absent: the scale-up link reaches as far."""
     scaleup_accelerators: Sourced[PositiveInt]
     """Accelerators within one scale-up domain."""
     scaleup_switched: Sourced[bool]
@@ -190,8 +192,20 @@ class Model(Entry):
     """Window of the layers that attend only to recent tokens."""
     sliding_layers_fraction: Sourced[Fraction] | None = None
     """Share of layers with that window."""
-    native_precision: Sourced[Literal["bf16", "fp8", "fp4"]] | None = None
+    native_precision: Sourced[Literal["bf16", "fp8", "fp4", "int4"]] | None = None
     """Precision the weights were published in; absent means bf16. FP4 weights also run on parts without FP4."""
+    shared_precision: Sourced[Literal["bf16", "fp8"]] | None = None
+    """Precision of what is not a routed expert in four-bit form; absent: bf16 if published at four bits, else fp8."""
+    family: Sourced[str] | None = None
+    """Model of the same shape, whose measurements speak for this one too; absent: none."""
+    qk_norm: Sourced[bool] | None = None
+    """True where queries and keys are normalised in every layer."""
+    attention_parameters_per_layer: Sourced[PositiveInt] | None = None
+    """Projection weights of a mean attention layer, where heads and widths do not give them."""
+    attended_tokens: Sourced[PositiveInt] | None = None
+    """Cached tokens that sparse attention reads for one query; absent: all of them."""
+    cache_fraction: Sourced[Fraction] | None = None
+    """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
 
 
 class Stack(Entry):

@@ -22,7 +22,7 @@ from planner.catalog.entries import (
     Tariff,
     with_provenance,
 )
-from planner.documents import Document, read_document
+from planner.documents import MAX_BYTES, Document, document_from, read_bytes, read_document
 from planner.errors import Problem, ScenarioError
 from planner.validation import Strict, choices, nearest, validate
 
@@ -106,27 +106,19 @@ class Catalog(Strict):
 
 def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
     """Read the catalogue. Later layers win, value by value: shipped files, the assumption set, the user's overlay."""
-    return _load(assumption_set, overlay, None if overlay is None else _stamp(overlay))
-
-
-def _stamp(path: Path) -> tuple[str, int, int] | None:
-    """Return what changes when a file does, so that a notebook that edits its overlay reads it again."""
-    try:
-        state = path.stat()
-        return str(path.absolute()), state.st_mtime_ns, state.st_size
-    except (OSError, ValueError):
-        return None  # reading it will say why
+    return catalog_with(assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES)))
 
 
 @functools.lru_cache(maxsize=16)
-def _load(assumption_set: str, overlay: Path | None, _stamp: tuple[str, int, int] | None) -> Catalog:
+def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Catalog:
+    """Return the catalogue with an overlay that has been read already: its name in messages, and its bytes."""
     layers = [_shipped(section) for section in _SECTIONS]
     if assumption_set not in ASSUMPTION_SETS:
         raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
     if assumption_set != "measured":
         layers.append(read_document(FOLDER / f"{assumption_set}.yaml"))
     if overlay is not None:
-        layers.append(_overlay(overlay))
+        layers.append(_overlay(*overlay))
     merged = Document({section: {} for section in _SECTIONS})
     for layer in layers:
         _lay_over(merged, layer)
@@ -135,11 +127,11 @@ def _load(assumption_set: str, overlay: Path | None, _stamp: tuple[str, int, int
     return catalog
 
 
-def _overlay(path: Path) -> Document:
-    """Read a user's catalogue file, which may be empty of sections but not of a mapping."""
-    document = read_document(path)
+def _overlay(name: str, content: bytes) -> Document:
+    """Parse a user's catalogue file, which may be empty of sections but not of a mapping."""
+    document = document_from(content, name)
     if not isinstance(document.content, dict):
-        raise ScenarioError(Problem(file=str(path), line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
+        raise ScenarioError(Problem(file=name, line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
     return document
 
 

@@ -23,6 +23,7 @@ def part_of(name: str, entry: Accelerator) -> Part:
         scaleup_accelerators=entry.scaleup_accelerators.value,
         switched=entry.scaleup_switched.value,
         accelerators_per_node=entry.accelerators_per_node.value,
+        network_bytes_per_s=(entry.scaleout_gb_per_s or entry.scaleup_gb_per_s).value * GIGA,
     )
 
 
@@ -60,4 +61,12 @@ def shape_of(name: str, entry: Model) -> ModelShape:
         if entry.architecture_class.value == "mixture-of-experts"
         else entry.architecture_class.value,
         native_precision=entry.native_precision.value if entry.native_precision else "bf16",
+        shared_precision=entry.shared_precision.value if entry.shared_precision else "",
+        family=entry.family.value if entry.family else "",
+        qk_norm=bool(entry.qk_norm and entry.qk_norm.value),
+        attention_parameters=entry.attention_parameters_per_layer.value
+        if entry.attention_parameters_per_layer
+        else 0.0,
+        attended_tokens=optional("attended_tokens"),
+        cache_fraction=entry.cache_fraction.value if entry.cache_fraction else 1.0,
     )

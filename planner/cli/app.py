@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -89,12 +90,25 @@ def main() -> None:
         lines = str(error).splitlines() or [type(error).__name__]
         print("\n".join(f"{paint('error:', 'red')} {line}" for line in lines), file=sys.stderr)
         sys.exit(error.exit_code)
+    except MemoryError:
+        print(f"{paint('error:', 'red')} not enough memory", file=sys.stderr)
+        sys.exit(1)
     except BrokenPipeError:  # `planner catalog | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
+        sys.exit(1)
+    except OSError as error:  # of a file we write or read it is said where it happens; what is left is standard output
+        print(f"{paint('error:', 'red')} {error.strerror or error}", file=sys.stderr)
+        _leave_stdout()
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
+
+
+def _leave_stdout() -> None:
+    """Let nothing more be written to a standard output that is closed or full, also not when Python ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

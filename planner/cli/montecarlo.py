@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
@@ -46,7 +47,7 @@ def montecarlo(
     from planner.reporting.folder import json_text
     from planner.reporting.study_folder import write_study
     from planner.reporting.study_summary import study_summary, study_table
-    from planner.studies.analysis import Finished
+    from planner.studies.analysis import MOST_DROPPED, Finished
     from planner.studies.prepare import prepare
     from planner.studies.runner import Goal
     from planner.studies.study import open_store
@@ -80,6 +81,9 @@ def montecarlo(
             f"the interval of the mean {told} after {rows:,} replications; extend with --resume and more",
             file=sys.stderr,
         )
+    if not quiet and finished.dropped_share() > MOST_DROPPED:
+        for line in finished.dropped():
+            print(f"{paint('warning:', 'yellow')} {printable(line)}", file=sys.stderr)
     if as_json:
         typer.echo(json_text(study_summary(finished)), nl=False)
     elif not quiet:

@@ -35,8 +35,7 @@ def run(
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
-    from planner.reporting.sparkline import month_lines
-    from planner.reporting.summary import summary, summary_table
+    from planner.reporting.summary import month_lines, summary, summary_table
     from planner.scenario.loading import load_scenario
     from planner.simulation.chance import draw_again
     from planner.simulation.run import simulate_plan

@@ -60,7 +60,7 @@ def sensitivity(
     prepared = prepare(study, overrides or (), seed)
     if method == "importance":
         folder = out or Path("outputs") / prepared.study.name
-        drivers = _importance(prepared, folder)
+        drivers, completed = _importance(prepared, folder)
     else:
         folder = out or Path("outputs") / f"{prepared.study.name}-{method}"
         count = size or _DEFAULT_SIZE[method]
@@ -72,9 +72,9 @@ def sensitivity(
             quiet=quiet,
             overrides=overrides or [],
         )
-        drivers = _designed(prepared, _design(prepared, method), folder, count, options)
+        drivers, completed = _designed(prepared, _design(prepared, method), folder, count, options)
     if as_json:
-        typer.echo(json_text(_plain(driver_columns(drivers))), nl=False)
+        typer.echo(json_text(_plain(driver_columns(drivers, completed))), nl=False)
     elif not quiet:
         typer.echo(_table(prepared, drivers))
         if method != "importance":
@@ -102,7 +102,7 @@ class _Options:
 
 def _designed(
     prepared: Prepared, design: OneAtATime | Morris | Saltelli, folder: Path, count: int, options: _Options
-) -> list[Driver]:
+) -> tuple[list[Driver], int]:
     """Run a design, measure it, write its folder."""
     from planner.cli.study_options import command_of, run_watched, workforce
     from planner.reporting.study_folder import write_designed
@@ -124,8 +124,9 @@ def _designed(
     return write_designed(prepared, design, store, rows, command)
 
 
-def _importance(prepared: Prepared, folder: Path) -> list[Driver]:
+def _importance(prepared: Prepared, folder: Path) -> tuple[list[Driver], int]:
     """Read a finished Monte Carlo study."""
+    from planner.reporting.study_rows import completed_rows
     from planner.studies.analysis import Finished
     from planner.studies.identity import identity
     from planner.studies.runner import batch_size
@@ -133,8 +134,8 @@ def _importance(prepared: Prepared, folder: Path) -> list[Driver]:
 
     setup = prepared.setup(prepared.montecarlo())
     store = Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
-    rows = store.finished_rows()
-    return list(Finished(prepared=prepared, store=store, rows=rows).drivers())
+    finished = Finished(prepared=prepared, store=store, rows=store.finished_rows())
+    return list(finished.drivers()), completed_rows(finished.output(prepared.headline.name))
 
 
 def _plain(columns: dict[str, list[object]]) -> list[dict[str, object]]:

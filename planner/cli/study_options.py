@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.colour import paint
+
 if TYPE_CHECKING:
     from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Progress, Workforce
     from planner.studies.store import Store
+    from planner.studies.work import Work
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (YAML).", show_default=False)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")]
@@ -30,8 +34,8 @@ Scheduler = Annotated[
         show_default=False,
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted study, or extend a finished one.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where an unfinished study lies.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue what was interrupted; extend a finished study.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where unfinished work lies.")]
 
 
 def workforce(workers: int | None, scheduler: str | None) -> Workforce:
@@ -50,16 +54,42 @@ def run_watched(store: Store, goal: Goal, force: Workforce, *, quiet: bool, agai
     """Run a study under a progress bar; an interrupt leaves it resumable and says how."""
     from planner.studies.runner import run_rows
 
+    say_notes(store, quiet=quiet)
     try:
-        with _watching(quiet=quiet) as watch:
+        with stopped_by_signals(), _watching(quiet=quiet) as watch:
             return run_rows(store, goal, force, watch)
     except KeyboardInterrupt:
+        store.close()
         rows = sum(last - first for first, last in store.finished())
         print(
             f"stopped with {min(rows, goal.rows):,} of {goal.rows:,} replications kept; continue with:", file=sys.stderr
         )
         print(f"  {again}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def say_notes(work: Work, *, quiet: bool) -> None:
+    """Say what was found in the folder: a lock taken over, damaged files."""
+    from planner.errors import printable
+
+    for note in work.notes if not quiet else ():
+        print(f"{paint('note:', 'yellow')} {printable(note)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let a polite order to end (of a batch system, of a closed terminal) stop a study as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {kind: signal.signal(kind, stop) for kind in kinds if signal.getsignal(kind) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 @contextlib.contextmanager

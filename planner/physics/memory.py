@@ -49,18 +49,21 @@ class MemoryFit:
         return max(0, math.floor(self.kv_capacity_tokens / context_tokens))
 
 
-def weight_bytes(shape: ModelShape, precision: str) -> float:
-    """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits."""
-    head = float(shape.vocab * shape.hidden)
-    embedding = 0.0 if shape.tied_embeddings else head
-    body = (shape.shared_parameters - head) * shared_weight_bytes(shape, precision)
-    return body + shape.routed_parameters * routed_weight_bytes(shape, precision) + (head + embedding) * _HEAD_BYTES
+def weight_bytes(shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+    """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits.
+
+    With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
+    """
+    embedding = 0.0 if shape.tied_embeddings else float(shape.vocab * shape.hidden)
+    routed = shape.routed_parameters * routed_weight_bytes(shape, precision)
+    return streamed_shared_bytes(shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
 
 
-def streamed_shared_bytes(shape: ModelShape, precision: str) -> float:
+def streamed_shared_bytes(shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
     """Return the bytes every decode step reads whatever the batch: all but the routed experts and the embedding."""
     head = float(shape.vocab * shape.hidden)
-    return (shape.shared_parameters - head) * shared_weight_bytes(shape, precision) + head * _HEAD_BYTES
+    attention = shape.layers * shape.attention_parameters_per_layer * (attention_copies - 1)
+    return (shape.shared_parameters - head + attention) * shared_weight_bytes(shape, precision) + head * _HEAD_BYTES
 
 
 def activation_bytes(shape: ModelShape, accelerators: int) -> float:
@@ -73,15 +76,19 @@ def activation_bytes(shape: ModelShape, accelerators: int) -> float:
     return PREFILL_CHUNK_TOKENS * width * 2.0
 
 
-def memory_fit(part: Part, shape: ModelShape, precision: str, accelerators: int) -> MemoryFit:
-    """Lay a model out over a replica of ``accelerators`` that share every layer (tensor parallel).
+def memory_fit(
+    part: Part, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
+) -> MemoryFit:
+    """Lay a model out over a replica of ``accelerators`` that share every layer.
 
-    Key-value heads are split until each rank has one, then copied; a latent vector is copied on every rank.
+    Attention runs in ``attention_data_parallel`` groups, each with its own sequences and all of attention's weights.
+    Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
     """
-    weights = weight_bytes(shape, precision)
+    weights = weight_bytes(shape, precision, attention_data_parallel)
     overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators))
     free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
-    copies = accelerators / kv_shards(shape, accelerators)
+    group = accelerators // attention_data_parallel
+    copies = group / kv_shards(shape, group)
     per_token = shape.kv_bytes_per_token(KV_BYTES[precision]) * copies
     return MemoryFit(
         accelerators=accelerators,

@@ -45,6 +45,18 @@ class ModelShape:
     architecture_class: ArchitectureClass = "dense"
     native_precision: str = "bf16"
     """Precision the weights were published in; weights published at fp4 also run on parts without fp4 arithmetic."""
+    shared_precision: str = ""
+    """Precision of what is not a routed expert in the four-bit form; empty: 16 bits if published so, else 8."""
+    family: str = ""
+    """Model whose measurements also speak for this one (same shape); empty: its own name."""
+    qk_norm: bool = False
+    """Whether queries and keys are normalised in every layer: two more small kernels."""
+    attention_parameters: float = 0.0
+    """Projection weights of one attention layer where heads and widths do not give them; 0: they do."""
+    attended_tokens: int = 0
+    """Cached tokens that sparse attention reads for one query, however long the context; 0: all."""
+    cache_fraction: float = 1.0
+    """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
 
     def __post_init__(self) -> None:
         """Refuse a shape no formula could use."""
@@ -56,6 +68,8 @@ class ModelShape:
             raise ValueError(f"{self.name}: experts_per_token must lie between 1 and {self.experts}")
         if not self.experts and self.intermediate < 1:
             raise ValueError(f"{self.name}: a dense model needs an intermediate width")
+        if not 0.0 < self.cache_fraction <= 1.0:
+            raise ValueError(f"{self.name}: cache_fraction must lie above 0 and at most at 1")
         if not 0.0 <= self.sliding_layers_fraction <= 1.0:
             raise ValueError(f"{self.name}: sliding_layers_fraction must lie in [0, 1]")
 
@@ -63,6 +77,11 @@ class ModelShape:
     def moe_layers(self) -> int:
         """Layers whose feed-forward is a mixture of experts."""
         return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def measured_as(self) -> str:
+        """Name under which measurements of this shape are pooled."""
+        return self.family or self.name
 
     @property
     def is_latent(self) -> bool:
@@ -82,6 +101,8 @@ class ModelShape:
         Grouped queries: ``h·d·(2·H + 2·H_kv)``. Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1):
         down and up projections of queries, the joint key-value down projection, its up projection, the output.
         """
+        if self.attention_parameters:
+            return self.attention_parameters
         if not self.is_latent:
             query_and_output = 2.0 * self.hidden * self.heads * self.head_dim
             if self.q_lora_rank:  # low-rank queries and output over stored keys
@@ -132,7 +153,7 @@ class ModelShape:
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes one token adds to the cache, before any window slides past it."""
-        return self.layers * self.kv_values_per_token_per_layer * bytes_per_value
+        return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
 
     def kv_bytes_of_sequence(self, context_tokens: float, bytes_per_value: float = 2.0) -> float:
         """Return the cache of one sequence; windowed layers keep at most ``sliding_window`` tokens."""

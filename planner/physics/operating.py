@@ -7,18 +7,16 @@ so the time per output token is explicit in B and so is everything else:
     TTFT    = first + prefills ahead + steps·TPOT
     C       = B·(1 + TTFT / (O·TPOT))                                  (Little's law over one request)
 
-A given concurrency is solved for B as a quadratic (the experts' term by its tangent, three times); an objective by
+A given concurrency is solved for B as a quadratic (the experts' term by its tangent, five times); an objective by
 bracketing B. Cases are worked through in chunks that stay in cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from planner.physics.coefficients import MAX_SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +38,6 @@ class Traffic:
     output_tokens: FloatLike
     cached_fraction: FloatLike = 0.0
     """Share of the prompt found in the prefix cache: no prefill, but it occupies memory and is read every step."""
-    repeated_fraction: FloatLike = 0.0
-    """Share of requests whose whole prompt was sent before, as load generators do: no prefill at all."""
     input_cv: FloatLike = 0.0
     """Coefficient of variation of prompt lengths; attention grows with the square."""
     output_cv: FloatLike = 0.0
@@ -128,6 +124,35 @@ def at_objective(
     """Return the largest load at which mean TTFT and TPOT meet their objectives (infinity: no objective)."""
     objectives = (np.asarray(ttft_s, dtype=float), np.asarray(tpot_s, dtype=float))
     return _chunked(replicas, replica, traffic, _solve_objective, *objectives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparatePools:
+    """Accelerators of a decode pool and of a prefill pool in balance; every array has shape (replicas,)."""
+
+    prefill_requests_per_s: Floats
+    """Requests one replica prefills a second within the first-token objective."""
+    decode: OperatingPoint
+    """Of replicas that prefill nothing."""
+
+
+def separate_pools(
+    replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
+) -> SeparatePools:
+    """Return what each replica sustains as a prefill worker and as a decode worker.
+
+    A prefill worker is a queue with one server: at the share ρ of time it works, an arrival waits (1 + cv²)/2·ρ/(1 − ρ)
+    prefills (Pollaczek–Khinchine), so the objective leaves room for ρ = s/(s + (1 + cv²)/2·prefill), s being what is
+    left of it after the prefill, the cache's transfer and the first step. A decode worker prefills nothing.
+    """
+    ttft_s, tpot_s = objectives_s
+    index = np.arange(replicas.accelerators.size)
+    cases = {field.name: np.full(index.size, getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
+    terms = _terms(replicas, index, cases)
+    decode = at_objective(replicas, index, replace(traffic, cached_fraction=1.0), np.inf, tpot_s)
+    slack_s = np.maximum(ttft_s - terms.first_s - transfer_s - decode.tpot_s, 0.0)
+    busy = np.minimum(slack_s / (slack_s + terms.queue_s), 0.95)
+    return SeparatePools(prefill_requests_per_s=np.where(decode.fits, busy / terms.prefill_s, 0.0), decode=decode)
 
 
 def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:
@@ -260,11 +285,10 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
         tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
         return tokens
 
-    attended = 0.5 * prompt - windowed * np.maximum(0.5 * prompt - window, 0.0)
+    attended = np.minimum(kept(0.5 * prompt), of("attended_tokens"))
     prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
     prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
-    prefill_s *= 1.0 - traffic["repeated_fraction"]
-    context = kept(prompt + 0.5 * output * output_cv2)
+    context = np.minimum(kept(prompt + 0.5 * output * output_cv2), of("attended_tokens"))
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held
     burst = traffic["burst_fraction"]
@@ -279,8 +303,8 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
         of("ttft_fixed_s") + of("ttft_prefill") * prefill_s,
         of("ttft_burst") * burst * prefill_s * input_cv2,
         0.5 * prefill_s * input_cv2 * (1.0 - burst),
-        of("ttft_steps"),
-        np.clip(room, 1.0, MAX_SEQUENCES),
+        of("ttft_burst_steps") * burst + of("ttft_arrival_steps") * (1.0 - burst),
+        np.clip(room, 1.0, of("max_sequences")),
         room >= 1.0,
     )
 

@@ -34,6 +34,8 @@ class Part:
     switched: bool
     """Whether any pair in the domain may use a port's whole bandwidth (NVSwitch) or only one of many links."""
     accelerators_per_node: int
+    network_bytes_per_s: float = 50e9
+    """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
 
     def __post_init__(self) -> None:
         """Refuse a part no formula could use."""

@@ -19,20 +19,31 @@ import numpy as np
 from planner.physics.coefficients import (
     DEFAULT_RESERVED_OUTPUT_FRACTION,
     KV_RESERVED_OUTPUT_FRACTION,
+    MAX_SEQUENCES,
+    SERVING,
+    Groups,
+    groups_of,
 )
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
-from planner.physics.precision import KV_STREAM_BYTES, compute_flops_per_s, routed_weight_bytes
+from planner.physics.precision import (
+    FOUR_BIT,
+    KV_STREAM_BYTES,
+    arithmetic,
+    compute_flops_per_s,
+    is_unpacked,
+    routed_weight_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.physics.arrays import Bools, Floats
+    from planner.physics.arrays import Bools, FloatLike, Floats
     from planner.physics.coefficients import Calibration
     from planner.physics.model_shape import ModelShape
     from planner.physics.part import Part
 
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
-ALL_REDUCES_PER_LAYER = 2  # after attention and after the feed-forward (Megatron-LM, arXiv 1909.08053, section 3)
+DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 16 (DeepEP, DeepSeek-V3 report, 3.2.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +56,22 @@ class ReplicaSpec:
     accelerators: int
     engine: str = ""
     """Serving engine; a name without calibration rows takes the common coefficients."""
+    attention_data_parallel: int = 1
+    """Groups into which attention is split, each with its own sequences; experts stay spread over all accelerators."""
+    expert_parallel: bool = False
+    """Whether whole experts sit on ranks, rather than a slice of each on every rank."""
+    max_sequences: int | None = None
+    """Sequences the engine admits to one attention group; None: its default."""
+    drafted_tokens: int = 0
+    """Tokens a draft proposes per step (speculative decoding, multi-token prediction); 0: none."""
+    accepted_tokens: float = 1.0
+    """Mean tokens a step yields, the certain one included."""
     reserved_output_fraction: float | None = None
     """Share of the output for which cache is held from the start; None: the engine's habit."""
+
+    def groups(self, kind: str) -> Groups:
+        """Return the groups of measurements this replica belongs to, ``kind`` being serving or saturated."""
+        return groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +79,8 @@ class ReplicaWork:
     """The work of replicas at peak rates, before any coefficient; every array has shape (replicas,)."""
 
     accelerators: Floats
+    attention_groups: Floats
+    """Groups of attention in data parallel, each of which schedules and samples its own sequences."""
     shared_stream_s: Floats
     routed_stream_s: Floats
     log_expert_missed: Floats
@@ -64,16 +91,23 @@ class ReplicaWork:
     attention_s_per_token2: Floats
     dense_layers: Floats
     moe_layers: Floats
+    latent_layers: Floats
+    normed_layers: Floats
     hops: Floats
     window_tokens: Floats
     windowed_fraction: Floats
+    attended_tokens: Floats
     kv_capacity_tokens: Floats
+    max_sequences: Floats
     reserved_output_fraction: Floats
+    drafted_tokens: Floats
+    accepted_tokens: Floats
     is_fp4: Bools
     is_fp4_compute: Bools
     is_emulated: Bools
     is_moe: Bools
     is_latent: Bools
+    is_expert_parallel: Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +124,15 @@ class Replicas:
     attention_s_per_token2: Floats
     window_tokens: Floats
     windowed_fraction: Floats
+    attended_tokens: Floats
     kv_capacity_tokens: Floats
+    max_sequences: Floats
     reserved_output_fraction: Floats
     ttft_fixed_s: Floats
     ttft_prefill: Floats
     ttft_burst: Floats
-    ttft_steps: Floats
+    ttft_burst_steps: Floats
+    ttft_arrival_steps: Floats
 
     def table(self) -> Floats:
         """Return the columns side by side, shape (columns, replicas), for gathering by case."""
@@ -109,18 +146,48 @@ def all_reduce_hops(part: Part, accelerators: int) -> float:
     return float(np.log2(accelerators)) if part.switched else float(accelerators - 1)
 
 
+def port_bytes_per_s(part: Part, accelerators: int) -> float:
+    """Return the bandwidth of one accelerator to the others of its replica.
+
+    Through a switch that is the whole port. Along direct links only those to the replica's members carry anything: of
+    the seven links of an MI300X, two accelerators use one, four use three.
+    """
+    links = part.scaleup_accelerators - 1
+    if part.switched or links < 1:
+        return part.link_bytes_per_s
+    return part.link_bytes_per_s * min(max(accelerators - 1, 1), links) / links
+
+
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
     """Compute the work of each replica; heavy enough (microseconds each) to do once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
-    booleans = {"is_fp4", "is_fp4_compute", "is_emulated", "is_moe", "is_latent"}
     return ReplicaWork(
         **{
             field.name: np.array(
-                [column[field.name] for column in columns], dtype=bool if field.name in booleans else float
+                [column[field.name] for column in columns], dtype=bool if field.name.startswith("is_") else float
             )
             for field in fields(ReplicaWork)
         }
     )
+
+
+def _communication(spec: ReplicaSpec) -> tuple[float, float]:
+    """Return the bytes one token moves through a port per step, and the latency hops of a step.
+
+    Two all-reduces a layer, after attention and after the feed-forward (Megatron-LM, arXiv 1909.08053, section 3),
+    each of 2·(n − 1)/n of the tensor. With attention in d groups the first stays inside a group and carries a d-th of
+    the tokens; the second becomes a dispatch of each token to its k experts and back, a n-th of the tokens a port.
+    """
+    shape, count, groups = spec.shape, spec.accelerators, spec.attention_data_parallel
+    group = count // groups
+    reduced = 2 * shape.layers * shape.hidden * ACTIVATION_BYTES
+    after_attention = reduced * (group - 1) / group / groups
+    after_feed_forward = reduced * (count - 1) / count
+    if groups > 1 and shape.experts:
+        visited = min(shape.experts_per_token, count)
+        after_feed_forward = shape.layers * visited * shape.hidden * DISPATCH_BYTES * (count - 1) / count / count
+    hops = shape.layers * (all_reduce_hops(spec.part, group) + all_reduce_hops(spec.part, count))
+    return after_attention + after_feed_forward, hops
 
 
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
@@ -130,32 +197,40 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     head_width = (
         (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2 if shape.is_latent else shape.head_dim
     )
-    all_reduced = ALL_REDUCES_PER_LAYER * 2 * shape.layers * shape.hidden * ACTIVATION_BYTES * (count - 1) / count
+    groups = spec.attention_data_parallel
+    moved_bytes, hops = _communication(spec)
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
-    native_fp4 = shape.native_precision == "fp4"
     return {
         "accelerators": count,
-        "shared_stream_s": streamed_shared_bytes(shape, precision) / (count * bandwidth),
+        "attention_groups": groups,
+        "shared_stream_s": streamed_shared_bytes(shape, precision, groups) / (count * bandwidth),
         "routed_stream_s": shape.routed_parameters * routed_weight_bytes(shape, precision) / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
         "flops_s_per_token": 2 * shape.active_parameters / (count * compute_flops_per_s(part, shape, precision)),
-        "link_s_per_token": all_reduced / part.link_bytes_per_s,
+        "link_s_per_token": moved_bytes / port_bytes_per_s(part, count),
         "kv_stream_s_per_token": shape.kv_bytes_per_token(KV_STREAM_BYTES[precision])
-        / (kv_shards(shape, count) * bandwidth),
+        / (kv_shards(shape, count // groups) * groups * bandwidth),
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
         / (count * part.dense_flops_per_s["bf16"]),
         "dense_layers": shape.layers - shape.moe_layers,
         "moe_layers": shape.moe_layers,
-        "hops": ALL_REDUCES_PER_LAYER * shape.layers * all_reduce_hops(part, count),
+        "latent_layers": shape.layers if shape.is_latent else 0,
+        "normed_layers": shape.layers if shape.qk_norm else 0,
+        "hops": hops,
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
-        "kv_capacity_tokens": memory_fit(part, shape, precision, count).kv_capacity_tokens,
+        "attended_tokens": shape.attended_tokens or np.inf,
+        "kv_capacity_tokens": memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
+        "max_sequences": groups * (spec.max_sequences or MAX_SEQUENCES),
         "reserved_output_fraction": _reserved(spec),
-        "is_fp4": precision == "fp4",
-        "is_fp4_compute": precision == "fp4" and not native_fp4,
-        "is_emulated": precision == "fp4" and not part.has_precision("fp4"),
+        "drafted_tokens": spec.drafted_tokens,
+        "accepted_tokens": spec.accepted_tokens,
+        "is_fp4": precision in FOUR_BIT,
+        "is_fp4_compute": arithmetic(part, shape, precision) == "fp4",
+        "is_emulated": is_unpacked(part, precision),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,
+        "is_expert_parallel": spec.expert_parallel and shape.experts > 0,
     }  # fmt: skip
 
 
@@ -165,49 +240,70 @@ def _reserved(spec: ReplicaSpec) -> float:
     return KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION)
 
 
-def price(work: ReplicaWork, coefficient: Mapping[str, Floats]) -> Replicas:
-    """Multiply work by coefficients (each of shape (replicas,)) into seconds."""
+def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: FloatLike = 0.0) -> Replicas:
+    """Multiply work by coefficients (each of shape (replicas,)) into seconds.
+
+    ``log_effect`` is what the measurements of a replica's groups show beyond the formula: a factor on every second
+    but those before the first token.
+    """
     c = coefficient
+    factor = np.exp(np.asarray(log_effect, dtype=float))
     one = np.ones(1)
     weight_stream = c["weight_stream"] * np.where(work.is_fp4, c["fp4_weight"], one)
     expert_stream = np.where(
         work.is_fp4,
         c["fp4_expert"] * np.where(work.is_emulated, c["emulated_fp4"], one),
         c["expert_stream"],
-    )
+    ) * np.where(work.is_expert_parallel, c["expert_imbalance"], one)
     compute = (
         c["compute"]
         * np.where(work.is_fp4_compute, c["fp4_compute"], one)
         * np.where(work.is_moe, c["moe_compute"], one)
     )
-    prefill_s_per_token = compute * work.flops_s_per_token + c["link"] * work.link_s_per_token
-    fixed_s = (
+    token_s = factor * (compute * work.flops_s_per_token + c["link"] * work.link_s_per_token)
+    fixed_s = factor * (
         weight_stream * work.shared_stream_s
+        + c["step_s"]
         + c["layer_s"] * work.dense_layers
         + c["moe_layer_s"] * work.moe_layers
+        + c["latent_layer_s"] * work.latent_layers
+        + c["normed_layer_s"] * work.normed_layers
         + c["hop_s"] * work.hops
     )
+    kv_stream = factor * c["kv_stream"] * np.where(work.is_latent, c["latent_kv"], one)
+    # A speculative step checks the draft's tokens beside the certain one and yields the accepted ones: weights and
+    # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
+    # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
+    checked, yielded = 1.0 + work.drafted_tokens, work.accepted_tokens
+    draft = 1.0 + c["draft"] * work.drafted_tokens
     return Replicas(
         accelerators=work.accelerators,
-        fixed_s=fixed_s,
-        routed_s=expert_stream * work.routed_stream_s,
-        log_expert_missed=work.log_expert_missed,
-        sequence_s=prefill_s_per_token + c["request_s"],
-        kv_s_per_token=c["kv_stream"] * np.where(work.is_latent, c["latent_kv"], one) * work.kv_stream_s_per_token,
-        prefill_s_per_token=prefill_s_per_token,
-        attention_s_per_token2=c["attention_compute"] * work.attention_s_per_token2,
+        fixed_s=fixed_s * draft / yielded,
+        routed_s=factor * expert_stream * work.routed_stream_s / yielded,
+        log_expert_missed=work.log_expert_missed * checked,
+        sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * checked / yielded,
+        kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, checked, one) / yielded,
+        prefill_s_per_token=token_s,
+        attention_s_per_token2=factor * c["attention_compute"] * work.attention_s_per_token2,
         window_tokens=work.window_tokens,
         windowed_fraction=work.windowed_fraction,
+        attended_tokens=work.attended_tokens,
         kv_capacity_tokens=work.kv_capacity_tokens,
+        max_sequences=work.max_sequences,
         reserved_output_fraction=work.reserved_output_fraction,
         ttft_fixed_s=c["ttft_fixed_s"],
-        ttft_prefill=c["ttft_prefill"],
-        ttft_burst=c["ttft_burst"],
-        ttft_steps=c["ttft_steps"],
+        ttft_prefill=c["ttft_prefill"] / factor,
+        ttft_burst=c["ttft_burst"] / factor,
+        ttft_burst_steps=c["ttft_burst_steps"] / factor,
+        ttft_arrival_steps=c["ttft_arrival_steps"] / factor,
     )
 
 
-def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration) -> Replicas:
-    """Describe replicas and price them with the coefficients of their engine and vendor."""
+def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()) -> Replicas:
+    """Describe replicas and price them with the coefficients of their engine and vendor and their groups' effects.
+
+    ``kinds`` says of each replica whether it serves or is saturated; all serve by default.
+    """
     coefficient = calibration.coefficients([spec.engine for spec in specs], [spec.part.vendor for spec in specs])
-    return price(describe(specs), coefficient)
+    groups = [spec.groups(kind) for spec, kind in zip(specs, kinds or [SERVING] * len(specs), strict=True)]
+    return price(describe(specs), coefficient, calibration.log_effects(groups))

@@ -52,7 +52,7 @@ _STUDY = """\
 A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (for a method of
 `planner sensitivity` only `percentiles.csv` and `decision.csv` of the rows in which no input is moved,
 `sensitivity.csv` and `uncertain.csv`), charts, `datapackage.json`, `replications.parquet` with all of it in full
-precision and the monthly figures of every replication, `study.json` and a `manifest.json`. Every scenario is also run
+precision and the monthly figures of every replication, and a `manifest.json`. Every scenario is also run
 once as stated: beside the study's tables lie those of a comparison, with `scenario` as first column, from
 `timeline_monthly.csv` to `model_error.csv`."""
 

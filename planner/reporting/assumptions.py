@@ -1,17 +1,28 @@
-"""Every input of a run and where it comes from: the scenario's file and line, the catalogue's source, or a default."""
+"""What a run rests on: every input with where it comes from, and the throughput model's measured error."""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from planner.build.capacity import build_services
+from planner.build.reuse import Reuse
+from planner.catalog.calibration import (
+    SHIPPED_CALIBRATION,
+    CalibrationFile,
+    ErrorSpread,
+    read_calibration,
+    shipped_calibration,
+)
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
 from planner.documents import KeyPath, dotted
+from planner.physics.doubt import NORMAL_90
 from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 
@@ -22,7 +33,7 @@ HEADER = ("path", "value", "unit", "source", "date", "grade")
 def assumptions(scenario: Scenario) -> dict[str, list[str]]:
     """Return the columns of assumptions.csv: the scenario's inputs, then the catalogue values it used."""
     catalog = scenario.load_catalog()
-    rows = [*_inputs(scenario), *_facts(scenario, catalog)]
+    rows = [*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)]
     columns = zip(*rows, strict=True)
     return {name: list(column) for name, column in zip(HEADER, columns, strict=True)}
 
@@ -57,6 +68,22 @@ def _inputs(scenario: Scenario) -> Iterator[Row]:
             reason = text.partition("Default")[2].strip(": ").rstrip(".")
             source, grade = f"default: {reason}" if reason else "default", "default"
         yield dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade
+
+
+def _throughput(scenario: Scenario) -> Iterator[Row]:
+    """Yield what the throughput model says of each pair, in which layout, and how that stands to the measurements."""
+    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    for (cluster, workload), service in services.items():
+        tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
+        standing = service.doubt.in_words() if service.doubt else "not cross-validated"
+        yield (
+            f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
+            _plain(float(f"{tokens / service.accelerators_per_node:.6g}")),
+            "tokens/s",
+            f"throughput model, {service.layout}: {standing} at 90%",
+            "",
+            "C",
+        )
 
 
 def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
@@ -99,3 +126,38 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[Any]]:
+    """Return the columns of model_error.csv: each quantity over all rows and by architecture class.
+
+    The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
+    """
+    found = calibration or read_calibration(SHIPPED_CALIBRATION)
+    unseen = found.cross_validated.get("model", {})
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("quantity", "group", "rows", "fitted_median_fraction", "fitted_mean_fraction",
+                              "unseen_median_fraction", "unseen_mean_fraction", "measured_half_width_fraction",
+                              "unseen_half_width_fraction")
+    }  # fmt: skip
+    for quantity, groups in found.fitted.items():
+        for group in ("all", "dense", "mixture-of-experts"):
+            if group not in groups:
+                continue
+            fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
+            row = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction,
+                   held_out.median_fraction if held_out else None,
+                   held_out.mean_fraction if held_out else None,
+                   *_half_widths(found.spread.get(group), quantity))  # fmt: skip
+            for column, cell in zip(columns.values(), row, strict=True):
+                column.append(cell)
+    return columns
+
+
+def _half_widths(spread: ErrorSpread | None, quantity: str) -> tuple[float | None, float | None]:
+    """Return half the 90% interval over the prediction, for a pair measured and for a model never measured."""
+    if spread is None:
+        return None, None
+    measured = spread.first_token if quantity == "ttft_s" else spread.setting
+    unseen = measured if quantity == "ttft_s" else math.hypot(spread.setting, spread.pair, spread.model)
+    return round(math.sinh(NORMAL_90 * measured), 4), round(math.sinh(NORMAL_90 * unseen), 4)

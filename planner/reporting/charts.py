@@ -7,10 +7,10 @@ from pathlib import Path
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.folder import CHARTS as FOLDER
-from planner.reporting.folder import add_files
+from planner.reporting.folder import change_files
 from planner.reporting.picture import FORMATS, Draw, files_of
 from planner.reporting.plan_charts import PLAN_CHARTS
-from planner.reporting.report.contents import Contents, read_contents
+from planner.reporting.report.contents import Contents, fitting, read_contents
 from planner.reporting.study_charts import STUDY_CHARTS
 
 CHARTS: dict[str, Draw] = {**PLAN_CHARTS, **STUDY_CHARTS}
@@ -33,11 +33,8 @@ def checked_charts(
     contents: Contents, place: str, formats: Sequence[str] = FORMATS, names: Sequence[str] = tuple(CHARTS)
 ) -> dict[str, bytes]:
     """Return the charts of files that may have been changed, hashes and all; what does not fit is refused."""
-    try:
+    with fitting(place):
         return draw_charts(contents, formats, names)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"its files do not fit together: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
 
 
 def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -45,5 +42,5 @@ def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     drawn = checked_charts(read_contents(folder), str(folder), formats)
     if not drawn:
         raise ScenarioError(Problem(file=str(folder), message="holds no timeline, ledger or losses to draw"))
-    add_files(folder, drawn)
+    change_files(folder, drawn)
     return [folder / name for name in drawn]

@@ -14,7 +14,7 @@ from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
-from planner.reporting.judgement import change_words, choose, comparable, recommendation, served, warnings_of
+from planner.reporting.judgement import COST, change_words, choose, comparable, recommendation, served, warnings_of
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_file, scenario_sha256
@@ -111,10 +111,10 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
 
 
 def _savings(comparison: Comparison) -> dict[str, Interval]:
-    """Return what share of the baseline's cost per token each other scenario saves, draw by draw."""
+    """Return what share of the baseline's levelised cost per token each other scenario saves, draw by draw."""
     base = comparison.chances[comparison.baseline]
     found = {
-        name: chance.saving("cost_per_million_tokens_usd", base)
+        name: chance.saving(COST, base)
         for name, chance in zip(comparison.names, comparison.chances, strict=True)
         if chance is not base
     }
@@ -136,9 +136,9 @@ def comparison_table(comparison: Comparison) -> str:
             (
                 name[:15],
                 cell(figures["cost_usd"], ",.2f", MILLION),
-                cell(plan.cost, ",.4f"),
+                cell(figures["cost_per_million_tokens_usd"], ",.4f"),
                 cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
-                cell(figures["levelised_cost_per_million_tokens_usd"], ",.4f"),
+                cell(plan.cost, ",.4f"),
                 cell(figures["npv_usd"], ",.2f", MILLION),
                 cell(plan.in_time_fraction, ".2%"),
                 cell(change, "+.1%"),

@@ -13,7 +13,8 @@ from typing import Any
 
 from planner.reporting.report.words import percent, unit_price
 
-COST = "cost_per_million_tokens_usd"
+COST = "levelised_cost_per_million_tokens_usd"
+"""What tells plans that serve well apart: cash at its time. Accrued cost moves with the books, which save nothing."""
 IN_TIME = "slo_attainment_fraction"
 SHED = "shed_fraction"
 
@@ -148,7 +149,7 @@ def recommendation(plans: Sequence[Served], baseline: str, saving: tuple[float, 
     best = choice.best
     if best is None:
         return none_serves(choice)
-    price = f"{unit_price(best.cost)} per million tokens"
+    price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(choice.serving) == 1:
         lead = f"{best.name} is the only one of these plans that serves well, at {price}."
         return lead if best is base else f"{lead} The baseline {baseline} {base.service}."
@@ -177,11 +178,10 @@ def sweep_advice(choice: Choice) -> str:
         return none_serves(choice, "combinations")
     best, points = choice.best, len(choice.ranked)
     said = f"Of {points:,} combinations {len(choice.serving):,} serve well"
+    price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(choice.serving) == 1:
-        return (
-            f"Of {points:,} combinations one serves well: {best.name}, at {unit_price(best.cost)} per million tokens."
-        )
-    return f"{said}; of these a token costs least with {best.name}: {unit_price(best.cost)} per million tokens."
+        return f"Of {points:,} combinations one serves well: {best.name}, at {price}."
+    return f"{said}; of these a token costs least with {best.name}: {price}."
 
 
 def warnings_of(choice: Choice) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.reporting.assumptions import assumptions
+from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import Column, ColumnKind, TableDescription
-from planner.reporting.model_error import model_error
 from planner.reporting.run_columns import (
     ASSUMPTIONS,
     EVENTS,

@@ -209,6 +209,8 @@ MODEL_ERROR = TableDescription(
         _number("fitted_mean_fraction", "Mean absolute error on the measurements fitted to."),
         _number("unseen_median_fraction", "Median absolute error on models left out of the fit."),
         _number("unseen_mean_fraction", "Mean absolute error on models left out of the fit."),
+        _number("measured_half_width_fraction", "Half the 90% interval over the prediction, for a pair measured."),
+        _number("unseen_half_width_fraction", "The same for a model never measured under the engine."),
     ),
 )
 RUN_TABLES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,11 @@ from pydantic import BaseModel
 import planner
 from planner.catalog.load import VERSION
 from planner.reporting import run_columns
-from planner.reporting.assumptions import assumptions
+from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
-from planner.reporting.model_error import model_error
-from planner.reporting.parquet import parquet_bytes
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content
@@ -156,3 +155,13 @@ def _command(identity: dict[str, Any], wanted: Wanted) -> list[str]:
         options += ["--draws", str(identity["draws"])]
     options += [option for option, asked in (("--hourly", wanted.hourly), ("--parquet", wanted.parquet)) if asked]
     return command_line("run", [identity["scenario_file"]], [*options, *wanted.form.options], identity["overrides"])
+
+
+def parquet_bytes(columns: Mapping[str, Any]) -> bytes:
+    """Return a Parquet file of columns of equal length; the same columns give the same bytes."""
+    import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only this format costs
+    from pyarrow import parquet  # noqa: PLC0415 - as above
+
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(dict(columns)), sink, compression="zstd")
+    return sink.getvalue()

@@ -33,6 +33,12 @@ _AGAINST = _text("against", "Scenario it is held against; empty where it stands 
 _OUTPUT = _text("output", "Headline figure, by its column in samples.csv.")
 _INTERVAL = "of the 95% interval, from independent randomisations; empty where rows are too few for one"
 
+_COMPLETED = Column(
+    name="completed",
+    kind=ColumnKind.INTEGER,
+    description="Replications behind the row: those that could be run. manifest.json has how many there are.",
+)
+
 SAMPLES = TableDescription(
     name="samples",
     description="Every replication of every scenario: inputs drawn, headline figures, and the error of a run that "
@@ -56,6 +62,7 @@ PERCENTILES = TableDescription(
         _number("value", "The statistic.", _IN_ITS_UNIT),
         _number("low", f"Lower end {_INTERVAL}.", _IN_ITS_UNIT),
         _number("high", f"Upper end {_INTERVAL}.", _IN_ITS_UNIT),
+        _COMPLETED,
     ),
 )
 MONTHLY_BANDS = TableDescription(
@@ -68,6 +75,7 @@ MONTHLY_BANDS = TableDescription(
         Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
         _number("mean", "Mean over replications.", _IN_ITS_UNIT),
         *(_number(f"p{p}", f"{p}th percentile over replications.", _IN_ITS_UNIT) for p in (5, 10, 50, 90, 95)),
+        _COMPLETED,
     ),
 )
 DECISION = TableDescription(
@@ -89,6 +97,7 @@ DECISION = TableDescription(
             "unit of the headline",
         ),
         _number("p95_regret", "The same in the worst of twenty futures.", "unit of the headline"),
+        _COMPLETED,
     ),
 )
 SENSITIVITY = TableDescription(
@@ -106,6 +115,7 @@ SENSITIVITY = TableDescription(
         _number("value", "The measure.", "unit of the headline, of the input for a flip, or 1"),
         _number("low", "Lower end of the interval, or of a conditional-mean bar.", "as value"),
         _number("high", "Upper end of the interval, or of a conditional-mean bar.", "as value"),
+        _COMPLETED,
     ),
 )
 DISTRIBUTION = TableDescription(
@@ -118,6 +128,7 @@ DISTRIBUTION = TableDescription(
         _number("bin_low", "Lower edge of the bin.", "unit of the headline"),
         _number("bin_high", "Upper edge of the bin.", "unit of the headline"),
         Column(name="replications", kind=ColumnKind.INTEGER, description="Replications within it."),
+        _COMPLETED,
     ),
 )
 CONVERGENCE = TableDescription(
@@ -130,6 +141,7 @@ CONVERGENCE = TableDescription(
         _number("mean", "Mean so far.", "unit of the headline"),
         _number("low", f"Lower end {_INTERVAL}.", "unit of the headline"),
         _number("high", f"Upper end {_INTERVAL}.", "unit of the headline"),
+        _COMPLETED,
     ),
 )
 UNCERTAIN = TableDescription(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,13 @@ from planner.errors import PlannerError
 from planner.reporting import study_columns
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
-from planner.reporting.folder import CHARTS, PRODUCT, json_text
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
 from planner.reporting.study_charts import study_pictures
 from planner.reporting.study_rows import (
     band_columns,
+    completed_rows,
     convergence_columns,
     decision_columns,
     distribution_columns,
@@ -41,7 +39,8 @@ from planner.studies.distributions import is_numeric, value_of
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared
-from planner.studies.store import CLEARED, STUDY, WHOLE, Store
+from planner.studies.store import Store
+from planner.studies.study import study_manifest
 
 Floats = NDArray[np.float64]
 
@@ -54,27 +53,31 @@ def write_study(
 ) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
     store, prepared = finished.store, finished.prepared
+    headline = finished.output(prepared.headline.name)
     tables = [
         (study_columns.PERCENTILES, statistics_columns(finished.statistics())),
         (study_columns.MONTHLY_BANDS, band_columns(finished.bands())),
         (study_columns.DECISION, decision_columns(finished.decisions())),
-        (study_columns.SENSITIVITY, driver_columns(finished.drivers())),
-        (study_columns.DISTRIBUTION, distribution_columns(finished.output(prepared.headline.name), prepared.names)),
+        (study_columns.SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
+        (study_columns.DISTRIBUTION, distribution_columns(headline, prepared.names)),
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
-        store.unfinish()
         samples = _write_samples(finished, form)
-        writer = _Writer(prepared=prepared, store=store, rows=finished.rows, command=command)
+        writer = _Writer(
+            prepared=prepared, store=store, rows=finished.rows, command=command, dropped=finished.dropped()
+        )
         writer.write(tables, form, extra=(samples,), charts=charts)
     except OSError as error:
         raise store.unwritable(error) from None
+    finally:
+        store.discard()
 
 
 def write_designed(
     prepared: Prepared, design: OneAtATime | Morris | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
-) -> list[Driver]:
-    """Measure a finished design, write its tables, tornado and manifest, and return what drives the headline."""
+) -> tuple[list[Driver], int]:
+    """Measure a finished design, write its folder; return what drives the headline, and the rows that could be run."""
     headline = np.asarray(store.column(f"out:{prepared.headline.name}", rows), dtype=np.float64)
     drivers = list(measures(prepared, design, headline))
     first = headline[:: design.period]  # the first row of each period: as the design's report says
@@ -83,15 +86,17 @@ def write_designed(
     tables = [
         (study_columns.PERCENTILES, statistics_columns(_means(prepared, first, groups))),
         (study_columns.DECISION, decision_columns(compared)),
-        (study_columns.SENSITIVITY, driver_columns(drivers)),
+        (study_columns.SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
     ]
     try:
-        store.unfinish()
-        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command)
+        dropped = Finished(prepared=prepared, store=store, rows=rows).dropped()
+        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=dropped)
         writer.write(tables, DEFAULT_FORMAT, charts=True)
     except OSError as error:
         raise store.unwritable(error) from None
-    return drivers
+    finally:
+        store.discard()
+    return drivers, completed_rows(headline)
 
 
 def _means(prepared: Prepared, rows: Floats, groups: int) -> Iterator[Statistic]:
@@ -109,6 +114,8 @@ class _Writer:
     store: Store
     rows: int
     command: Sequence[str]
+    dropped: Sequence[str] = ()
+    """What is to be said of replications that could not be run."""
 
     def write(
         self,
@@ -124,26 +131,17 @@ class _Writer:
         written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
         content = {f"{table.description.name}.csv": table.content for table in written}
         content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
-        manifest = self._manifest()
+        manifest = study_manifest(self.prepared, store, self.rows)
+        if self.command:
+            manifest["command"] = list(self.command)
+        if self.dropped:
+            manifest["dropped"] = list(self.dropped)
         contents = Contents(manifest=manifest, files=content)
         pictures = study_pictures(contents) if charts else {}
         content = {**content, **pictures, REPORT: build_report(contents)}
-        self._drop_older_charts()
         for name, text in content.items():
-            store.replace(name, text)
-        names = [*content, *(f"{table.description.name}.csv" for table in extra), STUDY, WHOLE]
-        hashes = {name: _sha256_of(store.folder / name) for name in sorted(names)}
-        store.finish(json_text({"product": PRODUCT, **manifest, "files": hashes}).encode())
-
-    def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = {
-            "kind": "study",
-            "name": self.prepared.study.name,
-            "headline": self.prepared.headline.name,
-            "replications": self.rows,
-            "identity": self.store.identity,
-        }
-        return {**manifest, "command": list(self.command)} if self.command else manifest
+            store.staged.write(name, text)
+        store.commit(manifest)
 
     def _stated(self) -> list[DescribedTable]:
         """Return the tables of each scenario as it is stated, run once; one that cannot be run has none."""
@@ -154,39 +152,21 @@ class _Writer:
                 results[name] = simulate(scenario, seed=self.prepared.seed)
         return [*plan_tables(results), *evidence_tables(scenarios)]
 
-    def _drop_older_charts(self) -> None:
-        """Remove what ``planner charts`` drew of fewer replications, and nothing that it did not draw."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads((self.store.folder / CLEARED).read_bytes())["files"]
-            for name in known:
-                if Path(name).parts[:-1] == (CHARTS,):
-                    (self.store.folder / name).unlink(missing_ok=True)
-            (self.store.folder / CHARTS).rmdir()
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
 
 def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
     """Write samples.csv part by part, so that memory does not grow with the study."""
     description = study_columns.samples_table(finished.prepared.inputs)
-    store = finished.store
-    part = store.folder / ".samples.csv.part"
+    staged, name = finished.store.staged, f"{description.name}.csv"
     digest, size = hashlib.sha256(), 0
-    try:
-        with part.open("wb") as stream:
-            for columns in _sample_parts(finished):
-                text = write_csv(description, columns, form)
-                if size:
-                    text = text[text.index(b"\n") + 1 :]
-                stream.write(text)
-                digest.update(text)
-                size += len(text)
-        part.replace(store.folder / "samples.csv")
-    finally:
-        part.unlink(missing_ok=True)
+    with (staged.path / name).open("wb") as stream:
+        for columns in _sample_parts(finished):
+            text = write_csv(description, columns, form)
+            if size:
+                text = text[text.index(b"\n") + 1 :]
+            stream.write(text)
+            digest.update(text)
+            size += len(text)
+    staged.add(name, digest.hexdigest())
     return StreamedTable(description=description, size_bytes=size, sha256=digest.hexdigest())
 
 

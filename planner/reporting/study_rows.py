@@ -26,6 +26,7 @@ def statistics_columns(statistics: Iterable[Statistic]) -> dict[str, list[Any]]:
         "value": [row.estimate.value for row in rows],
         "low": [row.estimate.low for row in rows],
         "high": [row.estimate.high for row in rows],
+        "completed": [row.estimate.completed for row in rows],
     }
 
 
@@ -40,6 +41,7 @@ def band_columns(bands: Iterable[Band]) -> dict[str, list[Any]]:
         "mean": [row.mean for row in rows],
     }
     columns.update({name: [row.percentiles[place] for row in rows] for place, name in enumerate(names)})
+    columns["completed"] = [row.completed for row in rows]
     return columns
 
 
@@ -57,14 +59,21 @@ def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
         "difference_high": [row.mean_difference.high for row in rows],
         "mean_regret": [row.mean_regret.value for row in rows],
         "p95_regret": [row.p95_regret.value for row in rows],
+        "completed": [row.mean_difference.completed for row in rows],
     }
 
 
-def driver_columns(drivers: Iterable[Driver]) -> dict[str, list[Any]]:
-    """Lay out sensitivity.csv."""
+def driver_columns(drivers: Iterable[Driver], completed: int) -> dict[str, list[Any]]:
+    """Lay out sensitivity.csv; ``completed`` replications, with every scenario run, stand behind it."""
     rows = list(drivers)
     names = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
-    return {name: [getattr(row, name) for row in rows] for name in names}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
+    return {**columns, "completed": [completed] * len(rows)}
+
+
+def completed_rows(headline: Floats) -> int:
+    """Return the rows in which every scenario could be run; ``headline`` has shape (rows, scenarios)."""
+    return int(np.isfinite(headline).all(axis=1).sum())
 
 
 def distribution_columns(headline: Floats, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -79,15 +88,16 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> dict[str, li
         columns["bin_low"] += edges[:-1].tolist()
         columns["bin_high"] += edges[1:].tolist()
         columns["replications"] += np.histogram(rows, edges)[0].tolist()
+        columns["completed"] += [rows.size] * _BINS
     return columns
 
 
 def convergence_columns(finished: Finished) -> dict[str, list[Any]]:
     """Lay out convergence.csv."""
     rows = [
-        (name, end, found[which].value, found[which].low, found[which].high)
+        (name, end, found[which].value, found[which].low, found[which].high, found[which].completed)
         for which, name in enumerate(finished.prepared.names)
         for end, found in finished.convergence()
     ]
-    names = ("scenario", "replications", "mean", "low", "high")
+    names = ("scenario", "replications", "mean", "low", "high", "completed")
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from planner.reporting.judgement import IN_TIME, SHED, choose, served, warnings_of
+from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import Driver, Finished
 from planner.studies.intervals import Estimate
@@ -27,6 +28,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     return {
         "study": finished.prepared.study.name,
         "replications": finished.rows,
+        "completed": completed_rows(finished.output(headline)),
         "headline": headline,
         "scenarios": statistics,
         "service": service,
@@ -50,6 +52,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             {"replication": found.replication, "scenario": found.scenario, "error": found.message}
             for found in finished.failures()
         ],
+        "dropped": finished.dropped(),
     }
 
 
@@ -93,7 +96,10 @@ def study_table(summary: dict[str, Any]) -> str:
         cells = [_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95")]
         rows.append((name, _number(mean["value"]), _number(half), *cells, _percent(best.get(name))))
     header = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95", "P(best)")
-    lines = [f"{summary['headline']} over {summary['replications']:,} replications", "", text_table(header, rows), ""]
+    over = f"{summary['replications']:,} replications"
+    if summary["completed"] < summary["replications"]:
+        over += f", of which {summary['completed']:,} could be run in every scenario"
+    lines = [f"{summary['headline']} over {over}", "", text_table(header, rows), ""]
     return "\n".join([*lines, *_sentences(summary)]).rstrip()
 
 
@@ -118,10 +124,5 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
     lines += warnings_of(choose([served(name, figures) for name, figures in summary["service"].items()]))
-    if summary["failures"]:
-        failed = summary["failures"][0]
-        lines.append(
-            f"{len(summary['failures']):,} runs failed and are left out; the first is replication "
-            f"{failed['replication']} of {failed['scenario']}: {failed['error']}"
-        )
+    lines += summary["dropped"]
     return wrapped(lines)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.reporting.judgement import sizing
-from planner.reporting.text_table import text_table, wrapped
+from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
+from planner.simulation import tables
 from planner.simulation.chance import Chance
 from planner.simulation.measures import measures
 from planner.simulation.result import FLEET, RunResult
@@ -202,3 +204,21 @@ def _chance_sentence(chance: dict[str, Any]) -> str:
     }
     parts = [text.format(*chance["intervals"][name]) for name, text in shown.items() if name in chance["intervals"]]
     return f"in {chance['words']}, inputs as stated: " + ", ".join(parts)
+
+
+def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
+    """Return utilisation and cost per token by month, a line for each cluster, with lowest and highest."""
+    levels = BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16", "utf32") else ASCII
+    timeline = tables.timeline_monthly(result)
+    names = timeline["cluster"][: len(result.plan.clusters) + 1]
+    labels = result.plan.months.labels
+    rows = []
+    for column, unit in (("utilisation_fraction", "utilised"), ("cost_per_million_tokens_usd", "USD/Mtok")):
+        for index, name in enumerate(names):
+            values = [float(v) for v in timeline[column][index :: len(names)]]
+            known = [v for v in values if math.isfinite(v)]
+            if known and (column == "utilisation_fraction" or name == FLEET):
+                pattern = "{:.0%} to {:.0%}" if unit == "utilised" else "{:.3g} to {:.3g}"
+                span = pattern.format(min(known), max(known))
+                rows.append((name[:10], unit, sparkline(values, levels=levels), span))
+    return text_table(("cluster", "", f"{labels[0]} to {labels[-1]}", "lowest to highest"), rows)

@@ -11,7 +11,7 @@ from planner.reporting.columns import ColumnKind
 from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
-from planner.reporting.folder import write_folder
+from planner.reporting.folder import place_folder
 from planner.reporting.judgement import IN_TIME, SHED, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
@@ -83,7 +83,7 @@ def write_sweep(
     manifest: dict[str, Any],
     form: CsvFormat = DEFAULT_FORMAT,
 ) -> None:
-    """Write a sweep's folder, whole or not at all."""
+    """Write a sweep's folder, whole or not at all; the caller holds its lock and has checked it."""
     description = sweep_description(axes)
     tables = [(description, sweep_rows(axes, points)), *evidence_tables({scenario.name: scenario})]
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
@@ -97,4 +97,4 @@ def write_sweep(
         "vary": {axis.path: list(axis.values) for axis in axes},
     }
     whole = identity | manifest
-    write_folder(folder, with_report(files, whole), whole)
+    place_folder(folder, with_report(files, whole), whole)

@@ -1,11 +1,19 @@
-"""Tables for a terminal: aligned, plain, at most as wide as they need to be."""
+"""What a terminal shows: tables, aligned and no wider than they need be, and lines that show how a figure goes."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import textwrap
 from collections.abc import Sequence
 
 from planner.errors import printable
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII = ".:-=+*#@"
+GAP = " "
+WIDTH = 36
+"""Characters of a line: with name, range and the gaps between, the widest row stays within 80."""
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -39,3 +47,32 @@ def signed(number: float, pattern: str) -> str:
 def _is_number(cell: str) -> bool:
     text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("+").removeprefix("$")
     return not text or text.replace(".", "", 1).isdigit()
+
+
+def sparkline(values: Sequence[float | None], width: int = WIDTH, levels: str = BLOCKS) -> str:
+    """Return one character a value, low to high from its lowest to its highest; longer series are averaged down.
+
+    A value that is not there leaves a gap; a series without change is drawn at mid-height.
+    """
+    shrunk = _shrink([math.nan if v is None else float(v) for v in values], width)
+    known = [v for v in shrunk if math.isfinite(v)]
+    if not known:
+        return GAP * len(shrunk)
+    low, span = min(known), max(known) - min(known)
+
+    def mark(value: float) -> str:
+        if not math.isfinite(value):
+            return GAP
+        share = (value - low) / span if span > 0 else 0.5
+        return levels[min(len(levels) - 1, int(share * len(levels)))]
+
+    return "".join(mark(value) for value in shrunk)
+
+
+def _shrink(values: list[float], width: int) -> list[float]:
+    """Average neighbours until a series fits."""
+    if len(values) <= width:
+        return values
+    edges = [round(i * len(values) / width) for i in range(width + 1)]
+    groups = [[v for v in values[a:b] if math.isfinite(v)] for a, b in itertools.pairwise(edges)]
+    return [sum(group) / len(group) if group else math.nan for group in groups]

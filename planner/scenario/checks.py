@@ -12,6 +12,7 @@ from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.scenario.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import GrowthTable
 from planner.validation import choices, nearest
 
 
@@ -59,6 +60,11 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
             if mean > longest:
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
                 report(("workloads", name, "tokens"), message)
+        if isinstance(workload.growth, GrowthTable):  # read here, once, so that a missing file is found with the rest
+            try:
+                scenario.document.file_at(("workloads", name, "growth", "file"), workload.growth.file)
+            except ScenarioError as error:
+                report(("workloads", name, "growth", "file"), str(error))
         zone = workload.shape.timezone
         if zone not in _time_zones():
             report(

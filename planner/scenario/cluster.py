@@ -72,6 +72,23 @@ class MeasuredAt(Strict):
     """Generated tokens of a request."""
 
 
+class Speculation(Strict):
+    """Speculative decoding: a draft proposes tokens, one step of the model checks them all."""
+
+    drafted_tokens: Annotated[int, Field(ge=1, le=32)]
+    """Tokens proposed per step."""
+    accepted_tokens: Annotated[float, Field(ge=1, le=33)]
+    """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
+
+    @model_validator(mode="after")
+    def _not_more_than_checked(self) -> Speculation:
+        if self.accepted_tokens > self.drafted_tokens + 1:
+            raise ValueError(
+                f"a step that checks {self.drafted_tokens} drafts yields at most {self.drafted_tokens + 1}"
+            )
+        return self
+
+
 class Cluster(Strict):
     """Nodes of one accelerator, bought together, run by one engine."""
 
@@ -85,6 +102,15 @@ class Cluster(Strict):
     """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
+    attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
+    """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
+    while the experts stay spread. Default auto: what serves most; assumptions.csv says which."""
+    pools: Literal["shared", "separate", "auto"] = "shared"
+    """Whether prompts are prefilled by accelerators of their own. Default shared: every replica prefills its own."""
+    max_sequences: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
+    speculation: Speculation | None = None
+    """Speculative decoding on this cluster. Default: none."""
     online: datetime.date | None = None
     """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None
@@ -128,6 +154,8 @@ class Cluster(Strict):
             )
         if self.online is not None and self.order is not None:
             raise ValueError("online and order exclude each other: an order decides when the nodes come online")
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.pools != "shared":
+            raise ValueError("a stated throughput is that of the whole cluster: leave pools to shared")
         ages = [point.age_months for point in self.resale_curve]
         if ages != sorted(set(ages)):
             raise ValueError("the ages of resale_curve must rise from point to point")

@@ -14,7 +14,7 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
-Precision = Literal["bf16", "fp8", "fp4"]
+Precision = Literal["bf16", "fp8", "fp4", "int8", "int4"]
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 

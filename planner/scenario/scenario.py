@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document
 from planner.scenario.cluster import Cluster
 from planner.scenario.expansion import Expansion
@@ -79,7 +78,6 @@ class Scenario(Strict):
         """Read the catalogue this scenario chose."""
         overlay = None
         if self.catalog.overlay is not None:
-            place = self._document.locate(("catalog", "overlay"))
-            folder = Path(place.file).parent if place and place.line is not None else Path()
-            overlay = folder / self.catalog.overlay
-        return load_catalog(self.catalog.assumptions, overlay)
+            path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
+            overlay = (str(path), content)
+        return catalog_with(self.catalog.assumptions, overlay)

@@ -190,7 +190,7 @@ class Correlation(Strict):
     """Two inputs that move together."""
 
     between: Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
-    """Two paths, as under uncertain; throughput errors are called throughput_error.<accelerator>.<class>."""
+    """Two paths, as under uncertain; throughput errors are called throughput_error.<accelerator>.<engine>.<model>."""
     rank: Annotated[float, Field(ge=-1, le=1)]
     """Spearman's rank correlation, a fraction from -1 to 1."""
 
@@ -220,8 +220,8 @@ class Study(Strict):
     correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
     """Rank correlations between inputs. Default none: inputs are independent unless stated."""
     throughput_error: bool = True
-    """Whether the throughput model's own error is drawn, by accelerator and architecture class, from the calibration's
-    residuals. Default true: the model is calibrated, not exact."""
+    """Whether the throughput model's own error is drawn, by accelerator, engine and model, as cross-validation has it
+    at that pair's distance from the measurements. Default true: the model is calibrated, not exact."""
     sampling: Sampling = "sobol"
     """How inputs are drawn: scrambled Sobol points, Latin hypercube or plain. Default sobol: least error per run."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8

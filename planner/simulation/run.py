@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from planner.build import build_plan
+from planner.errors import ScenarioError
 from planner.fleet.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.simulation.accounting import cohorts_of, write_ledger
@@ -16,6 +19,10 @@ from planner.simulation.streams import streams
 
 def simulate(scenario: Scenario, seed: int | None = None, replication: int = 0) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
+    stated: dict[str, object] = {"seed": 0 if seed is None else seed, "replication": replication}
+    for name, number in stated.items():
+        if not isinstance(number, int | np.integer) or number < 0:
+            raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
     plan = build_plan(scenario)
     return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication)
 

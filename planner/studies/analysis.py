@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +27,8 @@ from planner.studies.prepare import Prepared
 from planner.studies.store import Store
 
 Floats = NDArray[np.float64]
+MOST_DROPPED = 0.01
+"""Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
 _BAND_BYTES = 128_000_000
 """Most memory that one pass over monthly figures takes."""
 
@@ -49,6 +53,8 @@ class Band:
     mean: float
     percentiles: tuple[float, ...]
     """At 5, 10, 50, 90 and 95%."""
+    completed: int = 0
+    """Replications behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,38 @@ class Finished:
             Failure(replication=row, scenario=self.prepared.names[which], message=message)
             for row, which, message in self.store.errors(self.rows)
         ]
+
+    def dropped(self) -> list[str]:
+        """Say of each scenario how many replications could not be run, why, and what those have in common."""
+        by_scenario: dict[str, list[Failure]] = {}
+        for failure in self.failures():
+            by_scenario.setdefault(failure.scenario, []).append(failure)
+        return [line for name, failures in by_scenario.items() for line in self._dropped(name, failures)]
+
+    def _dropped(self, scenario: str, failures: list[Failure]) -> Iterator[str]:
+        share = len(failures) / self.rows
+        yield (
+            f"{len(failures):,} of {self.rows:,} replications of {scenario} could not be run ({share:.1%}) and are "
+            f"left out of its figures; the first is replication {failures[0].replication}: {failures[0].message}"
+        )
+        kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures)
+        (_, often), *others = kinds.most_common()
+        if others:
+            yield f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
+        failed = np.zeros(self.rows, dtype=bool)
+        failed[[failure.replication for failure in failures]] = True
+        found = [
+            separation(drawn.name, self.input(drawn.name), failed)
+            for drawn in self.prepared.inputs.each
+            if is_numeric(drawn.distribution)
+        ]
+        if (best := max((one for one in found if one is not None), default=None)) is not None:
+            yield best.sentence
+
+    def dropped_share(self) -> float:
+        """Return the share of runs, of the scenario with most, that could not be run."""
+        counts = Counter(failure.scenario for failure in self.failures())
+        return max(counts.values(), default=0) / self.rows
 
     def interval(self) -> Estimate:
         """Return the mean of the headline of the first scenario: what ``--until`` looks at."""
@@ -167,6 +205,34 @@ class Finished:
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Separation:
+    """How well one input tells the replications that failed from the others."""
+
+    strength: float
+    """|P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½ for full."""
+    sentence: str
+
+
+def separation(name: str, values: Floats, failed: NDArray[np.bool_]) -> Separation | None:
+    """Return what an input says about the replications that failed; None where it says little (below 0.3)."""
+    own, others = values[failed], np.sort(values[~failed])
+    if not own.size or not others.size:
+        return None
+    below = np.searchsorted(others, own, "left") + np.searchsorted(others, own, "right")
+    above = float(below.mean()) / (2.0 * others.size)
+    if abs(above - 0.5) < 0.3:
+        return None
+    if above > 0.5:
+        edge, word = float(np.percentile(own, 5, method="lower")), "at least"
+        among = float((others >= edge).mean())
+    else:
+        edge, word = float(np.percentile(own, 95, method="higher")), "at most"
+        among = float((others <= edge).mean())
+    sentence = f"in 95% of them or more, {name} is {word} {edge:.4g}; so it is in {among:.0%} of the others"
+    return Separation(strength=abs(above - 0.5), sentence=sentence)
+
+
 def _statistics(rows: Floats, scramblings: int, output: Output) -> Iterator[tuple[str, Estimate]]:
     yield "mean", mean_estimate(rows, scramblings)
     yield "sd", sd_estimate(rows, scramblings)
@@ -182,7 +248,12 @@ def _band(scenario: str, output: str, month: str, rows: Floats) -> Band:
         return Band(scenario=scenario, output=output, month=month, mean=nothing, percentiles=(nothing,) * 5)
     percentiles = np.percentile(known, PERCENTILES, method="median_unbiased")
     return Band(
-        scenario=scenario, output=output, month=month, mean=float(known.mean()), percentiles=tuple(percentiles.tolist())
+        scenario=scenario,
+        output=output,
+        month=month,
+        mean=float(known.mean()),
+        percentiles=tuple(percentiles.tolist()),
+        completed=known.size,
     )
 
 

@@ -25,6 +25,8 @@ _WORKERS_S = 60
 """How long a cluster may take to have its first worker; one that grows with its work starts with none."""
 _COUNT_EVERY_S = 10.0
 """Between two looks at how many workers there are: they come and go."""
+_LOOPBACK = "127.0.0.1"
+"""Dask exchanges pickles, which are code, with whoever connects: a cluster of our own listens to this machine alone."""
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "1s",
@@ -75,7 +77,12 @@ def _client(scheduler: str, workers: int) -> Iterator[Any]:
         with (
             dask.config.set(_QUIET),
             distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+                host=_LOOPBACK,
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=f"{_LOOPBACK}:0",
+                worker_dashboard_address=f"{_LOOPBACK}:0",
+                silence_logs=50,
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -136,8 +143,9 @@ class _Flight:
         batch = self.flying.pop(future)
         try:
             rows: Rows = future.result()
-        except ImportError as error:
-            raise ScenarioError(f"the Dask workers cannot run a study: {error}; install the planner there") from None
+        except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
+            message = f"the Dask workers cannot run a study: {error}; install this planner there"
+            raise ScenarioError(message) from None
         except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
             if self.client.status != "running":
                 message = f"the Dask scheduler at {self.address} is gone; finished replications are kept"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 
 from planner.errors import PlannerError
 from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, dask_batches
@@ -40,10 +43,18 @@ def run_batches(
 _own: dict[str, Replicator] = {}  # of a worker process: what it was started with
 
 
-def _start(payload: bytes) -> None:
+def _start(payload: bytes, life: Connection) -> None:
     """Prepare a worker process; Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     _own["study"] = Replicator(pickle.loads(payload))
+
+
+def _end_with(life: Connection) -> None:
+    """Wait until the study's process is gone, however it ended: its end of the pipe is closed then; leave at once."""
+    with contextlib.suppress(EOFError, OSError):
+        life.recv_bytes()
+    os._exit(1)
 
 
 def _work(first: int, last: int) -> Rows:
@@ -56,11 +67,12 @@ def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]
     if hasattr(context, "set_forkserver_preload"):
         context.set_forkserver_preload([__name__])
     payload = pickle.dumps(setup)
+    life, held = context.Pipe(duplex=False)  # nothing is ever sent: only this process holds the writing end
     losses = 0
     while todo:
         flying: dict[concurrent.futures.Future[Rows], Batch] = {}
         pool = concurrent.futures.ProcessPoolExecutor(
-            min(workers, len(todo)), mp_context=context, initializer=_start, initargs=(payload,)
+            min(workers, len(todo)), mp_context=context, initializer=_start, initargs=(payload, life)
         )
         try:
             while todo or flying:
@@ -83,3 +95,5 @@ def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]
                 ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+    held.close()
+    life.close()

@@ -3,49 +3,108 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import planner
 from planner.catalog.calibration import SHIPPED_CALIBRATION
+from planner.scenario.scenario import Scenario
 from planner.scenario.study import Study
-from planner.studies.replicate import Setup
+
+if TYPE_CHECKING:
+    from planner.studies.replicate import Setup
 
 Identity = dict[str, Any]
+FORMAT = 2
+"""Of the store: 1 was study.json beside shards without checksums."""
+_TOLD_BY = {
+    "study": "the study file",
+    "version": "the planner's version",
+    "code": "the planner's code",
+    "format": "the format of the store",
+    "vary": "what is varied",
+}
+_TELLS_ONLY = ("cli", "reporting", "reference", "probe")
+"""Packages that only show what was computed: no replication depends on them."""
 
 
 def identity(study: Study, setup: Setup, batch: int) -> Identity:
     """Return the parts that must agree for stored rows to belong to a study; how many rows there are is not one."""
-    first = setup.scenarios[0].scenario
+    scenarios = {base.name: base.scenario for base in setup.scenarios}
     return {
-        "version": planner.__version__,
+        **scenario_identity(scenarios),
         "design": _plain(setup.design),
         "seed": setup.seed,
         "batch": batch,
         "study": _sha256(study.model_dump(mode="json", exclude={"description", "headline", "scenarios"})),
         "inputs": _sha256([_plain(found) for found in setup.inputs.each]),
+    }
+
+
+def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
+    """Return what decides the runs of scenarios: planner, catalogue, each scenario and every file it reads."""
+    return {
+        "format": FORMAT,
+        "version": planner.__version__,
+        "code": code_sha256(),
         "calibration": hashlib.sha256(SHIPPED_CALIBRATION.read_bytes()).hexdigest(),
-        "catalogue": _sha256(first.load_catalog().model_dump(mode="json")),
+        "catalogue": _sha256([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
         "scenarios": {
-            base.name: _sha256(base.scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
-            for base in setup.scenarios
+            name: _sha256(scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
+            for name, scenario in scenarios.items()
+        },
+        "files": {
+            f"{name}: {Path(path).name}": hashlib.sha256(content).hexdigest()
+            for name, scenario in scenarios.items()
+            for path, content in sorted(scenario.document.files.items())
         },
     }
+
+
+@functools.cache
+def code_sha256() -> str:
+    """Return the hash of the installed package, as far as a replication depends on it."""
+    folder = Path(planner.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.suffix in (".py", ".yaml", ".csv") and name.parts[0] not in _TELLS_ONLY:
+            digest.update(f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def digest_of(who: Identity) -> str:
+    """Return one hash of a whole identity, for every shard to carry."""
+    return _sha256(who)
 
 
 def differences(stored: Identity, wanted: Identity) -> list[str]:
     """Return in words what differs between two identities."""
     found = [
-        {"study": "the study file", "version": "the planner's version"}.get(key, f"the {key}")
+        _TOLD_BY.get(key, f"the {key}")
         for key in wanted
-        if key != "scenarios" and stored.get(key) != wanted[key]
+        if key not in ("scenarios", "files") and stored.get(key) != wanted[key]
     ]
-    before, now = stored.get("scenarios", {}), wanted["scenarios"]
+    before, now = _hashes(stored, "scenarios"), wanted["scenarios"]
     if list(before) != list(now):
         found.append(f"the scenarios ({', '.join(before)} before)")
     found += [f"scenario {name}" for name in now if name in before and before[name] != now[name]]
-    return found
+    before, now = _hashes(stored, "files"), wanted["files"]
+    return found + [f"the file {name}" for name in _union(before, now) if before.get(name) != now.get(name)]
+
+
+def _hashes(stored: Identity, key: str) -> dict[str, Any]:
+    """Return a part of an identity that was read from a file, which may have been written by anybody."""
+    found = stored.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _union(*names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name for part in names for name in part))
 
 
 def _plain(part: Any) -> Any:

@@ -25,8 +25,8 @@ class Input:
     times_stated: bool = False
     targets: tuple[tuple[KeyPath, ...], ...] = ()
     """Fields it sets, by scenario."""
-    throughput_of: tuple[str, str] | None = None
-    """Accelerator and architecture class whose modelled throughput it multiplies, for model error."""
+    throughput_of: tuple[str, str, str] | None = None
+    """Accelerator, engine and model whose modelled throughput it multiplies, for model error; empty: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,12 @@ def _frozen(content: Any) -> Any:
     return tuple(map(_frozen, content)) if isinstance(content, list | tuple) else content
 
 
-def changed(base: Stated, which: int, inputs: Inputs, values: Floats) -> tuple[Scenario, dict[tuple[str, str], float]]:
+def changed(
+    base: Stated, which: int, inputs: Inputs, values: Floats
+) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
     """Return a scenario with every input's value set, and the throughput factors that are no scenario's field."""
     content = base.content
-    factors: dict[tuple[str, str], float] = {}
+    factors: dict[tuple[str, str, str], float] = {}
     for found, drawn in zip(inputs.each, values, strict=True):
         if found.throughput_of is not None:
             factors[found.throughput_of] = float(drawn)

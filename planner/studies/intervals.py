@@ -26,6 +26,8 @@ class Estimate:
 
     value: float
     half_width: float
+    completed: int = 0
+    """Rows behind it: those that could be run and have the figure."""
 
     @property
     def low(self) -> float:
@@ -65,7 +67,7 @@ def estimate(rows: Floats, scramblings: int, figure: Callable[[Floats], float]) 
     parts = [rows[which::scramblings] for which in range(scramblings)]
     parts = [part[np.isfinite(part)] for part in parts]
     each = np.array([figure(part) if part.size else np.nan for part in parts])
-    return Estimate(value=figure(known), half_width=half_width(each))
+    return Estimate(value=figure(known), half_width=half_width(each), completed=known.size)
 
 
 def mean_estimate(rows: Floats, scramblings: int) -> Estimate:
@@ -84,7 +86,8 @@ def share_estimate(rows: Floats, scramblings: int) -> Estimate:
     count = int(np.isfinite(rows).sum())
     if count == 0 or np.isnan(found.half_width):
         return found
-    return Estimate(value=found.value, half_width=max(found.half_width, 0.5 * scramblings / count, 3.0 / count))
+    widest = max(found.half_width, 0.5 * scramblings / count, 3.0 / count)
+    return Estimate(value=found.value, half_width=widest, completed=count)
 
 
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> Estimate:
@@ -92,7 +95,7 @@ def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> Es
     found = estimate(rows, scramblings, lambda part: _percentile(part, percentile))
     beyond = min(percentile, 100.0 - percentile) / 100.0 * len(rows) / scramblings
     if beyond < FEWEST_BEYOND:
-        return Estimate(value=found.value, half_width=float("nan"))
+        return Estimate(value=found.value, half_width=float("nan"), completed=found.completed)
     return found
 
 

@@ -12,6 +12,7 @@ from planner.scenario.study import Study
 from planner.scenario.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names
+from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, stated
 from planner.studies.points import MAX_DIMENSIONS, PointSet
 from planner.studies.replicate import Setup
@@ -40,7 +41,7 @@ class Prepared:
 
     def setup(self, design: Design) -> Setup:
         """Return what workers are sent."""
-        return Setup(seed=self.seed, scenarios=self.scenarios, inputs=self.inputs, design=design)
+        return Setup(seed=self.seed, scenarios=self.scenarios, inputs=self.inputs, design=design, code=code_sha256())
 
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
@@ -95,6 +96,8 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         raise ScenarioError([*error.problems, *problems]) from None
     if problems:
         raise ScenarioError(problems)
+    for base in bases.values():
+        base.scenario.document.is_sealed = True
     return Prepared(
         study=study, scenarios=tuple(bases.values()), inputs=inputs, seed=study.seed if seed is None else seed
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from planner.build import Reuse, build_plan
-from planner.errors import printable
+from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.scenario.scenario import Scenario
 from planner.simulation.measures import series_of
@@ -18,10 +18,14 @@ from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
 from planner.studies.designs import Design
 from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, changed
 from planner.studies.outputs import headlines, monthly_series
 
 Floats = NDArray[np.float64]
+NOT_RUN = "not run: "
+"""How the message of a run begins that failed for want of memory, a file or a network: a study that is resumed tries
+it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class Setup:
     scenarios: tuple[Stated, ...]
     inputs: Inputs
     design: Design
+    code: str = ""
+    """Hash of the planner that prepared it; a worker with another one refuses. Empty: not asked."""
 
     @property
     def months(self) -> int:
@@ -74,6 +80,8 @@ class Replicator:
     def run(self, first: int, last: int) -> Rows:
         """Run a range of rows; a run that fails is recorded, and the others go on."""
         setup = self.setup
+        if setup.code and setup.code != code_sha256():
+            raise ScenarioError(Problem(message="a worker has another planner than this one", hint="install the same"))
         values, chance = self.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
@@ -107,7 +115,7 @@ class Replicator:
         plan = build_plan(scenario, self._reuse[which], factors)
         return simulate_plan(scenario, plan, self.setup.seed, chance)
 
-    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str], float]]:
+    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
         """Return one scenario with a set of inputs."""
         return changed(self.setup.scenarios[which], which, self.setup.inputs, values)
 
@@ -117,4 +125,5 @@ def _message(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    return printable(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
+    return printable(f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from pydantic import ValidationError
 
-from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
+from planner.build.capacity import served_precision
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.physics import shape_of
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.physics.coefficients import groups_of
 from planner.scenario import study as language
 from planner.scenario.checks import check_scenario
 from planner.scenario.scenario import Scenario
@@ -22,7 +25,6 @@ from planner.studies.mixing import mixing_of
 from planner.validation import choices, nearest
 
 ERROR_PREFIX = "throughput_error"
-_THROUGHPUT = "output_tokens_per_s_per_accelerator"
 
 
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Inputs:
@@ -121,32 +123,31 @@ def _prior(study: language.Study, written: language.Prior, where: KeyPath, scena
 
 def _empirical(study: language.Study, written: language.Empirical, where: KeyPath) -> language.Discrete:
     """Read observed values; each is as likely as the others."""
-    place = study.document.locate((*where, "file"))
-    path = (Path(place.file).parent if place else Path()) / written.file
+    path, content = study.document.file_at((*where, "file"), written.file)
     values: list[float] = []
     problems: list[Problem] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream)
-            if written.column not in (reader.fieldnames or ()):
-                hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
-                raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
-            for row in reader:
-                value = parse_scalar((row[written.column] or "").strip())
-                if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-                    message = f"{written.column} must be a finite number, not {row[written.column]!r}"
-                    problems.append(Problem(file=str(path), line=reader.line_num, message=message))
-                else:
-                    values.append(float(value))
-    except FileNotFoundError:
-        problems.append(study.problem((*where, "file"), f"no such file: {path}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        if written.column not in (reader.fieldnames or ()):
+            hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
+            raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
+        for row in reader:
+            value = parse_scalar((row[written.column] or "").strip())
+            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+                message = f"{written.column} must be a finite number, not {row[written.column]!r}"
+                problems.append(Problem(file=str(path), line=reader.line_num, message=message))
+            else:
+                values.append(float(value))
+    except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
     if not problems and len(values) < 2:
         problems.append(Problem(file=str(path), message=f"needs at least 2 values, has {len(values)}"))
     if problems:
         raise ScenarioError(problems[:20])
-    return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
+    # Not validated: a list that a person writes ends at a thousand values, a year of hours has 8,760.
+    return language.Discrete.model_construct(
+        kind="discrete", values=tuple(sorted(values)), weights=None, times_stated=written.times_stated
+    )
 
 
 def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: Input) -> None:
@@ -156,7 +157,8 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
     if isinstance(distribution, language.Discrete):
         tried = np.arange(len(distribution.values), dtype=np.float64)
         if is_numeric(distribution):
-            tried = np.array(distribution.values, dtype=np.float64)
+            known = np.array(distribution.values, dtype=np.float64)
+            tried = np.array([known.min(), known.max()])  # a field's range lets through all between two that it does
     alone = Inputs(each=(made,), mixing=None)
     problems: dict[Problem, None] = {}
     for which, base in enumerate(scenarios.values()):
@@ -184,24 +186,35 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
 
 
 def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
-    """Return the throughput model's error for each accelerator and architecture class that the scenarios use.
+    """Return the throughput model's error for each pair of accelerator and model that the scenarios use.
 
-    ln(measured / predicted) has the calibration's median m and spread s; whether a model's bias carries over to traffic
-    of one's own is not known, so the draw is centred at 1 with σ² = s² + m².
+    A pair's error is its own, and where its model or its accelerator was never measured under the engine also that of
+    all pairs of the same model, or of the same accelerator: a factor they share, so that they are wrong together.
     """
-    residuals = read_calibration(SHIPPED_CALIBRATION).residuals
-    found: dict[str, Input] = {}
+    calibration = shipped_calibration()
+    spreads: dict[tuple[str, str, str], float] = {}
     for base in scenarios.values():
         catalog = base.scenario.load_catalog()
         for cluster in base.scenario.clusters.values():
             for workload in base.scenario.workloads.values():
-                kind = catalog.model(workload.model).architecture_class.value
-                name = f"{ERROR_PREFIX}.{cluster.accelerator}.{kind}"
-                spread = residuals.get(f"{_THROUGHPUT} {kind}") or residuals.get(f"tpot_s {kind}")
-                if name in found or spread is None:
+                shape = shape_of(workload.model, catalog.model(workload.model))
+                precision = served_precision(cluster, workload)
+                groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
+                doubt = calibration.doubt(groups, shape.experts > 0)
+                if doubt is None:
                     continue
-                sigma = float(np.hypot(spread.log_sigma, spread.log_median))
-                if sigma > 0.0:
-                    error = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
-                    found[name] = Input(name=name, distribution=error, throughput_of=(cluster.accelerator, kind))
-    return list(found.values())
+                for key, sigma in (
+                    ((cluster.accelerator, cluster.engine, workload.model), doubt.pair),
+                    (("", cluster.engine, workload.model), doubt.model),
+                    ((cluster.accelerator, cluster.engine, ""), doubt.part),
+                ):
+                    spreads[key] = max(spreads.get(key, 0.0), sigma)
+    return [
+        Input(
+            name=".".join([ERROR_PREFIX, *filter(None, key)]),
+            distribution=language.Lognormal(kind="lognormal", median=1.0, sigma=sigma),
+            throughput_of=key,
+        )
+        for key, sigma in spreads.items()
+        if sigma > 0.0
+    ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.studies.engines import run_batches
 from planner.studies.headlines import headline_names
-from planner.studies.intervals import Estimate, mean_estimate
+from planner.studies.intervals import Estimate, half_width
 from planner.studies.store import Store
 
 Floats = NDArray[np.float64]
@@ -63,17 +63,16 @@ class _Prefix:
 
     def __init__(self, rows: int, batch: int) -> None:
         self.values = np.full(-(-rows // batch) * batch, np.nan)
-        self.known = np.zeros(len(self.values), dtype=bool)
-        self.end = 0
+        self.known = np.zeros(len(self.values) // batch, dtype=bool)
+        """By batch."""
+        self.batch, self.end = batch, 0
 
     def add(self, first: int, values: Floats) -> None:
-        """Take in rows."""
-        last = min(first + len(values), len(self.values))
-        self.values[first:last] = values[: last - first]
-        self.known[first:last] = True
-        while self.end < len(self.known) and self.known[self.end]:
-            gaps = np.flatnonzero(~self.known[self.end :])
-            self.end = self.end + int(gaps[0]) if gaps.size else len(self.known)
+        """Take in a batch."""
+        self.values[first : first + self.batch] = values
+        self.known[first // self.batch] = True
+        while self.end < len(self.values) and self.known[self.end // self.batch]:  # each batch is passed once
+            self.end += self.batch
 
 
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
@@ -90,7 +89,7 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     _read_back(store, prefix, goal, sorted(first for first, _ in finished))
     looks = _Looks(prefix, goal)
     end = looks.end()
-    done = len(prefix.known) - len(missing) * store.batch
+    done = len(prefix.values) - len(missing) * store.batch
     results = run_batches(store.setup, missing, force.workers, force.scheduler)
     try:
         while end is None and (part := next(results, None)) is not None:
@@ -102,6 +101,7 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
                 watch(Progress(done=min(done, goal.rows), total=goal.rows, interval=looks.interval))
     finally:
         results.close()  # ends the workers
+        store.flush()
     rows = goal.rows if end is None else end
     store.consolidate(rows)
     return rows
@@ -123,18 +123,29 @@ class _Looks:
     def __init__(self, prefix: _Prefix, goal: Goal) -> None:
         self.prefix, self.until, self.scramblings = prefix, goal.until, goal.scramblings
         self.looked = 0
+        self.sums = np.zeros(goal.scramblings)
+        self.counts = np.zeros(goal.scramblings)
         self.interval: Estimate | None = None
 
     def end(self) -> int | None:
         """Return the number of rows at which the study may end, or None."""
         step = self.scramblings * _CHECK_EVERY
         while self.looked + step <= self.prefix.end:
+            rows = self.prefix.values[self.looked : self.looked + step].reshape(-1, self.scramblings)
+            # Running sums: a look costs the same however far the study is.
+            self.sums += np.where(np.isfinite(rows), rows, 0.0).sum(axis=0)
+            self.counts += np.isfinite(rows).sum(axis=0)
             self.looked += step
-            is_last = self.looked + step > self.prefix.end
-            if self.until is None and not is_last:
-                continue  # nobody waits for looks that were passed
-            self.interval = mean_estimate(self.prefix.values[: self.looked], self.scramblings)
+            self.interval = self._estimate()
             enough = self.looked >= _FEWEST_PER_SCRAMBLING * self.scramblings
             if self.until is not None and enough and self.interval.relative <= self.until:
                 return self.looked
         return None
+
+    def _estimate(self) -> Estimate:
+        """Return the mean of all rows so far, with the interval from the means of the randomisations."""
+        known = self.counts > 0
+        if not known.any():
+            return Estimate(value=float("nan"), half_width=float("nan"))
+        mean = float(self.sums.sum() / self.counts.sum())
+        return Estimate(value=mean, half_width=half_width(self.sums[known] / self.counts[known]))

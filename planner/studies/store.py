@@ -1,15 +1,20 @@
 """The result store: shards as they come, one file when all is done.
 
-A shard holds one batch of rows and is renamed into place when it is whole, so a killed study leaves whole shards and
-nothing else that counts. At the end they are laid into ``replications.parquet`` in order of rows, in row groups of a
-fixed size: the same bytes whichever worker ran what, and however often the study was interrupted.
+A shard holds batches of rows as they were finished. It is written by one process, synced to the disk and renamed into
+place when it is whole; its name ends in the hash of its bytes, and within it stands whose study it belongs to. So what
+a killed study, a failing disk or another study left is known for what it is when it is read: a shard that does not
+match its name, its study or its row numbers is set aside, and its rows are run again. At the end all rows are laid into
+``replications.parquet`` in their order, in row groups of a fixed size: the same bytes whichever worker ran what, and
+however often the study was interrupted.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shutil
+import functools
+import hashlib
+import io
+import itertools
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,168 +23,191 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import Problem, ScenarioError
-from planner.studies.identity import Identity, differences
-from planner.studies.replicate import Rows, Setup
+from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
+from planner.studies.identity import Identity, digest_of
+from planner.studies.replicate import NOT_RUN, Rows, Setup
 from planner.studies.stored_columns import schema_of, table_of
+from planner.studies.work import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
-PRODUCT = "datacenter-planner"
-STUDY, SHARDS, WHOLE, MANIFEST = "study.json", "shards", "replications.parquet", "manifest.json"
-CLEARED = ".cleared.json"
-"""The manifest of a finished study while its files are being removed or replaced."""
+WHOLE = "replications.parquet"
+SHARD_ROWS = 512
+"""Replications that fill a shard."""
+_SHARD_S, _SHARD_SHARE = 5.0, 0.1
+"""A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
+what a kill can cost, and a bound on the number of small shards."""
 _ROW_GROUP = 8192
+_TABLES_KEPT = 16
 
 
-class Store:
+class Store(Work):
     """The folder of one study."""
 
     def __init__(self, folder: Path, setup: Setup, who: Identity) -> None:
         """Point at a folder; nothing is read or written yet."""
-        self.folder, self.setup, self.identity = folder, setup, who
+        super().__init__(folder, "study", who)
+        self.setup = setup
         self.batch: int = who["batch"]
+        self._digest = digest_of(who)
+        self._whole: Path | None = None
+        """The file of all rows, once they are joined or where they were before; None while there are shards alone."""
+        self._homes: dict[int, Path] = {}
+        """First rows of the batches that are stored, each with the file that holds it."""
+        self._waiting: list[Rows] = []
+        self._opened_s = self._written_s = time.monotonic()
+        self._staged: Staged | None = None
+        self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Prepare the folder: new, continued, or cleared of an earlier study."""
-        before = _read_json(self.folder / STUDY)
-        is_ours = isinstance(before, dict) and before.get("product") == PRODUCT
-        if is_ours and resume:
-            if changed := differences(before["identity"], self.identity):
-                message = f"holds another version of this study: {', '.join(changed)} changed"
-                raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run it without --resume"))
-            if (self.folder / MANIFEST).exists():
-                (self.folder / CLEARED).unlink(missing_ok=True)
-            elif (self.folder / CLEARED).exists():
-                self._clear(keep_rows=True)
-        elif is_ours:
-            rows = sum(last - first for first, last in self.finished())
-            if rows and not (restart or (self.folder / MANIFEST).exists()):
-                message = f"holds an unfinished study of {rows:,} replications"
-                hint = "continue it with --resume, or begin anew with --restart"
-                raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
-            self._clear()
-        elif self.folder.is_dir() and any(path.name != _part_of(STUDY) for path in self.folder.iterdir()):
-            message = "is not a study's folder, and will not be overwritten"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out"))
+        super().open(resume=resume, restart=restart)
+        if resume:
+            self._take_in_whole()
+            for path in sorted(self.shards.glob("*.parquet")):
+                self._take_in_shard(path)
+
+    def _take_in_whole(self) -> None:
+        """Take in the rows of a finished study that is this one, unless their hash is not the manifest's."""
+        if self.finished_identity() != self.identity:
+            return
+        manifest = read_json(self.folder / MANIFEST)
+        if not _is_intact(self.folder / WHOLE, manifest):
+            self.notes.append(f"{self.folder / WHOLE} is damaged; its replications are run again")
+            return
+        self._whole = self.folder / WHOLE
+        rows = self._rows_in_whole()
+        self._homes = dict.fromkeys(range(0, rows // self.batch * self.batch, self.batch), self._whole)
+        for row, _, message in list(self.errors(rows)):
+            if message.startswith(NOT_RUN):
+                self._homes.pop(row // self.batch * self.batch, None)
+
+    def _take_in_shard(self, path: Path) -> None:
+        """Take in a shard's batches, or set it aside."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"product": PRODUCT, "kind": "study", "identity": self.identity}, indent=2) + "\n"
-            self.replace(STUDY, text.encode())  # first: it says whose the folder is
-            (self.folder / SHARDS).mkdir(exist_ok=True)
-        except OSError as error:
-            message = f"cannot be written: {error.strerror or error}"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="choose another --out")) from None
+            table = self._read(path)
+        except ValueError as error:
+            path.replace(path.with_name(f"{path.name}.bad"))
+            self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
+            return
+        per_batch = self.batch * len(self.setup.scenarios)
+        for place, first in enumerate(self._batches_in(table)):
+            messages = table.column("error").slice(place * per_batch, per_batch).drop_null().to_pylist()
+            if not any(message.startswith(NOT_RUN) for message in messages):
+                self._homes[first] = path
+
+    def _checked_shard(self, path: Path) -> pa.Table:
+        """Return a shard; raise ValueError where it is damaged or another study's."""
+        import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only a study needs
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        content = path.read_bytes()
+        if _shard_sum(content) != path.stem.rpartition("-")[2]:
+            raise ValueError("is damaged")
+        try:
+            table = pq.read_table(io.BytesIO(content))
+        except (OSError, pa.ArrowException):
+            raise ValueError("is no shard") from None
+        if (table.schema.metadata or {}).get(b"study") != self._digest.encode():
+            raise ValueError("belongs to another study")
+        scenarios = len(self.setup.scenarios)
+        rows = table.column("replication").to_numpy() if table.schema.equals(schema_of(self.setup)) else np.array([-1])
+        firsts = rows[:: self.batch * scenarios]
+        wanted = (firsts[:, None] + np.repeat(np.arange(self.batch), scenarios)).ravel()
+        if np.any(firsts % self.batch) or np.any(firsts < 0) or not np.array_equal(rows, wanted):
+            raise ValueError("does not hold whole batches of rows")
+        return table
 
     def finished_rows(self) -> int:
         """Return the replications of a study that is finished and is this one; raise where it is neither."""
-        manifest = _read_json(self.folder / MANIFEST)
-        if not isinstance(manifest, dict) or manifest.get("kind") != "study" or not (self.folder / WHOLE).exists():
+        settle(self.folder)
+        manifest = read_json(self.folder / MANIFEST)
+        before = self.finished_identity()
+        if before is None:
             message = "holds no finished study"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
-        if changed := differences(manifest["identity"], self.identity):
-            message = f"holds another version of this study: {', '.join(changed)} changed"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo again"))
-        return int(manifest["replications"])
+        self.check_same(before, "run planner montecarlo again")
+        if not _is_intact(self.folder / WHOLE, manifest):
+            message, hint = "has changed since planner wrote it", "run planner montecarlo with --resume, which mends it"
+            raise ScenarioError(Problem(file=str(self.folder / WHOLE), message=message, hint=hint))
+        self._whole = self.folder / WHOLE
+        return self._rows_in_whole()
 
     def check_extends(self, rows: int) -> None:
         """Refuse to leave a finished study with fewer replications than it has."""
         if (held := self._rows_in_whole()) > rows:
-            with contextlib.suppress(OSError):
-                (self.folder / SHARDS).rmdir()
+            self.close()
             message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
-    def unwritable(self, error: OSError) -> ScenarioError:
-        """Return the message for a disk that takes no more; what is finished stays."""
-        message = f"cannot be written: {error.strerror or error}; finished replications are kept"
-        return ScenarioError(Problem(file=str(self.folder), message=message, hint="make room and add --resume"))
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Write one file whole or not at all."""
-        part = self.folder / _part_of(name)
-        try:
-            part.write_bytes(content)
-            part.replace(self.folder / name)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def _clear(self, *, keep_rows: bool = False) -> None:
-        """Remove what an earlier study wrote here, but for its replications where those are kept, and nothing else.
-
-        Killed at any moment, it leaves a folder that does not look finished and is known to be a study's: the manifest
-        goes out of sight first and is read by the next that clears, and the study's own file stays to be replaced.
-        """
-        self.unfinish()
-        manifest = _read_json(self.folder / CLEARED)
-        known = manifest.get("files", {}) if isinstance(manifest, dict) else {}
-        kept = {STUDY, WHOLE} if keep_rows else {STUDY}
-        for name in {*known, WHOLE} - kept:
-            if not Path(name).is_absolute() and ".." not in Path(name).parts:
-                (self.folder / name).unlink(missing_ok=True)
-        for within in {Path(name).parent for name in known} - {Path()}:
-            with contextlib.suppress(OSError):  # it is not there, or holds something that is not ours
-                (self.folder / within).rmdir()
-        if not keep_rows:
-            shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
-        (self.folder / CLEARED).unlink(missing_ok=True)
-
-    def unfinish(self) -> None:
-        """Take the manifest out of sight, so that the folder does not look finished while its files change."""
-        if (self.folder / MANIFEST).exists():
-            (self.folder / MANIFEST).replace(self.folder / CLEARED)
-
-    def finish(self, manifest: bytes) -> None:
-        """Write the manifest, which says that every other file is whole."""
-        self.replace(MANIFEST, manifest)
-        (self.folder / CLEARED).unlink(missing_ok=True)
-
     def finished(self) -> list[tuple[int, int]]:
-        """Return the batches that are stored, whole file and shards together, in order."""
-        found = set()
-        whole = self._rows_in_whole() // self.batch * self.batch
-        found |= {(first, first + self.batch) for first in range(0, whole, self.batch)}
-        for path in sorted((self.folder / SHARDS).glob("*.parquet")):
-            first, last = map(int, path.stem.split("-"))
-            if last - first == self.batch and first % self.batch == 0 and self._is_whole(path):
-                found.add((first, last))
-        return sorted(found)
+        """Return the batches that are stored, in order."""
+        return [(first, first + self.batch) for first in sorted(self._homes)]
 
     def batches(self, rows: int) -> list[tuple[int, int]]:
         """Return the batches that a number of rows needs; the last may hold more."""
         return [(first, first + self.batch) for first in range(0, rows, self.batch)]
 
     def write(self, rows: Rows) -> None:
-        """Store one batch."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - a tenth of a second that only a study needs
+        """Take one batch, and write a shard where enough of them wait or have waited long enough."""
+        self._waiting.append(rows)
+        now = time.monotonic()
+        longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
+        if len(self._waiting) * self.batch >= SHARD_ROWS or now - self._written_s >= longest_s:
+            self.flush()
 
-        path = self.folder / SHARDS / f"{rows.first:08d}-{rows.last:08d}.parquet"
-        part = path.with_suffix(".part")
+    def flush(self) -> None:
+        """Write what waits as a shard; once this returns it is on the disk."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
         try:
-            pq.write_table(table_of(self.setup, rows), part)
-            part.replace(path)
+            path = write_shard(self.shards, self.setup, waiting, self._digest)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise self.unwritable(error) from None
+        self._homes.update(dict.fromkeys((rows.first for rows in waiting), path))
+        self._written_s = time.monotonic()
 
     def consolidate(self, rows: int) -> None:
-        """Lay the first rows of all shards into one file, and remove the shards."""
+        """Lay the first rows of all shards into one file, of the folder that will take this one's place."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        part = self.folder / f".{WHOLE}.part"
-        if self._rows_in_whole() != rows:
-            self.unfinish()
+        self.flush()
         try:
-            with pq.ParquetWriter(part, schema_of(self.setup)) as writer:
+            self._staged = Staged(self.folder)
+            path = self._staged.path / WHOLE
+            with pq.ParquetWriter(path, schema_of(self.setup)) as writer:
                 for table in self._in_groups(rows):
                     writer.write_table(table, row_group_size=_ROW_GROUP)
-            part.replace(self.folder / WHOLE)
+            self._staged.add(WHOLE)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            self.discard()
             raise self.unwritable(error) from None
-        shutil.rmtree(self.folder / SHARDS, ignore_errors=True)
+        self._whole, self._homes = path, {}
+
+    @property
+    def staged(self) -> Staged:
+        """The folder in the making, once rows are joined."""
+        assert self._staged is not None
+        return self._staged
+
+    def commit(self, manifest: dict[str, Any]) -> None:
+        """Put the new folder in the place of this one, shards and all, and let others write to it."""
+        check_target(self.folder, work=True)  # what somebody laid into it in the meantime is not swept away
+        try:
+            self.staged.commit(manifest)
+        except OSError as error:
+            raise self.unwritable(error) from None
+        self._whole = self.folder / WHOLE
+        self.close()
+
+    def discard(self) -> None:
+        """Give up a folder in the making; the shards stay."""
+        if self._staged is not None:
+            self._staged.discard()
 
     def _in_groups(self, rows: int) -> Iterator[pa.Table]:
         """Yield the rows in order in tables of one row group each."""
@@ -202,22 +230,57 @@ class Store:
         if count:
             yield pa.concat_tables(held).combine_chunks()
 
-    def _tables(self) -> Iterator[pa.Table]:
-        """Yield stored tables in order of rows: the whole file's finished batches, then shards beyond them."""
+    def _tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield what is stored in order of rows, whole batches at a time: runs of them that lie in one file."""
+        per_batch = self.batch * len(self.setup.scenarios)
+        for path, firsts in itertools.groupby(sorted(self._homes), key=self._homes.__getitem__):
+            if path == self._whole:
+                for run in _runs(list(firsts), self.batch):
+                    first, last = run[0] // self.batch * per_batch, (run[-1] // self.batch + 1) * per_batch
+                    yield from self._slices(first, last, columns)
+                continue
+            try:
+                table = self._read(path)
+            except ValueError as error:
+                problem = Problem(file=str(path), message=str(error), hint="add --resume to run its replications again")
+                raise ScenarioError(problem) from None
+            places = {first: place for place, first in enumerate(self._batches_in(table))}
+            for first in firsts:
+                part = table.slice(places[first] * per_batch, per_batch)
+                yield part if columns is None else part.select(columns)
+
+    def _batches_in(self, shard: pa.Table) -> list[int]:
+        """Return the first rows of a shard's batches, in the order in which it holds them."""
+        firsts: list[int] = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)].tolist()
+        return firsts
+
+    def _slices(self, first: int, last: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a range of rows of the whole file's table, row group by row group.
+
+        Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
+        """
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        per_row = len(self.setup.scenarios)
-        whole = self._rows_in_whole() // self.batch * self.batch
-        left = whole * per_row
-        if whole:
-            with pq.ParquetFile(self.folder / WHOLE) as file:
-                for group in range(file.num_row_groups):
-                    table = file.read_row_group(group)
-                    yield table.slice(0, max(min(len(table), left), 0))
-                    left -= len(table)
-        for first, last in self.finished():
-            if first >= whole:
-                yield pq.read_table(self.folder / SHARDS / f"{first:08d}-{last:08d}.parquet")
+        with pq.ParquetFile(self._whole) as file:
+            begin = 0
+            for group in range(file.num_row_groups):
+                count = file.metadata.row_group(group).num_rows
+                low, high = max(first, begin), min(last, begin + count)
+                if low < high:
+                    table = file.read_row_group(group, columns=None if columns is None else list(columns))
+                    yield table.slice(low - begin, high - low)
+                begin += count
+
+    def _pruned(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the wanted columns of all that is stored: of the shards while there are any, else of the whole file."""
+        if self._homes:
+            return self._tables(columns)
+        return self._slices(0, self._rows_in_whole() * len(self.setup.scenarios), columns)
+
+    def _stored(self) -> int:
+        """Return how many rows of the table ``_pruned`` yields."""
+        rows = len(self._homes) * self.batch if self._homes else self._rows_in_whole()
+        return rows * len(self.setup.scenarios)
 
     def column(self, name: str, rows: int | None = None) -> Floats:
         """Return one column of what is stored, shape (rows, scenarios); of the whole file, or of the shards before."""
@@ -230,27 +293,19 @@ class Store:
         return shaped if rows is None else shaped[:rows]
 
     def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
-        """Yield row, scenario and message of each run that failed, in order."""
+        """Yield row, scenario and message of each run of the whole file that failed, in order."""
         first, per_row = 0, len(self.setup.scenarios)
-        for table in self._pruned(["error"]):
+        for table in self._slices(0, rows * per_row, ["error"]):
             for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
                 row, scenario = divmod(first + place, per_row)
-                if row < rows:
-                    yield row, scenario, table.column("error")[place].as_py()
+                yield row, scenario, table.column("error")[place].as_py()
             first += len(table)
 
     def parts(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the finished study in order, at most so many rows of the table at a time.
-
-        Row group by row group: Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
-        """
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-        with pq.ParquetFile(self.folder / WHOLE) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                for first in range(0, len(table), rows):
-                    yield table.slice(first, rows)
+        """Yield the whole file in order, at most so many rows of the table at a time."""
+        for table in self._slices(0, self._rows_in_whole() * len(self.setup.scenarios)):
+            for first in range(0, len(table), rows):
+                yield table.slice(first, rows)
 
     def monthly(self, name: str, scenario: int, months: range) -> Floats:
         """Return some months of a monthly figure of one scenario, shape (rows, months)."""
@@ -264,55 +319,47 @@ class Store:
             first += len(part)
         return joined[:first]
 
-    def _pruned(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the wanted columns of the whole file row group by row group; of the shards where there is none."""
+    def _rows_in_whole(self) -> int:
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        if not self._is_joined():
-            for table in self._tables():
-                yield table.select(columns)
-            return
-        with pq.ParquetFile(self.folder / WHOLE) as file:
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group, columns=list(columns))
-
-    def _is_joined(self) -> bool:
-        """Say whether all that is stored is in the whole file."""
-        return (self.folder / WHOLE).exists() and not any((self.folder / SHARDS).glob("*.parquet"))
-
-    def _stored(self) -> int:
-        """Return how many rows of the table ``_pruned`` yields."""
-        per_row = len(self.setup.scenarios)
-        if not self._is_joined():
-            return len(self.finished()) * self.batch * per_row
-        return self._rows_in_whole() * per_row
-
-    def _rows_in_whole(self) -> int:
-        path = self.folder / WHOLE
-        return _row_count(path) // len(self.setup.scenarios) if path.exists() else 0
-
-    def _is_whole(self, path: Path) -> bool:
-        return _row_count(path) == self.batch * len(self.setup.scenarios)
+        return 0 if self._whole is None else int(pq.read_metadata(self._whole).num_rows) // len(self.setup.scenarios)
 
 
-def _part_of(name: str) -> str:
-    """Return the name under which a file is written until it is whole."""
-    return f".{Path(name).name}.part"
-
-
-def _row_count(path: Path) -> int:
-    """Return a Parquet file's rows; 0 for one that a lost machine left unreadable."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+def write_shard(folder: Path, setup: Setup, batches: Sequence[Rows], study: str) -> Path:
+    """Write finished batches, in order of their rows, as one shard of a study; return it when it is on the disk."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
+    content = io.BytesIO()
+    pq.write_table(table_of(setup, batches).replace_schema_metadata({"study": study}), content)
+    name = f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
+    part = folder / f".{name}.part"
     try:
-        return int(pq.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowInvalid):
-        return 0
+        write_synced(part, content.getvalue())
+        part.replace(folder / name)
+        sync(folder)
+    finally:
+        part.unlink(missing_ok=True)
+    return folder / name
 
 
-def _read_json(path: Path) -> Any:
+def _shard_sum(content: bytes) -> str:
+    """Return what a shard's name ends in: 16 of the 64 digits of its hash, one chance in 10¹⁹ to miss a damage."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _is_intact(path: Path, manifest: dict[str, Any]) -> bool:
+    """Say whether a file has the hash that the manifest lists."""
+    listed = manifest.get("files")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+        return isinstance(listed, dict) and sha256_of(path) == listed.get(path.name)
+    except OSError:
+        return False
+
+
+def _runs(firsts: list[int], step: int) -> Iterator[list[int]]:
+    """Yield the runs of numbers that follow each other without a gap."""
+    begin = 0
+    for place in range(1, len(firsts) + 1):
+        if place == len(firsts) or firsts[place] != firsts[place - 1] + step:
+            yield firsts[begin:place]
+            begin = place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,22 +25,27 @@ def schema_of(setup: Setup) -> pa.Schema:
     return pa.schema([*fields, pa.field("error", pa.string())])
 
 
-def table_of(setup: Setup, rows: Rows) -> pa.Table:
-    """Return a batch as a table: one row per replication and scenario."""
+def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
+    """Return batches as one table: one row per replication and scenario."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    count, scenarios = len(rows.chance), len(setup.scenarios)
-    messages: list[str | None] = [None] * (count * scenarios)
-    for row, scenario, message in rows.errors:
-        messages[(row - rows.first) * scenarios + scenario] = message
+    scenarios = len(setup.scenarios)
+    numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
+    inputs = np.concatenate([rows.inputs for rows in batches])
+    headlines = np.concatenate([rows.headlines for rows in batches])
+    monthly = np.concatenate([rows.monthly for rows in batches])
+    failed = {(row, scenario): message for rows in batches for row, scenario, message in rows.errors}
+    messages: list[str | None] = [None] * (len(numbers) * scenarios)
+    if failed:
+        messages = [failed.get((row, which)) for row in numbers.tolist() for which in range(scenarios)]
     columns: list[Any] = [
-        np.repeat(np.arange(rows.first, rows.last), scenarios),
-        [base.name for base in setup.scenarios] * count,
-        np.repeat(rows.chance, scenarios),
-        *(np.repeat(rows.inputs[:, place], scenarios) for place in range(len(setup.inputs))),
-        *(rows.headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
+        np.repeat(numbers, scenarios),
+        [base.name for base in setup.scenarios] * len(numbers),
+        np.repeat(np.concatenate([rows.chance for rows in batches]), scenarios),
+        *(np.repeat(inputs[:, place], scenarios) for place in range(len(setup.inputs))),
+        *(headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
         *(
-            pa.FixedSizeListArray.from_arrays(pa.array(rows.monthly[:, :, place].ravel()), setup.months)
+            pa.FixedSizeListArray.from_arrays(pa.array(monthly[:, :, place].ravel()), setup.months)
             for place in range(len(MONTHLY))
         ),
         messages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from planner.studies.analysis import Finished
 from planner.studies.identity import identity
@@ -21,6 +22,17 @@ def open_store(prepared: Prepared, folder: Path, *, resume: bool = False, restar
     return store
 
 
+def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
+    """Return what identifies a finished study."""
+    return {
+        "kind": "study",
+        "name": prepared.study.name,
+        "headline": prepared.headline.name,
+        "replications": rows,
+        "identity": store.identity,
+    }
+
+
 def run_study(
     path: str | os.PathLike[str],
     replications: int = 1000,
@@ -35,5 +47,9 @@ def run_study(
     prepared = prepare(Path(path), overrides)
     store = open_store(prepared, Path(folder) if folder else Path("outputs") / prepared.study.name, resume=True)
     goal = Goal(rows=replications, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
-    rows = run_rows(store, goal, force or Workforce())
+    try:
+        rows = run_rows(store, goal, force or Workforce())
+        store.commit(study_manifest(prepared, store, rows))
+    finally:
+        store.close()
     return Finished(prepared=prepared, store=store, rows=rows)

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import hashlib
 import itertools
+import json
+import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 
 from planner.build import build_plan
 from planner.build.reuse import Reuse
+from planner.documents import Document
 from planner.errors import Problem, ScenarioError
-from planner.scenario.loading import load_scenario
+from planner.files import replace_synced
+from planner.scenario.loading import document_of, load_scenario, scenario_from_document
 from planner.scenario.scenario import Scenario
 from planner.simulation.chance import figures_of
 from planner.simulation.run import simulate_plan
 from planner.studies.axes import Axis
+from planner.studies.identity import scenario_identity
+from planner.studies.work import Work
 
 _MOST_KEPT = 4
+_POINTS, _SYNC_S = "points.jsonl", 1.0
 _PLAIN = re.compile(
     r"(seed$|finance\.|reliability\.|software\.|expansion\.|site\.(tariff$|electricity|colocation|pue|grid|outage)"
     r"|clusters\.[^.]+\.(nodes|online|retire|unit_price_usd|discount_fraction|quotes|volume_discounts)$)"
@@ -57,22 +69,82 @@ def sweep(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    work: SweepWork | None = None,
 ) -> tuple[Point, ...]:
-    """Run every combination under one seed, the last axis moving fastest."""
+    """Run every combination under one seed, the last axis moving fastest; ``work`` keeps points as they come.
+
+    The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
+    """
+    base = document_of(Path(scenario))
     points = []
     kept: dict[tuple[str, ...], Reuse] = {}
     for number, values in enumerate(itertools.product(*(axis.values for axis in axes))):
+        if work is not None and (point := work.kept.get(values)) is not None:
+            points.append(point)
+            continue
         progress(number)
         settings = [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)]
+        own = Document(copy.deepcopy(base.content), base.locations, base.files)
         try:
-            loaded = load_scenario(scenario, [*overrides, *settings])
+            loaded = scenario_from_document(own, [*overrides, *settings])
             plan = build_plan(loaded, _reuse(kept, axes, values, loaded))
             result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
         else:
             points.append(Point(values=values, figures=figures_of(result), problem=""))
+        if work is not None:
+            work.add(points[-1])
     return tuple(points)
+
+
+class SweepWork(Work):
+    """The folder of a sweep: a line for each point that is done, with a hash of it, until all of them are."""
+
+    def __init__(
+        self, folder: Path, scenario: Scenario, axes: Sequence[Axis], overrides: Sequence[str], seed: int
+    ) -> None:
+        """Point at a folder; nothing is read or written yet."""
+        who = {
+            **scenario_identity({scenario.name: scenario}),
+            "vary": {axis.path: list(axis.values) for axis in axes},
+            "overrides": list(overrides),
+            "seed": seed,
+        }
+        super().__init__(folder, "sweep", who)
+        self.kept: dict[tuple[str, ...], Point] = {}
+        """Points that were done before, by their values."""
+        self._synced_s = 0.0
+
+    def open(self, *, resume: bool, restart: bool) -> None:
+        """Lock the folder, and take in the points of a sweep that was stopped."""
+        super().open(resume=resume, restart=restart)
+        path = self.shards / _POINTS
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        sound = [line for line in lines if _sum_of(line[17:]) == line[:16]]
+        for line in sound:
+            point = Point(**json.loads(line[17:]))
+            self.kept[tuple(point.values)] = dataclasses.replace(point, values=tuple(point.values))
+        if len(sound) < len(lines):
+            self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
+        replace_synced(path, b"".join(line + b"\n" for line in sound))
+
+    def add(self, point: Point) -> None:
+        """Keep a point; at most a second of them is not on the disk yet."""
+        line = json.dumps(dataclasses.asdict(point)).encode()
+        try:
+            with (self.shards / _POINTS).open("ab") as stream:
+                stream.write(_sum_of(line) + b" " + line + b"\n")
+                if time.monotonic() - self._synced_s > _SYNC_S:
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                    self._synced_s = time.monotonic()
+        except OSError as error:
+            raise self.unwritable(error) from None
+
+
+def _sum_of(line: bytes) -> bytes:
+    return hashlib.sha256(line).hexdigest()[:16].encode()
 
 
 def _reuse(

@@ -32,6 +32,8 @@ STUDY = Path(__file__).parents[2] / "tests" / "benchmarks" / "november" / "mixed
 
 def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
     """Yield batches of the shape that workers send."""
+    if not batches:
+        return
     generator = np.random.default_rng(1)
     rows = batches[0][1] - batches[0][0]
     shape = (rows, len(setup.scenarios))

@@ -27,21 +27,30 @@ def shipped() -> Check:
 
 
 def test_the_bars_hold_on_the_shipped_measurements(shipped: Check) -> None:
+    """Bars of rows that are in no fit, so met with room on rows that are."""
     quantities = summary(shipped)["quantities"]
     tpot, throughput = quantities["tpot_ms"], quantities["output_tokens_per_s_per_gpu"]
-    assert tpot["dense"]["mean_absolute_error_fraction"] <= 0.05
-    assert tpot["mixture-of-experts"]["median_absolute_error_fraction"] <= 0.10
+    assert tpot["dense"]["mean_absolute_error_fraction"] <= 0.06
+    assert tpot["mixture-of-experts"]["median_absolute_error_fraction"] <= 0.08
     assert throughput["all"]["median_absolute_error_fraction"] <= 0.06
-    assert quantities["ttft_ms"]["all"]["median_absolute_error_fraction"] <= 0.30
-    assert tpot["all"]["worst_absolute_error_fraction"] <= 0.60
-    assert throughput["all"]["worst_absolute_error_fraction"] <= 0.60
+    for label in ("dense", "mixture-of-experts"):
+        assert quantities["ttft_ms"][label]["median_absolute_error_fraction"] <= 0.30
+    assert tpot["mixture-of-experts"]["worst_absolute_error_fraction"] <= 0.60
+    assert tpot["disaggregated"]["median_absolute_error_fraction"] <= 0.20
+    times = (shipped.quantity != "ttft_ms") & ~shipped.classes["disaggregated"]
+    assert np.mean(np.abs(shipped.error_fraction[times]) > 0.40) < 0.015
 
 
-def test_the_bar_holds_on_amd_alone(shipped: Check) -> None:
+@pytest.mark.parametrize(
+    ("quantity", "mixture", "bar"),
+    [("output_tokens_per_s_per_gpu", False, 0.08), ("tpot_ms", False, 0.07), ("tpot_ms", True, 0.08)],
+)
+def test_the_bars_hold_on_amd_alone(shipped: Check, quantity: str, mixture: bool, bar: float) -> None:
     amd = shipped.frame["accelerator"].str.startswith("MI").to_numpy()[shipped.position]
-    chosen = amd & (shipped.quantity == "output_tokens_per_s_per_gpu")
-    assert chosen.sum() == 11
-    assert np.median(np.abs(shipped.error_fraction[chosen])) <= 0.06
+    chosen = amd & (shipped.quantity == quantity) & shipped.classes["mixture-of-experts" if mixture else "dense"]
+    assert chosen.sum() >= 15
+    assert np.median(np.abs(shipped.error_fraction[chosen])) <= bar
+    assert abs(np.mean(shipped.error_fraction[chosen])) <= 0.03  # neither vendor is flattered
 
 
 def test_every_measurement_has_one_entry(shipped: Check) -> None:
@@ -49,7 +58,7 @@ def test_every_measurement_has_one_entry(shipped: Check) -> None:
     measured = sum(
         int(shipped.frame[name].notna().sum()) for name in ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
     )
-    assert len(listed) == measured == 956
+    assert len(listed) == measured == 2677
     assert all("predicted" in entry for entry in listed)
     sizes = [abs(entry["error_fraction"]) for entry in listed]
     assert sizes == sorted(sizes, reverse=True)
@@ -118,17 +127,29 @@ def test_a_file_of_nothing_but_unknowns_is_still_answered(tmp_path: Path) -> Non
     assert (found["predicted"], found["unpredicted"]) == (0, 4)
 
 
-def test_round_lengths_are_taken_to_repeat_prompts_unless_told(tmp_path: Path) -> None:
+def test_only_a_declared_hit_spares_prefill(tmp_path: Path) -> None:
     change = {"input_tokens": "8000", "output_tokens": "100", "concurrency": "64", "model": "llama-3.1-8b"}
     path = write_table(tmp_path / "t.csv", change)
-    assumed = _check(path)
-    assert assumed.repeated_rows == 1
-    assert "repeat 100 prompts" in check_report(assumed, 1)
+    plain = _check(path)
     lines = path.read_text().splitlines()
     path.write_text(f"{lines[0]},prefix_hit_fraction\n{lines[1]},0\n")
-    told = _check(path)
-    assert told.repeated_rows == 0
-    assert told.predicted[1] > 1.5 * assumed.predicted[1]
+    assert _check(path).predicted == pytest.approx(plain.predicted)
+    path.write_text(f"{lines[0]},prefix_hit_fraction\n{lines[1]},0.9\n")
+    assert _check(path).predicted[1] < plain.predicted[1] / 1.5
+
+
+def test_every_prediction_has_an_interval_and_says_how_it_stands(tmp_path: Path) -> None:
+    rows = [{}, {"model": "qwen3-32b", "accelerator": "GB300"}]
+    seen, *_, unseen = sorted(
+        (entry for entry in entries(_check(write_table(tmp_path / "t.csv", *rows))) if entry["quantity"] == "tpot_ms"),
+        key=lambda entry: entry["row"],
+    )
+    for entry in (seen, unseen):
+        assert entry["low"] < entry["predicted"] < entry["high"]
+        assert entry["low"] * entry["high"] == pytest.approx(entry["predicted"] ** 2)
+    assert seen["standing"].startswith("validated on this pair")
+    assert unseen["standing"].startswith("extrapolating")
+    assert unseen["high"] / unseen["low"] > seen["high"] / seen["low"]
 
 
 def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
@@ -152,10 +173,14 @@ def test_a_million_rows_just_work(tmp_path: Path) -> None:
 
 
 def test_the_shipped_table_is_the_public_one(shipped: Check) -> None:
-    public = SHARED / "facts" / "throughput_measured.csv"
-    if not public.exists():
+    names = (
+        "throughput_measured.csv", "throughput_measured_2.csv", "throughput_measured_amd.csv",
+        "disaggregated_measured.csv",
+    )  # fmt: skip
+    if not (SHARED / "facts" / names[-1]).exists():
         pytest.skip("the shared measurements are not on this machine")
-    other = read_benchmarks(public)
-    assert len(other) == len(shipped.frame) == 505
+    tables = [read_benchmarks(SHARED / "facts" / name) for name in names]
+    assert sum(map(len, tables)) == len(shipped.frame) == 1624
     for name in ("tpot_ms", "ttft_ms", "output_tokens_per_s_per_gpu", "concurrency"):
-        assert np.array_equal(other[name].to_numpy(), shipped.frame[name].to_numpy(), equal_nan=True)
+        public = np.concatenate([table[name].to_numpy() for table in tables])
+        assert public == pytest.approx(shipped.frame[name].to_numpy(), rel=1e-5, nan_ok=True)

@@ -9,7 +9,6 @@ from planner.benchmarks.layout import (
     find_part,
     find_precision,
     lay_out,
-    open_degrees,
 )
 from planner.catalog.load import load_catalog
 
@@ -88,7 +87,7 @@ def test_parallelism(
     part: str, model: str, precision: str, tp: int | None, ep: int | None, accelerators: int, factor: float
 ) -> None:
     found = lay_out(find_part(part, CATALOG), find_model(model, CATALOG), precision, tp, ep)
-    assert found == (accelerators, factor)
+    assert (found[0].accelerators, found[0].replicas_per_concurrency) == (accelerators, factor)
 
 
 def test_tp_must_divide_the_heads() -> None:
@@ -96,5 +95,50 @@ def test_tp_must_divide_the_heads() -> None:
         lay_out(find_part("H200", CATALOG), find_model("llama-3.1-70b", CATALOG), "fp8", 3, None)
 
 
-def test_open_degrees_hold_the_model() -> None:
-    assert open_degrees(find_part("H100", CATALOG), find_model("llama-3.1-405b", CATALOG), "fp8") == [8]
+def test_an_open_degree_is_one_that_holds_the_model() -> None:
+    found = lay_out(find_part("H100", CATALOG), find_model("llama-3.1-405b", CATALOG), "fp8", None, None)
+    assert [(layout.accelerators, layout.attention_data_parallel) for layout in found] == [(8, 1)]
+
+
+@pytest.mark.parametrize(
+    ("tp", "ep", "attention_dp", "expected"),
+    [
+        (8, 8, None, [(8, 1), (8, 8)]),  # not stated: saturation takes the better
+        (8, 8, 1, [(8, 1)]),
+        (8, 8, 8, [(8, 8)]),
+        (1, 8, 8, [(8, 8)]),  # eight groups of one
+        (4, 8, 2, [(8, 2)]),  # ep says that the groups multiply tp
+        (8, None, 2, [(8, 2)]),
+    ],
+)
+def test_attention_in_data_parallel(
+    tp: int, ep: int | None, attention_dp: int | None, expected: list[tuple[int, int]]
+) -> None:
+    part, shape = find_part("B200", CATALOG), find_model("deepseek-v3", CATALOG)
+    found = lay_out(part, shape, "fp4", tp, ep, attention_dp)
+    assert [(layout.accelerators, layout.attention_data_parallel) for layout in found] == expected
+
+
+def test_groups_that_cannot_hold_the_model_are_refused() -> None:
+    with pytest.raises(CannotPredictError, match="does not fit 2 × H100"):
+        lay_out(find_part("H100", CATALOG), find_model("deepseek-v3", CATALOG), "fp8", 1, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1"),
+        ("deepseek-v4", "deepseek-v4-pro"),
+        ("GLM-5.1-FP8", "glm-5"),
+        ("MiniMaxAI/MiniMax-M2.7", "minimax-m2.5"),
+        ("Kimi-K2.6", "kimi-k2.5"),
+    ],
+)
+def test_releases_of_one_shape_are_one_model(written: str, meant: str) -> None:
+    assert find_model(written, CATALOG).name == meant
+
+
+def test_a_router_before_the_engine_is_not_the_engine() -> None:
+    assert [find_engine(name) for name in ("dynamo-trt", "Dynamo SGLang", "atom", "dynamo")] == [
+        "tensorrt-llm", "sglang", "atom", "dynamo",
+    ]  # fmt: skip

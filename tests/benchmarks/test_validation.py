@@ -14,5 +14,5 @@ def test_the_committed_page_is_what_the_code_says() -> None:
 
 def test_the_page_tells_errors_left_out_rows_and_the_worst() -> None:
     page = validation_page(*shipped_check())
-    for part in ("| **dense** | 169 |", "one accelerator | dense", "one model | dense", "worst rows", CHART):
+    for part in ("| **dense** | 477 |", "one campaign | dense", "one model | dense", "within 90%", "worst rows", CHART):
         assert part in page

@@ -85,10 +85,15 @@ def test_late_requests_are_read_between_tables(scenario: Scenario, factor: float
 
 def test_throughput_factors_multiply_what_a_node_sustains(scenario: Scenario) -> None:
     plain = build_plan(scenario)
-    faster = build_plan(scenario, throughput_factors={("H200", "dense"): 1.25})
+    factors = {("H200", "vllm", "llama-3.1-8b"): 1.25, ("", "sglang", "llama-3.1-8b"): 9.0}
+    faster = build_plan(scenario, throughput_factors=factors)
     ratio = faster.requests_per_node_h / plain.requests_per_node_h
     assert ratio[0] == pytest.approx(1.25)
     assert ratio[1] == pytest.approx(1.0)
+    shared = build_plan(scenario, throughput_factors={**factors, ("", "vllm", "llama-3.1-8b"): 0.8})
+    ratio = shared.requests_per_node_h / plain.requests_per_node_h
+    assert ratio[0] == pytest.approx(1.25 * 0.8)
+    assert ratio[1] == pytest.approx(0.8)
 
 
 def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ def test_a_missing_file_and_a_folder(planner: Planner, tmp_path: Path) -> None:
     (tmp_path / "tidy.yaml").touch()
     refused_everywhere(planner, tmp_path, "tiny.yaml: no such file (did you mean tidy.yaml?)")
     (tmp_path / "tiny.yaml").mkdir()
-    refused_everywhere(planner, tmp_path, "tiny.yaml: is a folder, not a YAML file")
+    refused_everywhere(planner, tmp_path, "tiny.yaml: is a folder, not a file")
 
 
 def test_an_unwritable_folder(planner: Planner, write: Write, tmp_path: Path) -> None:

@@ -37,10 +37,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
     tables = {f"{table.name}.csv" for table in (*STUDY_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)}
-    assert names == charts | tables | {"datapackage.json", "manifest.json", "study.json"} | {
-        "replications.parquet",
-        "report.html",
-    }
+    assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html"}
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
     assert len(rows(folder / "samples.csv")) == 80
     assert len(rows(folder / "monthly_bands.csv")) == 2 * 3 * 3

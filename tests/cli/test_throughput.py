@@ -30,7 +30,10 @@ def test_json_says_the_same(planner: Planner) -> None:
     done = planner("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--concurrency", "64", "--json")
     (case,) = json.loads(done.out)["cases"]
     # One H200 at FP8 under vLLM, 1,024/1,024 at a concurrency of 64: measured 37.4 ms.
-    assert case["tpot_ms"] == pytest.approx(37.4, rel=0.12)
+    assert case["tpot_ms"] == pytest.approx(37.4, rel=0.15)
+    throughput = case["output_tokens_per_s_per_gpu"]
+    assert case["tpot_ms"] * throughput / case["high"] < 37.4 < case["tpot_ms"] * throughput / case["low"]
+    assert case["standing"].startswith("validated on this pair")
     assert case["tokens_per_s_per_user"] == pytest.approx(1000 / case["tpot_ms"])
     assert case["output_tokens_per_s_per_gpu"] == pytest.approx(
         case["running_sequences"] * 1000 / case["tpot_ms"] / case["tp"]

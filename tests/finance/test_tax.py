@@ -14,6 +14,7 @@ from planner.finance.tax import (
     MACRS_5_YEAR_HALF_YEAR,
     LossRule,
     TaxRules,
+    assess_usd,
     income_tax,
     tax_depreciation,
 )
@@ -123,3 +124,17 @@ def test_losses_carried_forward_offset_four_fifths_of_a_later_year() -> None:
 def test_tax_shares_outside_zero_to_one_are_refused(rate: float, bonus: float, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         TaxRules(rate_fraction=rate, bonus_fraction=bonus)
+
+
+def test_a_gain_on_the_last_day_is_taxed_with_the_last_year_alone() -> None:
+    years, income = np.array([2026, 2026, 2027, 2027]), np.array([-40.0, -60.0, 20.0, 30.0])
+    offset = TaxRules(rate_fraction=0.25)
+    assert assess_usd(income, years, offset, 30.0)[1] == 7.5
+    carried = TaxRules(rate_fraction=0.25, losses=LossRule.CARRY_FORWARD)
+    # 50 earned, of which the 100 lost before may take 80%: 10 is taxed. With 30 more, 16 is; with 60 less, nothing.
+    for gain, due in ((0.0, 0.0), (30.0, 0.25 * 6), (-60.0, -0.25 * 10)):
+        tax, on_gain = assess_usd(income, years, carried, gain)
+        assert tax == pytest.approx([0, 0, 0, 2.5])
+        assert on_gain == pytest.approx(due)
+    later = np.array([500.0, 0.0, 20.0, 30.0])  # a loss on the last day cannot reach back to 2026
+    assert assess_usd(later, years, carried, -400.0)[1] == pytest.approx(-0.25 * 50)

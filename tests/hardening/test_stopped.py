@@ -9,12 +9,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner import files
 from planner.errors import ScenarioError
 from planner.reporting.report.build import rebuild_report
 from planner.reporting.run_folder import write_run
@@ -143,6 +145,14 @@ class FullDisk(io.BytesIO):
     def __init__(self, room: list[int]) -> None:
         super().__init__()
         self.room = room
+        self.real = tempfile.TemporaryFile()  # noqa: SIM115 - something that can be synced; closed with this
+
+    def fileno(self) -> int:
+        return self.real.fileno()
+
+    def close(self) -> None:
+        self.real.close()
+        super().close()
 
     def write(self, content: Any, /) -> int:
         self.room[0] -= len(content)
@@ -215,7 +225,7 @@ def test_a_report_on_a_full_disk_leaves_the_earlier_one(
     def full(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(files, "write_synced", full)
     with pytest.raises(ScenarioError, match="No space left on device"):
         rebuild_report(tmp_path / "o")
     monkeypatch.undo()

@@ -3,12 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration, prior_calibration
+from planner.physics.coefficients import COEFFICIENTS, NAMES, SATURATED, Calibration, groups_of, prior_calibration
+from planner.physics.doubt import Spread, interval
 
 
 def test_names_are_distinct_and_priors_positive() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert all(c.centre > 0 and c.pool_sigma > 0 and c.deviation_sigma > 0 and c.meaning for c in COEFFICIENTS)
+    assert all(c.centre > 0 and c.pool_sigma > 0 and c.meaning for c in COEFFICIENTS)
+    assert all(c.engine_sigma >= 0 and c.vendor_sigma >= 0 for c in COEFFICIENTS)
 
 
 def test_deviations_multiply() -> None:
@@ -27,3 +29,55 @@ def test_what_has_no_rows_takes_the_common_value() -> None:
     prior = prior_calibration()
     found = prior.coefficients(["tgi"], ["amd"])
     assert {name: values[0] for name, values in found.items()} == pytest.approx(dict(prior.common))
+
+
+SPREAD = Spread(setting=0.03, pair=0.04, model=0.12, part=0.05, first_token=0.5)
+
+
+def _calibration() -> Calibration:
+    seen = groups_of("llama", "H200", "vllm", "fp8")
+    prior = prior_calibration()
+    return Calibration(
+        common=prior.common,
+        engine_log_deviation={},
+        vendor_log_deviation={},
+        group_log_effect={seen.model: 0.1, seen.part: 0.02, seen.campaign: -0.05},
+        spread={"dense": SPREAD},
+    )
+
+
+def test_effects_add_and_unmeasured_groups_add_nothing() -> None:
+    groups = [
+        groups_of("llama", "H200", "vllm", "fp8"),
+        groups_of("llama", "B200", "vllm", "fp8"),
+        groups_of("llama", "H200", "vllm", "fp8", SATURATED),
+    ]
+    assert _calibration().log_effects(groups) == pytest.approx([0.07, 0.1, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "engine", "precision", "variance", "words"),
+    [
+        ("llama", "H200", "vllm", "fp8", 0.03**2, "validated on this pair, ±5%"),
+        ("llama", "H200", "vllm", "fp4", 0.03**2 + 0.04**2, "extrapolating, ±8%"),
+        ("llama", "B200", "vllm", "fp8", 0.03**2 + 0.04**2 + 0.05**2, "extrapolating, ±12%"),
+        ("qwen", "H200", "vllm", "fp8", 0.03**2 + 0.04**2 + 0.12**2, "extrapolating, ±22%"),
+        ("llama", "H200", "sglang", "fp8", 0.03**2 + 0.04**2 + 0.05**2 + 0.12**2, "extrapolating, ±23%"),
+    ],
+)
+def test_doubt_grows_with_the_distance_from_measurements(
+    model: str, part: str, engine: str, precision: str, variance: float, words: str
+) -> None:
+    doubt = _calibration().doubt(groups_of(model, part, engine, precision), is_mixture=False)
+    assert doubt is not None
+    assert doubt.sigma == pytest.approx(np.sqrt(variance))
+    assert doubt.in_words() == words
+    assert doubt.first_token == 0.5
+    assert _calibration().doubt(groups_of(model, part, engine, precision), is_mixture=True) is None
+
+
+def test_the_interval_is_that_of_the_lognormal() -> None:
+    """Its ends are the 5th and 95th percentiles: checked against draws."""
+    low, high = interval(10.0, 0.2)
+    drawn = 10.0 * np.exp(0.2 * np.random.default_rng(5).standard_normal(200_000))
+    assert np.quantile(drawn, [0.05, 0.95]) == pytest.approx([low, high], rel=0.01)

@@ -148,9 +148,14 @@ def test_a_cached_prefix_saves_prefill_but_not_memory() -> None:
 
 
 def test_a_fully_cached_prompt_costs_no_prefill() -> None:
-    cached = _at(8, cached_fraction=1.0)
-    repeated = _at(8, repeated_fraction=1.0)
-    assert cached.tpot_s[0] == pytest.approx(repeated.tpot_s[0])
+    """All but the prompt's own cache, which is read as before: the step of a batch that has nothing to prefill."""
+    point = _at(8, cached_fraction=1.0)
+    batch, replica = point.running_sequences[0], 0
+    context = 1024 + 0.5 * 512
+    step_s = REPLICAS.fixed_s[replica] + batch * (
+        REPLICAS.sequence_s[replica] + REPLICAS.kv_s_per_token[replica] * context
+    )
+    assert point.tpot_s[0] == pytest.approx(step_s)
 
 
 def test_spread_of_lengths_costs() -> None:
@@ -214,9 +219,9 @@ def test_cv_from_p95_inverts_the_lognormal(cv: float) -> None:
 def test_doubling_every_rate_halves_every_time() -> None:
     prior = prior_calibration()
     seconds = {name: number * 2 for name, number in prior.common.items()}
-    for name in ("fp4_weight", "emulated_fp4", "fp4_compute", "moe_compute", "latent_kv"):
+    for name in ("fp4_weight", "emulated_fp4", "expert_imbalance", "fp4_compute", "moe_compute", "latent_kv", "draft"):
         seconds[name] = prior.common[name]  # factors on the others
-    for name in ("ttft_prefill", "ttft_burst", "ttft_steps"):
+    for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps"):
         seconds[name] = prior.common[name]  # counts
     slow = price_replicas(SPECS, Calibration(common=seconds, engine_log_deviation={}, vendor_log_deviation={}))
     index = np.arange(len(SPECS))

@@ -20,14 +20,14 @@ from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_70B, MI300X
     ("written", "meant"),
     [
         ("FP16", "bf16"), ("bfloat16", "bf16"), ("fp8", "fp8"), ("FP8-E4M3", "fp8"), ("fp8_e4m3", "fp8"),
-        ("MXFP4", "fp4"), ("nvfp4", "fp4"), (" Fp4 ", "fp4"),
+        ("MXFP4", "fp4"), ("nvfp4", "fp4"), (" Fp4 ", "fp4"), ("INT8", "int8"), ("w4a16", "int4"),
     ],
 )  # fmt: skip
 def test_usual_spellings_are_understood(written: str, meant: str) -> None:
     assert canonical_precision(written) == meant
 
 
-@pytest.mark.parametrize("written", ["", "int8", "fp2", "tf32"])
+@pytest.mark.parametrize("written", ["", "int3", "fp2", "tf32"])
 def test_other_words_are_not(written: str) -> None:
     assert canonical_precision(written) is None
 

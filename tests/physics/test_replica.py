@@ -1,15 +1,32 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
-from planner.physics.replica import Replicas, ReplicaSpec, all_reduce_hops, describe, price, price_replicas
+from planner.physics.operating import Traffic, at_concurrency
+from planner.physics.replica import (
+    Replicas,
+    ReplicaSpec,
+    all_reduce_hops,
+    describe,
+    port_bytes_per_s,
+    price,
+    price_replicas,
+)
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, MI300X, MIXTRAL
 
 PEAK = Calibration(
     common=dict.fromkeys(NAMES, 1.0)
-    | dict.fromkeys(("hop_s", "request_s", "layer_s", "moe_layer_s", "ttft_fixed_s"), 0.0),
+    | dict.fromkeys(
+        ("hop_s", "request_s", "step_s", "layer_s", "moe_layer_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
+        0.0,
+    ),
     engine_log_deviation={},
     vendor_log_deviation={},
 )
@@ -90,7 +107,14 @@ def test_every_coefficient_is_used() -> None:
     specs = [
         ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp4", accelerators=4),
         ReplicaSpec(part=H200, shape=GPT_OSS, precision="fp4", accelerators=2),
-        ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
+        ReplicaSpec(
+            part=B200,
+            shape=dataclasses.replace(DEEPSEEK, qk_norm=True),
+            precision="fp8",
+            accelerators=8,
+            expert_parallel=True,
+            drafted_tokens=1,
+        ),
     ]
     work = describe(specs)
     base = prior_calibration().coefficients([""] * 3, ["nvidia"] * 3)
@@ -109,3 +133,112 @@ def test_an_engine_reserves_cache_by_its_habit_unless_told() -> None:
         part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1, engine="vllm", reserved_output_fraction=0.7
     )
     assert list(describe([*habits, told]).reserved_output_fraction) == [1.0, 0.5, 0.5, 0.7]
+
+
+def _deepseek(attention_data_parallel: int = 1, max_sequences: int | None = None) -> ReplicaSpec:
+    return ReplicaSpec(
+        part=B200,
+        shape=DEEPSEEK,
+        precision="fp8",
+        accelerators=8,
+        engine="sglang",
+        attention_data_parallel=attention_data_parallel,
+        max_sequences=max_sequences,
+    )
+
+
+def test_attention_in_data_parallel_holds_each_sequence_once() -> None:
+    """By hand: eight groups hold eight times the latent cache, less the weights of attention they copy."""
+    together, apart = describe([_deepseek(), _deepseek(attention_data_parallel=8)]).kv_capacity_tokens
+    per_token = DEEPSEEK.layers * (DEEPSEEK.kv_lora_rank + DEEPSEEK.qk_rope_head_dim)  # one byte each
+    copied = 7 * DEEPSEEK.layers * DEEPSEEK.attention_parameters_per_layer * (1 + 4 / 128**2)
+    assert together * 8 * per_token - apart * per_token == pytest.approx(copied, rel=1e-9)
+
+
+def test_attention_in_data_parallel_reads_less_cache_and_more_weights() -> None:
+    together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
+    assert apart.kv_stream_s_per_token[0] == pytest.approx(together.kv_stream_s_per_token[0] / 8)
+    copied = 7 * DEEPSEEK.layers * DEEPSEEK.attention_parameters_per_layer * (1 + 4 / 128**2)
+    more_s = apart.shared_stream_s[0] - together.shared_stream_s[0]
+    assert more_s == pytest.approx(copied / (8 * B200.hbm_bytes_per_s), rel=1e-9)
+    assert apart.routed_stream_s[0] == together.routed_stream_s[0]
+
+
+def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> None:
+    """Two all-reduces become one dispatch of a token to eight experts at 8 bits and back at 16, over eight ports."""
+    together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
+    width = DEEPSEEK.layers * DEEPSEEK.hidden
+    assert together.link_s_per_token[0] == pytest.approx(2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s)
+    assert apart.link_s_per_token[0] == pytest.approx(8 * 3 * width * 7 / 8 / 8 / B200.link_bytes_per_s)
+
+
+def test_the_engine_admits_so_many_sequences_to_each_group() -> None:
+    specs = [_deepseek(), _deepseek(attention_data_parallel=8), _deepseek(attention_data_parallel=8, max_sequences=100)]
+    assert list(describe(specs).max_sequences) == [2048, 8 * 2048, 800]
+
+
+def test_an_effect_slows_every_step_and_not_the_first_token() -> None:
+    work, prior = describe([_deepseek()]), prior_calibration().coefficients(["sglang"], ["nvidia"])
+    plain, slowed = price(work, prior), price(work, prior, np.log(1.3))
+    for name in ("fixed_s", "routed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token"):
+        assert getattr(slowed, name) == pytest.approx(1.3 * getattr(plain, name)), name
+    assert slowed.ttft_prefill * slowed.prefill_s_per_token == pytest.approx(
+        plain.ttft_prefill * plain.prefill_s_per_token
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "accelerators", "published"),
+    [("B200", 8, (1.80, 1.70, 1.55, 1.39, 1.25, 1.16, 1.115)), ("MI355X", 4, (1.74, 1.57, 1.39, 1.34, 1.14, 0.92))],
+)
+def test_the_gain_of_speculation_falls_with_the_batch_as_published(
+    part: str, accelerators: int, published: tuple[float, ...]
+) -> None:
+    """GLM-5 under SGLang with multi-token prediction over without, 8k/1k, concurrency 4, 8, ... (InferenceX, May 2026).
+
+    Three drafts and 2.7 tokens a step are what published acceptance (2.5 to 3.1) says of prose; none of these ratios is
+    in the calibration.
+    """
+    catalog = load_catalog()
+    certain, drafted = (
+        price_replicas(
+            [
+                ReplicaSpec(
+                    part=part_of(part, catalog.accelerators[part]),
+                    shape=shape_of("glm-5", catalog.models["glm-5"]),
+                    precision="fp8",
+                    accelerators=accelerators,
+                    engine="sglang",
+                    drafted_tokens=drafts,
+                    accepted_tokens=accepted,
+                )
+            ],
+            shipped_calibration(),
+        )
+        for drafts, accepted in ((0, 1.0), (3, 2.7))
+    )
+    concurrency = 4.0 * 2.0 ** np.arange(len(published))
+    index, traffic = np.zeros(len(published), dtype=int), Traffic(input_tokens=7373.0, output_tokens=922.0)
+    gain = (
+        at_concurrency(drafted, index, traffic, concurrency).output_tokens_per_s
+        / at_concurrency(certain, index, traffic, concurrency).output_tokens_per_s
+    )
+    assert gain == pytest.approx(published, rel=0.32)
+    assert np.median(np.abs(gain / published - 1)) < 0.10
+    assert gain[-1] < 0.75 * gain[0]
+
+
+def test_integer_weights_run_everywhere_unpacked() -> None:
+    int4, bf16 = (
+        describe([ReplicaSpec(part=H200, shape=LLAMA_70B, precision=p, accelerators=2)]) for p in ("int4", "bf16")
+    )
+    assert int4.flops_s_per_token == bf16.flops_s_per_token
+    assert int4.shared_stream_s[0] < 0.35 * bf16.shared_stream_s[0]
+    assert int4.is_emulated[0]
+
+
+def test_a_mesh_lends_a_replica_only_its_own_links() -> None:
+    """An MI300X reaches each of seven others over one link of 64 GB/s; a pair has one link, a switch lends all."""
+    pair, four, eight = (port_bytes_per_s(MI300X, count) for count in (2, 4, 8))
+    assert (pair, four, eight) == pytest.approx((64e9, 192e9, 448e9))
+    assert port_bytes_per_s(B200, 2) == B200.link_bytes_per_s

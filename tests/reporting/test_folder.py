@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from planner import files
 from planner.errors import ScenarioError
-from planner.reporting import folder as folders
 from planner.reporting.folder import MANIFEST, PRODUCT, check_target, json_text, write_folder
 
 FILES: dict[str, str | bytes] = {"a.csv": "x\n1\n", "deep/b.bin": b"\x00\xff"}
@@ -130,6 +130,7 @@ def test_a_name_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
 def test_a_failure_at_either_rename_leaves_the_earlier_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, step: int
 ) -> None:
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)  # a file system without that step
     target = tmp_path / "run"
     write_folder(target, FILES, {"kind": "first"})
     before = contents(target)
@@ -169,6 +170,7 @@ def test_a_failure_while_writing_leaves_the_earlier_results(tmp_path: Path, monk
 
 
 def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)
     target = tmp_path / "run"
     write_folder(target, FILES, {})
     before = contents(target)
@@ -185,6 +187,10 @@ def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monke
         write_folder(target, {"c.csv": "y\n"}, {})
     (scratch,) = tmp_path.iterdir()
     assert contents(scratch / "old") == before
+    monkeypatch.undo()
+    check_target(target)  # the next command that names it completes the swap: the new results were whole
+    assert set(contents(target)) == {"c.csv", MANIFEST}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_scratch_that_cannot_be_removed_does_not_hide_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,4 +206,4 @@ def test_json_is_written_the_same_way_and_without_nan() -> None:
     assert json_text({"b": 1, "a": "é"}) == '{\n  "b": 1,\n  "a": "é"\n}\n'
     with pytest.raises(ValueError, match="Out of range"):
         json_text({"a": float("nan")})
-    assert folders.MANIFEST == "manifest.json"
+    assert MANIFEST == "manifest.json"

@@ -85,7 +85,7 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
     name = said.split()[0]
     (chosen,) = (row for row in rows if row["scenario"].split()[0] == name)
     assert chosen in well
-    assert number(chosen["per M tokens"]) <= min(number(row["per M tokens"]) for row in well)
+    assert number(chosen["levelised per M tokens"]) <= min(number(row["levelised per M tokens"]) for row in well)
     for row in rows:
         label, stands = row["scenario"].split()[0], row["a token, against the baseline"]
         worse = row not in well and number(row["in time"]) < number(rows[0]["in time"]) - 0.985  # clearly, by a point
@@ -93,7 +93,7 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
         assert (stands == "–") <= (row is rows[0] or (row not in well and row["in time"] != rows[0]["in time"]))
         assert (f"{label} is no alternative" in said) == (row not in well)
         if "less" in stands:
-            assert number(row["per M tokens"]) <= number(rows[0]["per M tokens"])
+            assert number(row["levelised per M tokens"]) <= number(rows[0]["levelised per M tokens"])
     if chosen is not rows[0] and rows[0] in well:
         stands = chosen["a token, against the baseline"]
         assert f"{stands} than the baseline" in said
@@ -103,7 +103,9 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
 @settings(max_examples=40)
 @given(st.lists(st.one_of(figures(), st.just({})), min_size=1, max_size=8))
 def test_a_sweep_recommends_the_cheapest_row_that_serves_well(plans: list[Figures]) -> None:
-    lines = ["nodes,utilisation_fraction,slo_attainment_fraction,shed_fraction,cost_usd,cost_per_million_tokens_usd"]
+    lines = [
+        "nodes,utilisation_fraction,slo_attainment_fraction,shed_fraction,cost_usd,levelised_cost_per_million_tokens_usd"
+    ]
     columns = (IN_TIME, SHED, "cost_usd", COST)
     lines += [
         f"{i},0.5," + ",".join(repr(plan[key]) if plan else "" for key in columns) for i, plan in enumerate(plans)
@@ -118,12 +120,12 @@ def test_a_sweep_recommends_the_cheapest_row_that_serves_well(plans: list[Figure
     if not well:
         assert "None of these combinations" in said
         return
-    wanted = min(well, key=lambda row: (number(row["per M tokens"]), rows.index(row)))
+    wanted = min(well, key=lambda row: (number(row["levelised per M tokens"]), rows.index(row)))
     found = re.search(r"nodes = (\d+)", said)
     assert found
     chosen = next(row for row in rows if row["nodes"] == found[1])
     assert chosen in well
-    assert number(chosen["per M tokens"]) == number(wanted["per M tokens"])
+    assert number(chosen["levelised per M tokens"]) == number(wanted["levelised per M tokens"])
 
 
 def summary_of(plan: Figures, idle: float, missed: float, low: float | None) -> dict[str, Any]:
@@ -264,9 +266,9 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     mean = {"value": 1.0, "low": 0.9, "high": 1.1}
     statistics = dict.fromkeys(("mean", "p5", "p10", "p50", "p90", "p95"), mean)
     summary = {
-        "headline": COST, "replications": 8, "scenarios": {"a": statistics, "b": statistics},
+        "headline": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
         "service": {"a": {IN_TIME: 0.999, SHED: 0.0}, "b": {IN_TIME: 0.42, SHED: 0.5}},
-        "decisions": [], "drivers": [], "flips": [], "failures": [],
+        "decisions": [], "drivers": [], "flips": [], "failures": [], "dropped": [],
     }  # fmt: skip
     said = " ".join(study_table(summary).split())
     assert "b is no alternative as it stands: it keeps 42.00% of requests in time" in said

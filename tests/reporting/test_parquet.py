@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from planner.reporting.parquet import parquet_bytes
+from planner.reporting.run_folder import parquet_bytes
 from tests.conftest import Planner, WriteScenario
 
 

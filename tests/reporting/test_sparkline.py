@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reporting.sparkline import ASCII, BLOCKS, month_lines, sparkline
+from planner.reporting.summary import month_lines
+from planner.reporting.text_table import ASCII, BLOCKS, sparkline
 from planner.scenario.loading import load_scenario
 from planner.simulation.run import simulate
 

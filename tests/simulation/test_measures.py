@@ -92,6 +92,31 @@ def test_headlines_from_the_ledger_by_hand(run: Run) -> None:
     assert figures["cash_usd"] == pytest.approx(figures["tco_usd"] + figures["end_value_usd"])
 
 
+def test_purchases_and_sales_count_on_their_day(run: Run) -> None:
+    """Starts on 16 January; bought on 11 February, sold on 10 March: months by hand, the share of their own days."""
+    result = run("start=2026-01-16", "clusters.h200.retire=2026-03-10", "clusters.mi325x.online=2026-02-11")
+    ledger, start = result.ledger, 15 / 31
+    table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT) / 100
+    at = list(Account).index
+    capital = table[:, :, [at(account) for account in CAPEX_ACCOUNTS]].sum(axis=(0, 2))
+    dated = [
+        (capital[0], 0.0),
+        (capital[1], 1 + 10 / 28 - start),
+        (table[:, 0, at(Account.RESALE)].sum(), 2 + 9 / 31 - start),
+        (table[:, :, at(Account.RESIDUAL_VALUE)].sum(), 3 + 15 / 30 - start),  # to 16 April
+    ]
+    assert all(amount for amount, _ in dated)
+    codes = [at(account) for account in Account if View.CASH in ACCOUNTS[account].views]
+    running = table[:, :, codes].sum(axis=(1, 2))
+    running -= table[:, :, [at(account) for account in (*CAPEX_ACCOUNTS, Account.RESALE)]].sum(axis=(1, 2))
+    middles = np.array([(start + 1) / 2, 1.5, 2.5, 3.25]) - start
+    value = -sum(amount * 1.1 ** (-month / 12) for amount, month in dated) - running @ 1.1 ** (-middles / 12)
+    figures = known(result)
+    assert figures["npv_usd"] == pytest.approx(value, rel=1e-9)
+    tokens = series_of(result).tokens @ 1.1 ** (-middles / 12)
+    assert figures["levelised_cost_per_million_tokens_usd"] == pytest.approx(-value / tokens * 1e6, rel=1e-9)
+
+
 def test_without_discounting_levelised_cost_is_total_cost_of_ownership_by_token(run: Run) -> None:
     result = run("finance.discount_rate_per_year=0")
     figures = known(result)

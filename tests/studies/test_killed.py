@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -103,6 +104,38 @@ def test_an_interrupt_says_how_to_go_on(
     assert files(tmp_path / "cut") == whole
 
 
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_study_however_it_ends(
+    study: Path, tmp_path: Path, running: Callable[..., Process], kind: signal.Signals, whole: dict[str, bytes]
+) -> None:
+    process = running(tmp_path / "ended", "--workers", "2")
+    below = children(process)
+    assert len(below) >= 3  # two workers and the server that forks them
+    process.send_signal(kind)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert "Traceback" not in err
+    assert process.returncode == (130 if kind == signal.SIGTERM else -signal.SIGKILL)
+    _, alive = psutil.wait_procs(below, timeout=LIMIT_S)
+    assert alive == []
+    if kind == signal.SIGTERM:
+        assert "replications kept; continue with:" in err
+        finish(study, tmp_path / "ended", "--workers", "1", "--resume")
+        assert files(tmp_path / "ended") == whole
+
+
+def test_a_dask_cluster_of_our_own_listens_to_this_machine_alone(
+    tmp_path: Path, running: Callable[..., Process]
+) -> None:
+    pytest.importorskip("distributed")
+    process = running(tmp_path / "out", "--workers", "2", "--scheduler", "local-dask")
+    listening = []
+    for found in (psutil.Process(process.pid), *children(process)):
+        with contextlib.suppress(psutil.Error):
+            listening += [one.laddr.ip for one in found.net_connections("inet") if one.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 3  # the scheduler and two workers
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file size are POSIX")
 def test_a_full_disk_is_one_message_and_what_was_finished_stays(
     study: Path, tmp_path: Path, whole: dict[str, bytes]
@@ -125,6 +158,6 @@ def test_a_full_disk_is_one_message_and_what_was_finished_stays(
     assert "Traceback" not in done.stderr
     assert "cannot be written: " in done.stderr
     assert "--resume" in done.stderr
-    assert not list((tmp_path / "full").glob("*.part"))
+    assert not list((tmp_path / "full").rglob("*.part"))
     finish(study, tmp_path / "full", "--workers", "1", "--resume")
     assert files(tmp_path / "full") == whole

@@ -55,6 +55,12 @@ def test_a_hypercube_has_one_point_in_each_strip() -> None:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_no_point_comes_twice(sampling: Sampling) -> None:
+    cube = PointSet(sampling=sampling, dimensions=2, scramblings=4, seed=1).points(np.arange(4 * 256))
+    assert len(np.unique(cube, axis=0)) == len(cube)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
 @given(first=st.integers(0, 5000), count=st.integers(1, 40))
 def test_a_point_does_not_depend_on_which_others_are_asked_for(sampling: Sampling, first: int, count: int) -> None:
     cube = PointSet(sampling=sampling, dimensions=3, scramblings=8, seed=7)

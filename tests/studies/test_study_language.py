@@ -35,7 +35,10 @@ def test_a_sound_study_is_taken(study_file: Write) -> None:
         "clusters.h200.unit_price_usd",
         "site.electricity_usd_per_kwh",
     )
-    assert prepared.inputs.names[3:] == ("throughput_error.H200.dense", "throughput_error.MI325X.dense")
+    assert prepared.inputs.names[3:] == (
+        "throughput_error.H200.vllm.llama-3.1-8b",
+        "throughput_error.MI325X.vllm.llama-3.1-8b",
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
         assert scenario.workloads["chat"].requests_per_s == 10.0
         assert scenario.clusters["h200"].unit_price_usd == 30000.0
         assert scenario.site.electricity_usd_per_kwh == 0.1
-        assert factors == {("H200", "dense"): 1.1, ("MI325X", "dense"): 0.9}
+        assert factors == {("H200", "vllm", "llama-3.1-8b"): 1.1, ("MI325X", "vllm", "llama-3.1-8b"): 0.9}
     assert prepared.scenarios[0].scenario.workloads["chat"].requests_per_s == 5.0  # what was stated stays
 
 

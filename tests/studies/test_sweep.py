@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from planner.scenario.loading import load_scenario
 from planner.simulation.measures import measures
 from planner.simulation.run import simulate
 from planner.studies.axes import Axis, check_size, count_points, number_of, parse_axes, parse_axis
-from planner.studies.sweep import check_values, sweep
+from planner.studies.sweep import SweepWork, check_values, sweep
 
 Write = Callable[..., Path]
 
@@ -132,3 +133,72 @@ def test_values_are_numbers_where_they_look_like_it() -> None:
     assert number_of("0.5") == 0.5
     assert [number_of(text) for text in ("true", "x", "2026-01-01", "[1]")] == [None] * 4
     assert Axis(path="a", values=("1",)).values == ("1",)
+
+
+def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, tmp_path: Path) -> None:
+    path, axes = write(), parse_axes(["clusters.h200.nodes=2:5:1"])
+    scenario = load_scenario(path)
+    wanted = sweep(path, axes)
+
+    def stop(number: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    work = SweepWork(tmp_path / "o", scenario, axes, (), 1)
+    work.open(resume=False, restart=False)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(path, axes, progress=stop, work=work)
+    work.close()
+    with pytest.raises(ScenarioError, match=r"holds an unfinished sweep \(continue it with --resume"):
+        SweepWork(tmp_path / "o", scenario, axes, (), 1).open(resume=False, restart=False)
+    with pytest.raises(ScenarioError, match="another version of this sweep: the seed changed"):
+        SweepWork(tmp_path / "o", scenario, axes, (), 2).open(resume=True, restart=False)
+    journal = tmp_path / "o" / "shards" / "points.jsonl"
+    lines = journal.read_bytes().splitlines()
+    assert len(lines) == 2
+    journal.write_bytes(lines[0] + b"\n" + lines[1].replace(b"cost", b"most", 1) + b"\n" + lines[1][:40])
+    work = SweepWork(tmp_path / "o", scenario, axes, (), 1)
+    work.open(resume=True, restart=False)
+    assert list(work.kept) == [("2",)]
+    assert "has 2 damaged lines" in work.notes[0]
+    ran: list[int] = []
+    assert sweep(path, axes, progress=ran.append, work=work) == wanted
+    assert ran == [1, 2, 3]
+    work.close()
+
+
+def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(write: Write, tiny: str) -> None:
+    path, axes = write(), parse_axes(["clusters.h200.nodes=2:3:1"])
+    wanted = sweep(path, axes)
+
+    def edit(_: int) -> None:
+        path.write_text(tiny.replace("requests_per_s: 5", "requests_per_s: 9"))
+
+    assert sweep(path, axes, progress=edit) == wanted
+
+
+def test_the_command_goes_on_to_the_same_bytes(
+    planner: Callable[..., Any], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    words = ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2:4:1")
+    assert planner(*words, "--out", "whole").code == 0
+    real = SweepWork.add
+
+    def stopped(self: SweepWork, point: Any) -> None:
+        real(self, point)
+        if point.values == ("3",):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SweepWork, "add", stopped)
+        cut = planner(*words, "--out", "o")
+    assert cut.code == 130
+    assert "continue with:\n  planner sweep" in cut.err
+    planner(*words, "--out", "o").refused("holds an unfinished sweep")
+    planner("run", "tiny.yaml", "--out", "o").refused("is not finished, and will not be overwritten")
+    done = planner(*words, "--out", "o", "--resume")
+    assert done.code == 0
+    assert "point 1 of 3" not in done.err
+    for name in ("sweep.csv", "report.html", "manifest.json"):
+        assert (tmp_path / "o" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

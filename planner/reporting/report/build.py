@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import Problem, ScenarioError
-from planner.reporting.folder import replace_file
+from planner.reporting.folder import change_files
 from planner.reporting.report import (
     compare_sections,
     drivers,
@@ -22,7 +21,7 @@ from planner.reporting.report import (
     timelines,
     zoom_sections,
 )
-from planner.reporting.report.contents import REPORT, Contents, read_contents
+from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
 from planner.reporting.report.html import join
 from planner.reporting.report.page import Section, page
 
@@ -85,17 +84,14 @@ def sections_of(contents: Contents) -> list[Section]:
 
 def checked_report(contents: Contents, name: str) -> bytes:
     """Return the report of files that may have been changed, hashes and all; what does not fit is refused."""
-    try:
+    with fitting(name):
         return build_report(contents)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"its files do not fit together: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(file=name, message=message, hint="run again")) from None
 
 
 def rebuild_report(folder: Path) -> Path:
     """Write a folder's report anew from its tables and return its path; nothing is run, no other file is touched."""
     page = checked_report(read_contents(folder), str(folder))
-    replace_file(folder, REPORT, page)
+    change_files(folder, {REPORT: page})
     return folder / REPORT
 
 

@@ -30,8 +30,9 @@ from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, percent, unit_price
 
 HEADLINE = COST
-SHOWN_MEASURES = (HEADLINE, "cost_usd", "npv_usd", IN_TIME, SHED)
-SWEPT = ("utilisation_fraction", IN_TIME, SHED, "cost_usd", HEADLINE)
+ACCRUED = "cost_per_million_tokens_usd"
+SHOWN_MEASURES = (HEADLINE, ACCRUED, "cost_usd", "npv_usd", IN_TIME, SHED)
+SWEPT = ("utilisation_fraction", IN_TIME, SHED, "cost_usd", ACCRUED, HEADLINE)
 SHOWN_POINTS = 60
 
 
@@ -92,11 +93,22 @@ def _scenario_table(found: dict[str, dict[str, float | None]], plans: dict[str, 
         numbers = [measured(figures.get(name), name) for name in names]
         label = f"{scenario} (baseline)" if scenario == baseline else scenario
         rows.append((label, [*numbers, stands or NOTHING], parts))
-    header = ("scenario", *(_words(name) for name in names), "a token, against the baseline", "per million tokens")
+    header = (
+        "scenario",
+        *(_words(name) for name in names),
+        "a token, against the baseline",
+        "per million tokens, levelised",
+    )
     return bar_table(header, rows, "The scenarios side by side")
 
 
-_SPOKEN = {HEADLINE: "per M tokens", "npv_usd": "NPV", IN_TIME: "in time", SHED: "shed"}
+_SPOKEN = {
+    HEADLINE: "levelised per M tokens",
+    ACCRUED: "accrued per M tokens",
+    "npv_usd": "NPV",
+    IN_TIME: "in time",
+    SHED: "shed",
+}
 
 
 def _words(name: str) -> str:
@@ -111,7 +123,7 @@ def timeline_section(contents: Contents) -> Section | None:
     calendar = Calendar(monthly.texts("month"))
     charts = []
     for column, title, said in (
-        (HEADLINE, "Cost per million tokens by scenario", "Accrued cost over tokens served, by month."),
+        (ACCRUED, "Cost per million tokens by scenario", "Accrued cost over tokens served, by month."),
         (
             "cumulative_cost_per_million_tokens_usd",
             "The same from the start",

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
+from planner.files import is_inside, settle, sha256_of
 from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS
 from planner.reporting.folder import MANIFEST, PRODUCT
 
 REPORT = "report.html"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
 """Tables of a size that no report shows row by row."""
+_CHANGED = "has changed since planner wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +168,35 @@ class Contents:
         return ",", "."
 
 
+@contextlib.contextmanager
+def fitting(place: str) -> Iterator[None]:
+    """Refuse files that may have been changed, hashes and all, where they do not fit together."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"its files do not fit together: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
+
+
 def read_contents(folder: Path) -> Contents:
     """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
+    settle(folder)
     manifest = _read_manifest(folder)
-    wanted = [name for name in manifest["files"] if name.endswith((".csv", ".json")) and name not in NOT_READ]
-    return _read(folder, manifest, wanted)
+    tables = [name for name in manifest["files"] if name.endswith((".csv", ".json", ".parquet"))]
+    unread = [name for name in tables if name in NOT_READ or name.endswith(".parquet")]
+    changed = [name for name in unread if not _is_intact(folder / name, manifest["files"][name])]
+    if changed:
+        problems = [Problem(file=str(folder / name), message=_CHANGED, hint="run again") for name in changed]
+        raise ScenarioError(problems)
+    return _read(folder, manifest, [name for name in tables if name not in unread])
+
+
+def _is_intact(path: Path, sha256: Any) -> bool:
+    """Say whether a file that no report shows still has its hash."""
+    try:
+        return bool(sha256_of(path) == sha256)
+    except OSError:
+        return False
 
 
 def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
@@ -182,8 +209,7 @@ def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
             problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
             continue
         if hashlib.sha256(content).hexdigest() != known[name]:
-            message, hint = "has changed since planner wrote it", "run again"
-            problems.append(Problem(file=str(folder / name), message=message, hint=hint))
+            problems.append(Problem(file=str(folder / name), message=_CHANGED, hint="run again"))
         files[name] = content
     if problems:
         raise ScenarioError(problems)
@@ -205,7 +231,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     outside = [
         Problem(file=str(path), message=f"names {name!r}, outside the folder")
         for name in found["files"]
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name
+        if not is_inside(name)
     ]
     if outside:
         raise ScenarioError(outside)

@@ -67,6 +67,9 @@ def answer_section(contents: Contents) -> Section | None:
     choice = _choice(found, output, percentiles)
     body = [paragraph(_headline(found, output, contents, choice), class_="headline")]
     body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
+    dropped = contents.manifest.get("dropped", ())
+    if isinstance(dropped, list) and dropped:
+        body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
     body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]

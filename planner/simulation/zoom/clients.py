@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import simpy
 
-from planner.benchmarks.rows import DISTINCT_PROMPTS, REQUESTS_PER_CONCURRENCY, BenchmarkRows, priced_rows
+from planner.benchmarks.rows import BenchmarkRows, priced_rows
 from planner.physics.arrays import Floats
 from planner.physics.coefficients import Calibration
 from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
+_REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _MOST_REQUESTS = 4000  # of one run: means no longer move
 
 
@@ -29,8 +30,6 @@ class Load:
     prompt_tokens: int
     output_tokens: int
     cached_fraction: float = 0.0
-    repeats: bool = False
-    """Whether prompts are drawn from a pool, so that all but the first hundred are in the cache whole."""
 
 
 def closed_loop(times: StepTimes, load: Load) -> tuple[float, float]:
@@ -39,12 +38,11 @@ def closed_loop(times: StepTimes, load: Load) -> tuple[float, float]:
         return float("inf"), float("inf")
     env = simpy.Environment()
     requests: list[Request] = []
-    wanted = max(min(REQUESTS_PER_CONCURRENCY * load.clients, _MOST_REQUESTS), 2 * load.clients)
+    wanted = max(min(_REQUESTS_PER_CLIENT * load.clients, _MOST_REQUESTS), 2 * load.clients)
 
     def send() -> None:
         number = len(requests)
-        whole = load.repeats and number >= DISTINCT_PROMPTS
-        cached = load.prompt_tokens - 1 if whole else int(load.cached_fraction * load.prompt_tokens)
+        cached = min(int(load.cached_fraction * load.prompt_tokens), load.prompt_tokens - 1)
         request = Request(number, 0, 0, float(env.now), (load.prompt_tokens, cached, load.output_tokens))
         requests.append(request)
         replica.take(request)
@@ -74,7 +72,6 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
             prompt_tokens=round(float(rows.input_tokens[row])),
             output_tokens=round(float(rows.output_tokens[row])),
             cached_fraction=float(rows.cached_fraction[row]),
-            repeats=bool(rows.repeated_fraction[row] > 0.0),
         )
         ttft_s, tpot_s = closed_loop(StepTimes.of(replicas, int(index[row])), load)
         found["ttft_s"][row], found["tpot_s"][row] = ttft_s, tpot_s

@@ -54,7 +54,7 @@ def test_the_report_is_small_and_names_no_address(contents: Contents) -> None:
     addresses = set(re.findall(r"https?://[^\"'\s<]+", page))
     assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG, which is never fetched
     assert not re.search(r"<(link|img|iframe|object|embed|base)\b", page)
-    assert "default-src 'none'" in page.replace("&#x27;", "'")
+    assert "default-src 'none'" in page.replace("&#39;", "'")
 
 
 def test_the_headline_is_the_summary(contents: Contents) -> None:

@@ -55,6 +55,14 @@ def test_text_stays_text(nasty: str) -> None:
     assert all(part.isprintable() for part in found.texts)
 
 
+@pytest.mark.parametrize("nasty", NASTY)
+def test_text_stays_text_in_templates(nasty: str) -> None:
+    found = read(table((nasty, "size"), [(nasty, nasty)], nasty))
+    assert found.tags == ["div", "table", "caption", "thead", "tr", "th", "th", "tbody", "tr", "th", "td"]
+    assert all(part.isprintable() for part in found.texts if part.strip())
+    assert {name for name, _ in found.attributes} == {"class", "tabindex", "role", "aria-label", "scope"}
+
+
 @given(st.text())
 def test_any_text_comes_back_as_itself_or_escaped_for_the_eye(words: str) -> None:
     found = read(element("p", words, title=words))

@@ -75,7 +75,7 @@ def test_assumptions_are_merged_where_plans_agree(compared: Contents) -> None:
 
 
 def test_the_model_error_is_there(compared: Contents) -> None:
-    assert "The model's own measured error".replace("'", "&#x27;") in bodies(compared)["error"]
+    assert "The model's own measured error".replace("'", "&#39;") in bodies(compared)["error"]
 
 
 def test_measures_are_shown_with_their_definitions(compared: Contents, contents: Contents) -> None:

@@ -1,0 +1,275 @@
+"""The parts of the attack; each does something to real commands and looks at what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.attack.killing import killed_at, operations_of
+from tests.conftest import TINY
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+STUDY = """\
+name: small
+scenarios:
+  both: {extends: tiny.yaml}
+uncertain:
+  site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}
+scramblings: 4
+"""
+LOADED = (
+    "planner.cli.app",
+    "planner.reporting.run_folder",
+    "planner.reporting.sweep_table",
+    "planner.reporting.study_folder",
+    "planner.reporting.study_summary",
+    "planner.studies.runner",
+    "planner.studies.sweep",
+    "planner.studies.study",
+    "pyarrow.parquet",
+    "scipy.special",
+)
+GROWTH = "date,multiplier\n2026-01-01,1\n2026-03-01,1.5\n"
+GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
+ONE = ("--workers", "1", "--no-charts")
+COMMANDS: dict[str, tuple[list[str], list[str]]] = {
+    "run": (["run", "tiny.yaml", "--draws", "1"], []),
+    "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4", "--yes"], ["--resume"]),
+    "montecarlo": (["montecarlo", "study.yaml", "-n", "12", *ONE], ["--resume"]),
+}
+"""Commands that are killed: the words of the call, and what is added to go on."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What no attack may find."""
+
+    tracebacks: list[str] = field(default_factory=list)
+    silent_wrongs: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def all(self) -> list[str]:
+        """Return everything that was found."""
+        return [*self.tracebacks, *self.silent_wrongs, *self.lost]
+
+    def summary(self) -> str:
+        """Return the line that is printed at the end."""
+        return f"{len(self.tracebacks)} tracebacks, {len(self.silent_wrongs)} silent wrongs, {len(self.lost)} lost"
+
+
+def corpus(place: Path) -> None:
+    """Write the files that commands are called on, and load what they load, once for all forks."""
+    for name in LOADED:
+        importlib.import_module(name)
+    (place / "tiny.yaml").write_text(GROWING)
+    (place / "growth.csv").write_text(GROWTH)
+    (place / "study.yaml").write_text(STUDY)
+
+
+def answers(folder: Path) -> dict[str, str]:
+    """Return the hashes of a finished folder's files, which are its answer; but a data dictionary holds its name."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    return {name: digest for name, digest in manifest["files"].items() if name != "datapackage.json"}
+
+
+def faults_of(folder: Path) -> list[str]:
+    """Return what is wrong with a folder that looks finished; one without a manifest does not look so."""
+    if not (folder / "manifest.json").exists():
+        return []
+    listed = json.loads((folder / "manifest.json").read_bytes())["files"]
+    return [
+        name
+        for name, digest in listed.items()
+        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+    ]
+
+
+def call(place: Path, words: Sequence[str]) -> None:
+    """Call the command line in this process, as a forked one does."""
+    from planner.cli.app import main  # noqa: PLC0415 - loaded once, before the forks
+
+    os.chdir(place)
+    sys.argv = ["planner", *words, "-q"]
+    with (place / "said.txt").open("w") as stream:
+        os.dup2(stream.fileno(), 2)
+    main()
+
+
+def tried(place: Path, words: Sequence[str], after: int = sys.maxsize, *, exchange: bool = True) -> bool:
+    """Call a command in a process of its own, killed at an operation; say whether it was."""
+    return killed_at(lambda: call(place, words), after, exchange=exchange)
+
+
+def kill_often(place: Path, count: int, chance: random.Random, findings: Findings) -> str:
+    """Kill commands at random file operations, over earlier results and over none, and let them go on."""
+    corpus(place)
+    told = []
+    for number, (name, (words, again)) in enumerate(COMMANDS.items()):
+        share = count // len(COMMANDS) + (number < count % len(COMMANDS))
+        for folder in ("earlier", "wanted"):
+            shutil.rmtree(place / folder, ignore_errors=True)
+        assert not tried(place, [*words, "--out", "earlier", "--seed", "1"])
+        wanted = [*words, "--out", "wanted", "--seed", "2"]
+        operations = operations_of(functools.partial(call, place, wanted))
+        for _ in range(share):
+            after, exchange = chance.randrange(operations), chance.random() < 0.7
+            where = f"{name} killed at operation {after} of {operations}, exchange {exchange}"
+            shutil.rmtree(place / "o", ignore_errors=True)
+            with_earlier = chance.random() < 0.7
+            if with_earlier:
+                shutil.copytree(place / "earlier", place / "o")
+            out = [*words, "--out", "o", "--seed", "2"]
+            tried(place, out, after, exchange=exchange)
+            _look(place, where, findings, in_sight=with_earlier and exchange)
+            begun = (place / "o" / "shards").exists()
+            _go_on(place, [*out, *(again if begun else [])], where, findings)
+        told.append(f"{share} of {name} ({operations} operations)")
+    return ", ".join(told)
+
+
+def _look(place: Path, where: str, findings: Findings, *, in_sight: bool) -> None:
+    said = (place / "said.txt").read_text()
+    if "Traceback" in said:
+        findings.tracebacks.append(f"{where}: {said[-400:]}")
+    if faults := faults_of(place / "o"):
+        findings.silent_wrongs.append(f"{where}: looks finished, but {faults[:3]} are not what is listed")
+    if in_sight and not (place / "o" / "manifest.json").exists():
+        findings.lost.append(f"{where}: earlier results are out of sight")
+
+
+def _go_on(place: Path, words: Sequence[str], where: str, findings: Findings) -> None:
+    """Let a command go on that was killed; it must reach the undisturbed answer and leave nothing beside it."""
+    try:
+        assert not tried(place, words)
+    except AssertionError as error:
+        findings.lost.append(f"{where}: cannot go on: {error}: {(place / 'said.txt').read_text()[-400:]}")
+        return
+    _look(place, f"{where}, gone on", findings, in_sight=True)
+    if answers(place / "o") != answers(place / "wanted"):
+        findings.silent_wrongs.append(f"{where}: gone on to another answer")
+    if strays := [path.name for path in place.iterdir() if path.name.startswith(".")]:
+        findings.lost.append(f"{where}: left {strays}")
+
+
+def flip_bits(place: Path, count: int, chance: random.Random, findings: Findings) -> str:
+    """Turn single bits round in the files of stopped and of finished studies, and let them go on."""
+    corpus(place)
+    words = COMMANDS["montecarlo"][0]
+    assert not tried(place, [*words, "--out", "wanted", "--seed", "2"])
+    out = [*words, "--out", "o", "--seed", "2"]
+    after = next(after for after in (12, 16, 20, 24, 28) if _leaves_shards(place, out, after))
+    shutil.copytree(place / "o", place / "stopped")
+    endings = {"mended": 0, "refused": 0}
+    for _ in range(count):
+        is_stopped = chance.random() < 0.5
+        shutil.rmtree(place / "o")
+        shutil.copytree(place / ("stopped" if is_stopped else "wanted"), place / "o")
+        within = sorted(path for path in (place / "o").rglob("*") if path.is_file() and path.stat().st_size)
+        path = chance.choice(within)
+        content = bytearray(path.read_bytes())
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+        endings[_resumed(place, out, f"a bit of {path.relative_to(place)}, {after}", findings)] += 1
+    return f"{count}, of which {endings['mended']} mended and {endings['refused']} refused with a message"
+
+
+def _leaves_shards(place: Path, words: Sequence[str], after: int) -> bool:
+    shutil.rmtree(place / "o", ignore_errors=True)
+    return tried(place, words, after) and len(list((place / "o").glob("shards/*.parquet"))) >= 1
+
+
+def _resumed(place: Path, words: Sequence[str], where: str, findings: Findings) -> str:
+    try:
+        assert not tried(place, [*words, "--resume"])
+    except AssertionError:
+        said = (place / "said.txt").read_text()
+        if "Traceback" in said or "error:" not in said:
+            findings.tracebacks.append(f"{where}: {said[-600:]}")
+        return "refused"
+    if answers(place / "o") != answers(place / "wanted") or faults_of(place / "o"):
+        findings.silent_wrongs.append(f"{where}: gone on to another answer")
+    return "mended"
+
+
+def started(place: Path, words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start the command line as a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "planner.cli.app", *words]
+    return subprocess.Popen(
+        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def two_writers(place: Path, count: int, findings: Findings) -> str:
+    """Let two studies of different seeds write into one folder at the same time."""
+    corpus(place)
+    words = COMMANDS["montecarlo"][0]
+    for seed in ("1", "2"):
+        assert not tried(place, [*words, "--out", f"wanted{seed}", "--seed", seed])
+    refused = 0
+    for number in range(count):
+        shutil.rmtree(place / "o", ignore_errors=True)
+        both = [started(place, [*words, "--out", "o", "--seed", seed]) for seed in ("1", "2")]
+        ended = [(process.communicate(timeout=LIMIT_S)[1], process.returncode) for process in both]
+        for said, code in ended:
+            refused += code == 2 and "is being written by process" in said
+            if "Traceback" in said or code not in (0, 2):
+                findings.tracebacks.append(f"two writers {number}: {code}: {said[-400:]}")
+        good = [answers(place / f"wanted{place_ + 1}") for place_, (_, code) in enumerate(ended) if code == 0]
+        if not good or answers(place / "o") not in good or faults_of(place / "o"):
+            findings.silent_wrongs.append(f"two writers {number}: the folder is neither's: {ended}")
+    return f"{count} pairs, {refused} refused while the other wrote"
+
+
+@contextlib.contextmanager
+def _dask(place: Path, stale: Path) -> Iterator[str]:
+    """Start a scheduler, and a worker that stands in another folder."""
+    file = place / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    dask = [sys.executable, "-m", "dask"]
+    words = [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"]
+    processes = [subprocess.Popen(words, cwd=place, **quiet)]  # type: ignore[call-overload]
+    try:
+        end = time.monotonic() + 60
+        while not (file.exists() and file.read_text()):
+            assert time.monotonic() < end, "no scheduler"
+            time.sleep(0.1)
+        address = json.loads(file.read_text())["address"]
+        words = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        processes.append(subprocess.Popen(words, cwd=stale, **quiet))  # type: ignore[call-overload]
+        yield address
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def stale_worker(place: Path, findings: Findings) -> str:
+    """Run a study on a Dask worker whose folder holds another version of the files that the study names."""
+    corpus(place)
+    (place / "stale").mkdir()
+    (place / "stale" / "growth.csv").write_text("date,multiplier\n2026-01-01,7\n")
+    (place / "stale" / "tiny.yaml").write_text(TINY)
+    words = COMMANDS["montecarlo"][0]
+    assert not tried(place, [*words, "--out", "wanted"])
+    with _dask(place, place / "stale") as address:
+        process = started(place, [*words, "--out", "o", "--scheduler", address])
+        said, code = process.communicate(timeout=LIMIT_S)[1], process.returncode
+    if code or answers(place / "o") != answers(place / "wanted"):
+        findings.silent_wrongs.append(f"stale worker: {code}: {said[-400:]}")
+    return "the same bytes as without it"

@@ -1,0 +1,98 @@
+"""What used to end in a traceback, or in silence, is one message now."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.build.workloads import read_growth_table
+from planner.demand.calendar import Horizon
+from planner.errors import ScenarioError
+from planner.scenario.loading import load_scenario
+from planner.simulation.run import simulate
+from planner.studies.distributions import quantile
+from planner.studies.prepare import prepare
+from tests.studies.conftest import SMALL
+
+Write = Callable[..., Path]
+LINE = '{"timestamp": %d000, "input_length": 900, "output_length": 5%s}\n'
+
+
+@pytest.mark.parametrize("hashes", ['"x"', "3", "[[1]]", '{"a": 1}'])
+def test_odd_block_hashes_are_refused_by_their_request(
+    planner: Callable[..., Any], tmp_path: Path, hashes: str
+) -> None:
+    lines = [LINE % (n + 1, ', "hash_ids": [1]') for n in range(40)]
+    lines[20] = LINE % (21, f', "hash_ids": {hashes}')
+    (tmp_path / "log.jsonl").write_text("".join(lines))
+    planner("fit-traffic", "log.jsonl").refused("hash_ids of request 21 must be a list of numbers")
+
+
+def test_a_request_without_block_hashes_hits_nothing(planner: Callable[..., Any], tmp_path: Path) -> None:
+    lines = [LINE % (60 * n + 1, ', "hash_ids": [1]' if n % 2 else "") for n in range(400)]
+    (tmp_path / "log.jsonl").write_text("".join(lines))
+    done = planner("fit-traffic", "log.jsonl")
+    assert "Traceback" not in done.err
+    assert done.code == 0, done
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", [["schema"], ["catalog"]])
+def test_a_full_standard_output_is_one_message(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "planner.cli.app", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device\n"
+
+
+def test_memory_that_runs_out_is_one_message(
+    planner: Callable[..., Any], write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("planner.build.build_plan", exhausted)
+    write()
+    done = planner("validate", "tiny.yaml")
+    assert (done.code, done.err) == (1, "error: not enough memory\n")
+
+
+@pytest.mark.parametrize("seed", [float("nan"), -1, 1.5, "x"])
+def test_a_seed_is_a_whole_number(write: Write, seed: Any) -> None:
+    with pytest.raises(ScenarioError, match="seed must be a whole number from 0 on"):
+        simulate(load_scenario(write()), seed=seed)
+
+
+def test_a_growth_table_of_a_hundred_thousand_rows_is_read_at_once() -> None:
+    days = (datetime.date.fromordinal(500_000 + number).isoformat() for number in range(100_000))
+    content = ("date,multiplier\n" + "".join(f"{day},1.5\n" for day in days)).encode()
+    begun = time.process_time()
+    table = read_growth_table(Path("growth.csv"), content, Horizon(start=datetime.date(2026, 1, 1), hours=24))
+    assert time.process_time() - begun < 1.0
+    assert len(table.hours_h) == 100_000
+
+
+def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: Write, tiny: str) -> None:
+    line = "requests_per_s: 5\n    growth: {kind: csv, file: /dev/zero}\n"
+    with pytest.raises(ScenarioError, match="longer than the 100,000,000 bytes a file may have"):
+        load_scenario(write(tiny.replace("requests_per_s: 5\n", line)))
+
+
+def test_a_year_of_hours_is_a_distribution(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "year.csv").write_text("usd\n" + "".join(f"{0.03 + n / 1e5:.5f}\n" for n in range(8760)))
+    line = "site.electricity_usd_per_kwh: {kind: empirical, file: year.csv, column: usd}\n"
+    text = SMALL.replace("site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}\n", line)
+    write()
+    prepared = prepare(write(text, "study.yaml"))
+    drawn = prepared.inputs.each[prepared.inputs.names.index("site.electricity_usd_per_kwh")]
+    assert quantile(drawn.distribution, np.array([0.5]))[0] == pytest.approx(0.0738, abs=1e-4)

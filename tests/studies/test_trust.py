@@ -1,0 +1,371 @@
+"""A study owns its inputs, its folder and its rows: what is edited, damaged or another's is found and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import ScenarioError
+from planner.files import MANIFEST, OWNER, WORK, FolderLock
+from planner.studies import identity as identities
+from planner.studies import replicate
+from planner.studies.analysis import separation
+from planner.studies.intervals import mean_estimate
+from planner.studies.prepare import Prepared, prepare
+from planner.studies.replicate import NOT_RUN, Replicator
+from planner.studies.runner import Workforce
+from planner.studies.store import WHOLE, Store
+from planner.studies.study import open_store, run_study
+from tests.conftest import TINY
+from tests.studies.conftest import SMALL
+from tests.studies.test_clearing import done
+from tests.studies.test_runner import bytes_of, finish
+
+Write = Callable[..., Path]
+GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
+OVERLAY = "accelerators: {{H200: {{unit_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"
+
+
+@pytest.fixture
+def growing(study_file: Write, tmp_path: Path) -> Path:
+    """A study with a growth table and, in its second scenario, an overlay of its own."""
+    second = "set: {catalog: {overlay: own.yaml}, clusters: {mi325x: null, h200: {nodes: 6}}}"
+    path = study_file(SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", second))
+    (tmp_path / "tiny.yaml").write_text(GROWING)
+    (tmp_path / "growth.csv").write_text("date,multiplier\n2026-01-01,1\n2026-03-01,1.5\n")
+    (tmp_path / "own.yaml").write_text(OVERLAY.format(price=25000))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "named"),
+    [
+        ("growth.csv", "date,multiplier\n2026-01-01,1\n2026-03-01,3\n", r"the file both: growth\.csv, the file nvidia"),
+        ("own.yaml", OVERLAY.format(price=26000), r"the catalogue, the file nvidia: own\.yaml changed"),
+    ],
+)
+def test_a_file_edited_before_a_study_goes_on_is_named(
+    growing: Path, tmp_path: Path, file: str, content: str, named: str
+) -> None:
+    done(prepare(growing), tmp_path / "o")
+    done(prepare(growing), tmp_path / "o", 16)  # as it was, it may
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ScenarioError, match=named):
+        open_store(prepare(growing), tmp_path / "o", resume=True)
+
+
+def test_workers_have_the_study_s_files_and_none_of_their_own(
+    growing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(growing)
+    setup = prepared.setup(prepared.montecarlo())
+    here = Replicator(setup).run(0, 2)
+    sent = pickle.dumps(setup)
+    (tmp_path / "growth.csv").write_text("date,multiplier\n2026-01-01,9\n")  # as a worker's stale folder has it
+    (tmp_path / "own.yaml").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    there = Replicator(pickle.loads(sent)).run(0, 2)
+    assert there.errors == ()
+    assert np.array_equal(there.headlines, here.headlines)
+    with pytest.raises(ScenarioError, match="was not read when the study began"):
+        pickle.loads(sent).scenarios[0].scenario.document.file_at(("workloads",), "other.csv")
+
+
+def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(growing: Path, tmp_path: Path) -> None:
+    (tmp_path / "fast.csv").write_text("date,multiplier\n2026-01-01,1\n2026-03-01,2\n")
+    line = "uncertain:\n  workloads.chat.growth.file: {kind: discrete, values: [growth.csv, fast.csv]}\n"
+    growing.write_text(growing.read_text().replace("uncertain:\n", line))
+    prepared = prepare(growing)
+    who = identities.identity(prepared.study, prepared.setup(prepared.montecarlo()), 8)
+    assert {"both: growth.csv", "both: fast.csv"} <= set(who["files"])
+
+
+def test_other_code_is_another_study(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare(study)
+    done(prepared, tmp_path / "o")
+    assert len(identities.code_sha256()) == 64
+    monkeypatch.setattr(identities, "code_sha256", lambda: "0" * 64)
+    with pytest.raises(ScenarioError, match="the planner's code changed"):
+        open_store(prepared, tmp_path / "o", resume=True)
+    monkeypatch.setattr(replicate, "code_sha256", lambda: "0" * 64)
+    with pytest.raises(ScenarioError, match="a worker has another planner"):
+        Replicator(prepared.setup(prepared.montecarlo())).run(0, 1)
+
+
+def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "planner"
+    (package / "reporting").mkdir(parents=True)
+    for name in ("__init__.py", "engine.py", "facts.yaml", "reporting/page.py"):
+        (package / name).write_text("1\n")
+    monkeypatch.setattr(planner, "__file__", str(package / "__init__.py"))
+
+    def now() -> str:
+        identities.code_sha256.cache_clear()
+        return identities.code_sha256()
+
+    try:
+        before = now()
+        (package / "reporting" / "page.py").write_text("2\n")
+        assert now() == before
+        (package / "facts.yaml").write_text("2\n")
+        assert now() != before
+    finally:
+        identities.code_sha256.cache_clear()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, when: Callable[[Any, int], Exception | None]) -> None:
+    """Let runs fail where the function returns an error."""
+    real = Replicator.simulate
+
+    def simulate(self: Replicator, which: int, values: Any, chance: int) -> Any:
+        if which == 1 and (error := when(values, chance)) is not None:
+            raise error
+        return real(self, which, values, chance)
+
+    monkeypatch.setattr(Replicator, "simulate", simulate)
+
+
+def test_a_run_that_failed_for_want_of_memory_is_tried_again(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(study)
+    done(prepared, tmp_path / "whole", 16, made=False)
+    with monkeypatch.context() as patched:
+        failing(patched, lambda values, chance: MemoryError() if chance == 10 else None)
+        failed = done(prepared, tmp_path / "o", 16, made=False)
+    assert [failure.message for failure in failed.failures()] == [f"{NOT_RUN}MemoryError: "]
+    ran: list[int] = []
+    real = Replicator.run
+
+    def noted(self: Replicator, first: int, last: int) -> Any:
+        ran.append(first)
+        return real(self, first, last)
+
+    monkeypatch.setattr(Replicator, "run", noted)
+    done(prepared, tmp_path / "o", 16, made=False)
+    assert ran == [8]
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+
+
+def test_dropped_replications_are_counted_and_what_they_share_is_said(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(study)
+    place = prepared.inputs.names.index("site.electricity_usd_per_kwh")
+    failing(monkeypatch, lambda values, _: ValueError(f"dear: {values[place]}") if values[place] > 0.11 else None)
+    finished = finish(prepared, tmp_path / "s", rows=40)
+    dear = int((finished.input("site.electricity_usd_per_kwh") > 0.11).sum())
+    assert 2 <= dear <= 20
+    rows = [line.split(",") for line in (tmp_path / "s" / "percentiles.csv").read_text().splitlines()]
+    assert rows[0][-1] == "completed"
+    completed = {row[0]: int(row[-1]) for row in rows[1:] if row[1:3] == ["cost_usd", "mean"]}
+    assert completed == {"both": 40, "nvidia": 40 - dear}
+    for name in ("monthly_bands", "decision", "sensitivity", "distribution", "convergence"):
+        table = (tmp_path / "s" / f"{name}.csv").read_text().splitlines()
+        assert table[0].endswith(",completed")
+        assert table[-1].endswith(f",{40 - dear}")
+    said = " ".join(finished.dropped())
+    assert f"{dear} of 40 replications of nvidia could not be run ({dear / 40:.1%})" in said
+    assert "site.electricity_usd_per_kwh is at least 0.11" in said
+    assert "so it is in 0% of the others" in said
+    assert json.loads((tmp_path / "s" / MANIFEST).read_text())["dropped"] == finished.dropped()
+    assert "could not be run" in (tmp_path / "s" / "report.html").read_text()
+
+
+def test_an_input_that_says_nothing_is_not_named() -> None:
+    values = np.random.default_rng(3).random(400)
+    failed = np.arange(400) % 20 == 0
+    assert separation("x", values, failed) is None
+    assert separation("x", values, np.zeros(400, dtype=bool)) is None
+    low = separation("x", values, values < 0.05)
+    assert low is not None
+    assert low.strength == 0.5  # Mann and Whitney's statistic where every failed one lies below every other
+    assert "x is at most 0.04" in low.sentence
+
+
+def test_a_folder_has_one_writer(study: Path, tmp_path: Path) -> None:
+    prepared = prepare(study)
+    store = open_store(prepared, tmp_path / "o")
+    with pytest.raises(ScenarioError, match=rf"o: is being written by process {os.getpid()} on "):
+        open_store(prepared, tmp_path / "o", restart=True)
+    store.close()
+    open_store(prepared, tmp_path / "o").close()
+    assert not list(tmp_path.glob("o")) + list(tmp_path.glob(".o.lock"))
+
+
+HOLDER = "import sys, time; from planner.files import FolderLock; from pathlib import Path\n\
+lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)\n"
+
+
+def test_a_stale_lock_is_taken_over_with_a_word(study: Path, tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "o")], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(ScenarioError, match=f"is being written by process {holder.pid}"):
+        open_store(prepare(study), tmp_path / "o")
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert (tmp_path / ".o.lock").exists()
+    store = open_store(prepare(study), tmp_path / "o")
+    assert f"left by process {holder.pid} on " in store.notes[0]
+    store.close()
+    assert not (tmp_path / ".o.lock").exists()
+
+
+def test_two_names_of_one_folder_are_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "o").mkdir()
+    monkeypatch.chdir(tmp_path / "o")
+    with FolderLock(tmp_path / "o"), pytest.raises(ScenarioError, match="is being written"):
+        FolderLock(Path())
+
+
+def stopped(prepared: Prepared, folder: Path, rows: int = 16) -> Store:
+    """Leave a study of made-up rows in shards, as a killed process does."""
+    from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - beside its use
+
+    store = open_store(prepared, folder)
+    for part in made_up(store.setup, store.batches(rows)):
+        store.write(part)
+        store.flush()
+    store.close()
+    return store
+
+
+def flipped(path: Path, chance: random.Random) -> None:
+    """Turn one bit of a file round."""
+    content = bytearray(path.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+
+
+def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(study: Path, tmp_path: Path) -> None:
+    prepared = prepare(study)
+    stopped(prepared, tmp_path / "sound")
+    chance = random.Random(4)
+    for _ in range(12):
+        shutil.rmtree(tmp_path / "o", ignore_errors=True)
+        shutil.copytree(tmp_path / "sound", tmp_path / "o")
+        shard = sorted((tmp_path / "o" / WORK).glob("*.parquet"))[1]
+        flipped(shard, chance)
+        store = open_store(prepared, tmp_path / "o", resume=True)
+        assert store.finished() == [(0, 8)]
+        assert store.notes == [f"{shard} is damaged; it is set aside, and its replications are run again"]
+        assert shard.with_name(f"{shard.name}.bad").exists()
+        store.close()
+
+
+def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path) -> None:
+    prepared = prepare(study)
+    done(prepared, tmp_path / "o")
+    before = (tmp_path / "o" / WHOLE).read_bytes()
+    chance = random.Random(5)
+    for _ in range(6):
+        (tmp_path / "o" / WHOLE).write_bytes(before)
+        flipped(tmp_path / "o" / WHOLE, chance)
+        setup = prepared.setup(prepared.montecarlo())
+        reader = Store(tmp_path / "o", setup, identities.identity(prepared.study, setup, 8))
+        with pytest.raises(ScenarioError, match=r"replications\.parquet: has changed since planner wrote it"):
+            reader.finished_rows()
+        store = open_store(prepared, tmp_path / "o", resume=True)
+        assert store.finished() == []
+        assert "is damaged; its replications are run again" in store.notes[0]
+        store.close()
+    done(prepared, tmp_path / "o")
+    assert (tmp_path / "o" / WHOLE).read_bytes() == before
+
+
+def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(study: Path, tmp_path: Path) -> None:
+    prepared, other = prepare(study), prepare(study, seed=7)
+    stopped(prepared, tmp_path / "o")
+    stopped(other, tmp_path / "p")
+    for shard in (tmp_path / "p" / WORK).glob("*.parquet"):
+        shutil.copy(shard, tmp_path / "o" / WORK)
+    store = open_store(prepared, tmp_path / "o", resume=True)
+    assert len(store.finished()) == 2
+    assert [note.split(" ", 1)[1][:24] for note in store.notes] == ["belongs to another study"] * 2
+    store.close()
+    (tmp_path / "o" / WORK / "thesis.txt").write_text("mine")
+    with pytest.raises(ScenarioError, match=r"holds 'shards/thesis\.txt', which planner did not write"):
+        open_store(prepared, tmp_path / "o", resume=True)
+
+
+def test_rows_that_are_no_whole_batch_are_set_aside(study: Path, tmp_path: Path) -> None:
+    prepared = prepare(study)
+    store = stopped(prepared, tmp_path / "o")
+    setup = prepared.setup(prepared.montecarlo())
+    other = Store(tmp_path / "o", setup, {**store.identity})
+    other.batch = 16  # a reader that was told another size
+    other.open(resume=True, restart=False)
+    assert other.finished() == []
+    assert all("does not hold whole batches of rows" in note for note in other.notes)
+    other.close()
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_study_of_the_earlier_format_is_recognised(study: Path, tmp_path: Path, is_finished: bool) -> None:
+    folder = tmp_path / "o"
+    (folder / WORK).mkdir(parents=True)
+    (folder / WORK / "00000000-00000008.parquet").write_bytes(b"PAR1")
+    (folder / OWNER).write_text(json.dumps({"product": "datacenter-planner", "kind": "study", "identity": {}}))
+    if is_finished:
+        manifest = {"product": "datacenter-planner", "kind": "study", "identity": {}, "files": {OWNER: "0"}}
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+    for resume in (True, False):
+        with pytest.raises(ScenarioError, match="format of another version of planner, which this one cannot continue"):
+            open_store(prepare(study), folder, resume=resume, restart=not resume)
+
+
+def test_a_study_from_python_is_finished_and_goes_on(study: Path, tmp_path: Path) -> None:
+    study.write_text("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
+    first = run_study(study, 4, tmp_path / "o", force=Workforce())
+    cost = first.output("cost_usd")
+    assert json.loads((tmp_path / "o" / MANIFEST).read_text())["replications"] == 4
+    longer = run_study(study, 8, tmp_path / "o", force=Workforce())
+    assert np.array_equal(longer.output("cost_usd")[:4], cost)
+
+
+def test_a_shard_waits_for_company_but_not_for_long(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from planner.studies import store as stores  # noqa: PLC0415 - beside its use
+    from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - as above
+
+    prepared = prepare(study)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)  # no time passes: shards fill up
+    monkeypatch.setattr(stores, "_SHARD_SHARE", 1.0)
+    store = open_store(prepared, tmp_path / "o")
+    store._opened_s = 0.0
+    for part in made_up(store.setup, store.batches(1024 + 8)):
+        store.write(part)
+    assert len(list((tmp_path / "o" / WORK).glob("*.parquet"))) == 2
+    assert sum(last - first for first, last in store.finished()) == 1024
+    monkeypatch.setattr(time, "monotonic", lambda: 105.5)
+    store.write(next(iter(made_up(store.setup, [(1032, 1040)]))))
+    assert sum(last - first for first, last in store.finished()) == 1040
+    store.close()
+
+
+def test_an_interval_from_running_sums_is_that_of_all_rows(study: Path, tmp_path: Path) -> None:
+    prepared = prepare(study)
+    seen: list[Any] = []
+    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.headline.name)[:, 0]
+    wanted = mean_estimate(column, 4)
+    assert seen[-1].interval.value == pytest.approx(wanted.value, rel=1e-12)
+    assert seen[-1].interval.half_width == pytest.approx(wanted.half_width, rel=1e-9)
