@@ -288,7 +288,7 @@ def _cached_tokens(
         return tokens["cached"][order]
     if "hashes" not in names:
         return None
-    seen: set[int] = set()
+    seen: set[int | str] = set()
     cached = np.zeros(order.size)
     blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
     for place, index in enumerate(order.tolist()):

@@ -57,14 +57,14 @@ class Service:
     """Operations of one token on one board, over its dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
-    layout: str = ""
-    """How a replica is laid out, in words."""
-    doubt: Doubt | None = None
-    """How far the throughput may be off; None where the calibration knows nothing of it."""
     spec: ReplicaSpec | None = None
     """The replica that serves it; None where a cluster serves nothing."""
     speed: float = 1.0
     """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+    layout: str = ""
+    """How a replica is laid out, in words."""
+    doubt: Doubt | None = None
+    """How far the throughput may be off; None where the calibration knows nothing of it."""
 
 
 def served_precision(cluster: Cluster, workload: Workload) -> str:
@@ -195,7 +195,7 @@ def _serve(
     single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
         spec=spec,
-        speed=float(yearly[0]) / (float(rate[best] if apart is None else apart.rate) * part.accelerators_per_node),
+        speed=factor / part.accelerators_per_node,
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),

@@ -18,7 +18,7 @@ from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
-_REQUESTS_PER_CLIENT = 10  # the published recipes' own
+_REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _MOST_REQUESTS = 4000  # of one run: means no longer move
 
 
@@ -42,7 +42,7 @@ def closed_loop(times: StepTimes, load: Load) -> tuple[float, float]:
 
     def send() -> None:
         number = len(requests)
-        cached = int(load.cached_fraction * load.prompt_tokens)
+        cached = min(int(load.cached_fraction * load.prompt_tokens), load.prompt_tokens - 1)
         request = Request(number, 0, 0, float(env.now), (load.prompt_tokens, cached, load.output_tokens))
         requests.append(request)
         replica.take(request)
@@ -66,8 +66,7 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
     size = rows.deployment.size
     found = {name: np.full(size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
     replicas, index = priced_rows(rows, calibration)
-    loaded = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart & ~np.isnan(rows.concurrency)
-    for row in np.flatnonzero(loaded).tolist():
+    for row in np.flatnonzero((rows.deployment >= 0) & ~rows.is_offline & ~np.isnan(rows.concurrency)).tolist():
         load = Load(
             clients=max(round(float(rows.concurrency[row])), 1),
             prompt_tokens=round(float(rows.input_tokens[row])),

@@ -90,10 +90,11 @@ def test_in_the_hourly_model_deferrable_work_does_not_make_chat_late(tmp_path: P
 
 
 def test_in_the_hourly_model_an_overloaded_hour_sheds_the_excess_and_serves_the_rest_in_time(tmp_path: Path) -> None:
-    late, shed = monthly_shares(chat_scenario(tmp_path, 248.1, 0.0))  # 1.05 of capacity
+    capacity = 10 * float(build_plan(chat_scenario(tmp_path, 1.0, 0.0)).requests_per_node_h[0, 0, 0]) / 3600.0
+    late, shed = monthly_shares(chat_scenario(tmp_path, 1.05 * capacity, 0.0))
     assert late == 0.0
     assert 1.0 - 1.0 / 1.05 < shed < 0.06  # the excess, and a little in the minutes of bursts
-    late, shed = monthly_shares(chat_scenario(tmp_path, 248.1, 0.0, "workloads.chat.on_overload=queue"))
+    late, shed = monthly_shares(chat_scenario(tmp_path, 1.05 * capacity, 0.0, "workloads.chat.on_overload=queue"))
     assert late + shed == pytest.approx(1.0)  # a queue that never empties
 
 
