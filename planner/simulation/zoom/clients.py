@@ -66,7 +66,8 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
     size = rows.deployment.size
     found = {name: np.full(size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
     replicas, index = priced_rows(rows, calibration)
-    for row in np.flatnonzero((rows.deployment >= 0) & ~rows.is_offline & ~np.isnan(rows.concurrency)).tolist():
+    loaded = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart & ~np.isnan(rows.concurrency)
+    for row in np.flatnonzero(loaded).tolist():
         load = Load(
             clients=max(round(float(rows.concurrency[row])), 1),
             prompt_tokens=round(float(rows.input_tokens[row])),
