@@ -1,0 +1,51 @@
+"""The throughput model's own error in a study: by pair, and shared where a model or a part was never measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner.catalog.calibration import shipped_calibration
+from planner.scenario.loading import load_scenario
+from planner.scenario.study import Lognormal
+from planner.studies.inputs import stated
+from planner.studies.resolve import _throughput_errors
+from tests.conftest import TINY
+
+
+def _sigmas(write: Any, text: str) -> dict[str, float]:
+    found = _throughput_errors({"a": stated("a", load_scenario(write(text)))})
+    sigmas = {}
+    for one in found:
+        assert isinstance(one.distribution, Lognormal)
+        assert one.distribution.median == 1.0
+        sigmas[one.name] = one.distribution.sigma
+    return sigmas
+
+
+def test_a_measured_pair_has_an_error_of_its_own(write: Any) -> None:
+    sigmas = _sigmas(write, TINY)
+    spread = shipped_calibration().spread["dense"]
+    assert sigmas["throughput_error.H200.vllm.llama-3.1-8b"] == pytest.approx(spread.setting)
+    # Llama-8B was measured under vLLM, but not on an MI325X: that pair is doubted more, the model itself is not.
+    assert sigmas["throughput_error.MI325X.vllm.llama-3.1-8b"] == pytest.approx(
+        (spread.setting**2 + spread.pair**2) ** 0.5
+    )
+    assert len(sigmas) == 2
+
+
+def test_what_is_unknown_of_a_model_is_shared_by_its_pairs(write: Any) -> None:
+    sigmas = _sigmas(write, TINY.replace("llama-3.1-8b", "mixtral-8x7b"))
+    spread = shipped_calibration().spread["mixture-of-experts"]
+    assert sigmas["throughput_error.vllm.mixtral-8x7b"] == pytest.approx(spread.model)
+    assert {name for name in sigmas if name.endswith("mixtral-8x7b")} == {
+        "throughput_error.H200.vllm.mixtral-8x7b",
+        "throughput_error.MI325X.vllm.mixtral-8x7b",
+        "throughput_error.vllm.mixtral-8x7b",
+    }
+
+
+def test_a_latent_mixture_is_not_taken_as_exact(write: Any) -> None:
+    """DeepSeek's architecture class once had no residual, so no error was drawn for it."""
+    assert _sigmas(write, TINY.replace("llama-3.1-8b", "deepseek-r1"))
