@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from planner.reporting.text_table import text_table
 from planner.simulation import tables
-from planner.simulation.result import FLEET, RunResult
+from planner.simulation.measure_names import FLEET
+from planner.simulation.result import RunResult
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = ".:-=+*#@"

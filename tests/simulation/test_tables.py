@@ -154,7 +154,7 @@ def result_of(plan: Plan, run: Run) -> RunResult:
         monthly=monthly,
         run=run,
         cohorts=cohorts,
-        rented=rent_for_shed(plan, run),
+        rented=rent_for_shed(plan, run.windows),
         ledger=write_ledger(plan, run, monthly, cohorts),
     )
 
