@@ -84,8 +84,8 @@ LOSSES = TableDescription(
 )
 LEDGER = TableDescription(
     name="ledger",
-    description="Every dollar, posted once. The rows of a month and cluster, revenue and tax left out, sum to "
-    "`cost_usd` in the timeline; rows of `site` belong to no cluster, and count in the fleet only.",
+    description="Every dollar, posted once. The rows of a month and cluster, `revenue`, `tax_cash` and `tax_deferred` "
+    "left out, sum to `cost_usd` in the timeline; rows of `site` belong to no cluster, and count in the fleet only.",
     key=("month", "cluster", "account", "cohort"),
     columns=(
         _MONTH,

@@ -39,7 +39,8 @@ MEASURES = (
         "cost_usd",
         "accrual",
         "Σ cost",
-        "Accrued cost, without income and tax on it: the sum of the ledger's rows but revenue and tax.",
+        "Accrued cost, without income and tax on it: the sum of the ledger's rows but `revenue`, `tax_cash` and "
+        "`tax_deferred`.",
     ),
     _measure(
         "cost_per_million_tokens_usd",
