@@ -71,15 +71,17 @@ class AccountDescription:
     """One sentence for the reference page and the workbook."""
     views: View
     """The views that count it."""
+    cause: str
+    """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
 
 
 _EVERY = View.CASH | View.ACCRUAL | View.ECONOMIC
 _PAID = View.CASH | View.ECONOMIC
 
 
-def _describe(description: str, views: View) -> AccountDescription:
+def _describe(description: str, views: View, cause: str = "") -> AccountDescription:
     """Return one entry of the chart."""
-    return AccountDescription(description=description, views=views)
+    return AccountDescription(description=description, views=views, cause=cause)
 
 
 ACCOUNTS = MappingProxyType(
@@ -88,33 +90,35 @@ ACCOUNTS = MappingProxyType(
         Account.CAPEX_HOSTS: _describe("Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID),
         Account.CAPEX_NETWORK: _describe("Switches, cables and adapters of the cluster.", _PAID),
         Account.CAPEX_STORAGE: _describe("Storage bought with the cluster.", _PAID),
-        Account.DEPRECIATION: _describe("Book depreciation of the month.", View.ACCRUAL),
+        Account.DEPRECIATION: _describe("Book depreciation of the month.", View.ACCRUAL, "price"),
         Account.RESALE: _describe("Money received for retired hardware (negative).", _PAID),
         Account.DISPOSAL_LOSS: _describe(
-            "Book value of retired hardware not recovered by its sale; negative for a gain.", View.ACCRUAL
+            "Book value of retired hardware not recovered by its sale; negative for a gain.", View.ACCRUAL, "price"
         ),
         Account.RESIDUAL_VALUE: _describe(
             "Value of what is still owned on the horizon's last day (negative), as if sold then.",
             View.ECONOMIC,
         ),
         Account.COST_OF_CAPITAL: _describe(
-            "Charge for capital tied up in book value; not cash, and never discounted as well.", View.ACCRUAL
+            "Charge for capital tied up in book value; not cash, and never discounted as well.", View.ACCRUAL, "price"
         ),
-        Account.ENERGY: _describe("Electricity of the IT load.", _EVERY),
-        Account.COOLING: _describe("Electricity above the IT load: (PUE − 1) times it.", _EVERY),
-        Account.DEMAND_CHARGE: _describe("Charge per kW of the month's highest hour.", _EVERY),
-        Account.COLOCATION: _describe("Rent per provisioned kW, used or not.", _EVERY),
-        Account.OPERATIONS_STAFF: _describe("People who run the site and the fleet.", _EVERY),
-        Account.SOFTWARE_ENGINEERS: _describe("Extra engineers a software stack needs.", _EVERY),
-        Account.SUPPORT_CONTRACTS: _describe("Vendor support: named engineers, response times.", _EVERY),
-        Account.LICENCES: _describe("Software licences.", _EVERY),
-        Account.MAINTENANCE: _describe("Upkeep of hardware, as a share of its cost.", _EVERY),
-        Account.INSURANCE: _describe("Insurance, as a share of hardware cost.", _EVERY),
-        Account.SPARES: _describe("Spare parts bought for the stock.", _EVERY),
-        Account.RMA: _describe("Repairs and replacements the warranty does not pay.", _EVERY),
-        Account.SLA_CREDITS: _describe("Credits to customers for a missed service level.", _EVERY),
-        Account.CARBON: _describe("Emissions at the carbon price.", _EVERY),
-        Account.BURST_RENTAL: _describe("Accelerators rented by the hour for what would be shed.", _EVERY),
+        Account.ENERGY: _describe("Electricity of the IT load.", _EVERY, "power"),
+        Account.COOLING: _describe("Electricity above the IT load: (PUE − 1) times it.", _EVERY, "power"),
+        Account.DEMAND_CHARGE: _describe("Charge per kW of the month's highest hour.", _EVERY, "power"),
+        Account.COLOCATION: _describe("Rent per provisioned kW, used or not.", _EVERY, "power"),
+        Account.OPERATIONS_STAFF: _describe("People who run the site and the fleet.", _EVERY, "people"),
+        Account.SOFTWARE_ENGINEERS: _describe("Extra engineers a software stack needs.", _EVERY, "people"),
+        Account.SUPPORT_CONTRACTS: _describe("Vendor support: named engineers, response times.", _EVERY, "people"),
+        Account.LICENCES: _describe("Software licences.", _EVERY, "price"),
+        Account.MAINTENANCE: _describe("Upkeep of hardware, as a share of its cost.", _EVERY, "price"),
+        Account.INSURANCE: _describe("Insurance, as a share of hardware cost.", _EVERY, "price"),
+        Account.SPARES: _describe("Spare parts bought for the stock.", _EVERY, "failures"),
+        Account.RMA: _describe("Repairs and replacements the warranty does not pay.", _EVERY, "failures"),
+        Account.SLA_CREDITS: _describe("Credits to customers for a missed service level.", _EVERY, "utilisation"),
+        Account.CARBON: _describe("Emissions at the carbon price.", _EVERY, "power"),
+        Account.BURST_RENTAL: _describe(
+            "Accelerators rented by the hour for what would be shed.", _EVERY, "utilisation"
+        ),
         Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY),
         Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY),
         Account.TAX_DEFERRED: _describe("Tax expense of the books not yet paid.", View.ACCRUAL),

@@ -36,14 +36,14 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     return quotient
 
 
-def usd_per_million_tokens(cost_usd: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
-    """Return 10⁶·cost / tokens by period, NaN where no token was served; shapes broadcast."""
-    return ratio(cost_usd, tokens) * MILLION
+def per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
+    """Return 10⁶·quantity / tokens for dollars, kWh or kgCO2e, NaN where no token was served; shapes broadcast."""
+    return ratio(quantity, tokens) * MILLION
 
 
-def cumulative_usd_per_million_tokens(cost_usd: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
-    """Return 10⁶·Σ cost / Σ tokens from the start up to each period, shape (periods,)."""
-    return usd_per_million_tokens(np.cumsum(cost_usd), np.cumsum(tokens))
+def cumulative_per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
+    """Return 10⁶·Σ quantity / Σ tokens from the start up to each period, the first axis."""
+    return per_million_tokens(np.cumsum(quantity, axis=0), np.cumsum(tokens, axis=0))
 
 
 def levelised_cost(
@@ -128,8 +128,3 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
 def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
     """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)
-
-
-def per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
-    """Return any quantity (kWh, kgCO2e) per million tokens, NaN without tokens; shapes broadcast."""
-    return ratio(quantity, tokens) * MILLION

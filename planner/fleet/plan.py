@@ -265,6 +265,16 @@ class Plan:
     warnings: tuple[str, ...]
     """What a planner should know before the run: contradictions that are not errors, with their numbers."""
 
+    @property
+    def accelerators_per_node(self) -> Floats:
+        """Accelerators of a node, shape (clusters,)."""
+        return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
+
+    @property
+    def tokens_per_request(self) -> Floats:
+        """Mean prompt and generated tokens of a request, shape (months, workloads)."""
+        return np.stack([workload.tokens_per_request for workload in self.workloads], axis=-1)
+
     def request_usd(self, price: PricePath) -> Floats:
         """Return what a request costs at a price of tokens, shape (months, workloads).
 

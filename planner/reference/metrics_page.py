@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from planner.finance.bridge import CAUSE_MEANINGS
 from planner.reference.markdown import code, page, table, text
 from planner.reporting.columns import ColumnKind, TableDescription
 from planner.reporting.run_columns import LOSSES, TIMELINE_DAILY, TIMELINE_MONTHLY, TIMELINE_WORKLOADS
 from planner.reporting.study_columns import DECISION
-from planner.simulation.measure_names import AGAINST_BASELINE, MEASURES, SERVICE, MeasureDescription
-from planner.studies.causes import CAUSE_MEANINGS
+from planner.simulation.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES, SERVICE, MeasureDescription
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.units import unit_of
 
@@ -50,7 +50,7 @@ _TABLES = {
 
 def metrics_page() -> str:
     """Return the page of every metric with its formula."""
-    service = [(code(name), text(unit_of(name) or ""), text(meaning)) for name, meaning in SERVICE.items()]
+    service = [(code(name), text(unit_of(name) or ""), text(DEFINITIONS[name])) for name in SERVICE]
     causes = [(code(cause), text(meaning)) for cause, meaning in CAUSE_MEANINGS.items()]
     return page(
         "Metrics and their formulas",

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from planner.simulation.measure_names import DEFINITIONS
+from planner.units import DOLLARS, unit_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
+"""Decimals of a figure by its unit; six for all others."""
 
 
 class ColumnKind(StrEnum):
@@ -61,6 +67,34 @@ class Column:
     """Decimals written, for DECIMAL columns."""
     measured_by: str = ""
     """Column whose cells name what this one measures, row by row: an amount of dollars then has two decimals."""
+
+
+def text_column(name: str, description: str) -> Column:
+    """Return a column of text."""
+    return Column(name=name, kind=ColumnKind.TEXT, description=description)
+
+
+def whole_column(name: str, description: str) -> Column:
+    """Return a column of whole numbers."""
+    return Column(name=name, kind=ColumnKind.INTEGER, description=description)
+
+
+def number_column(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
+    """Return a column of numbers in the unit that its name states."""
+    return Column(
+        name=name,
+        kind=ColumnKind.DECIMAL,
+        description=description,
+        unit=unit_of(name) or "",
+        decimals=decimals,
+        measured_by=measured_by,
+    )
+
+
+def figure_column(name: str, note: str = "", decimals: int | None = None) -> Column:
+    """Return the column of a registered figure: its definition, and what is special about it in this file."""
+    known = DECIMALS.get(unit_of(name) or "", 6) if decimals is None else decimals
+    return number_column(name, f"{DEFINITIONS[name]} {note}".strip(), known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import planner
-from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_per_million_tokens
+from planner.finance.bridge import CAUSES
+from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
@@ -23,7 +24,6 @@ from planner.reporting.text_table import signed, text_table, wrapped
 from planner.simulation.chance import Interval, ends_of
 from planner.simulation.measure_names import DRAWS
 from planner.simulation.measures import series_of
-from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 
@@ -71,9 +71,9 @@ def monthly_rows(comparison: Comparison) -> dict[str, Any]:
         "cash_flow_usd": [each.cash_flow_usd for each in series],
         "cash_saving_usd": [each.cash_flow_usd - base for each in series],
         "served_tokens": [each.tokens for each in series],
-        "cost_per_million_tokens_usd": [usd_per_million_tokens(each.accrued_usd, each.tokens) for each in series],
+        "cost_per_million_tokens_usd": [per_million_tokens(each.accrued_usd, each.tokens) for each in series],
         "cumulative_cost_per_million_tokens_usd": [
-            cumulative_usd_per_million_tokens(each.accrued_usd, each.tokens) for each in series
+            cumulative_per_million_tokens(each.accrued_usd, each.tokens) for each in series
         ],
     }
     columns: dict[str, Any] = {

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.finance.bridge import CAUSES
+from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column
 from planner.simulation.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
-from planner.studies.causes import CAUSES
 from planner.units import DOLLARS, unit_of
 
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
 
 
-def _number(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
-    unit = unit_of(name) or ""
-    return Column(
-        name=name,
-        kind=ColumnKind.DECIMAL,
-        description=description,
-        unit=unit,
-        decimals=decimals,
-        measured_by=measured_by,
-    )
-
-
 def _measured(name: str, description: str) -> Column:
-    return _number(name, description, measured_by="measure")
+    return number_column(name, description, measured_by="measure")
 
 
 COMPARISON = TableDescription(
@@ -41,7 +29,7 @@ COMPARISON = TableDescription(
         Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
         _measured("baseline_value", "The baseline's."),
         _measured("difference", "`value` less `baseline_value`."),
-        _number("difference_fraction", "`difference` over the size of `baseline_value`."),
+        number_column("difference_fraction", "`difference` over the size of `baseline_value`."),
         _measured(
             "low",
             "Lower end of what further draws of chance give for `value`: other traffic noise, failures, incidents "
@@ -60,8 +48,8 @@ BRIDGE = TableDescription(
     columns=(
         _SCENARIO,
         Column(name="cause", kind=ColumnKind.TEXT, description="Cause: " + ", ".join(CAUSES) + "."),
-        _number("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
-        _number("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
+        number_column("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
+        number_column("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
     ),
 )
 COMPARISON_MONTHLY = TableDescription(
@@ -71,12 +59,12 @@ COMPARISON_MONTHLY = TableDescription(
     columns=(
         Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
         _SCENARIO,
-        _number("cost_usd", "Accrued cost, without revenue and tax.", 2),
-        _number("cash_flow_usd", "Income less cost and tax, in cash.", 2),
-        _number("cash_saving_usd", "`cash_flow_usd` less the baseline's.", 2),
-        _number("served_tokens", "Prompt and generated tokens served.", 0),
-        _number("cost_per_million_tokens_usd", "`cost_usd` over millions of `served_tokens`."),
-        _number("cumulative_cost_per_million_tokens_usd", "The same from the start."),
+        figure_column("cost_usd"),
+        number_column("cash_flow_usd", "Income less cost and tax, in cash.", 2),
+        number_column("cash_saving_usd", "`cash_flow_usd` less the baseline's.", 2),
+        figure_column("served_tokens"),
+        figure_column("cost_per_million_tokens_usd"),
+        figure_column("cumulative_cost_per_million_tokens_usd"),
     ),
 )
 COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
@@ -84,7 +72,7 @@ COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
 
 def sweep_description(axes: Sequence[Axis]) -> TableDescription:
     """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
-    meanings = {**SERVICE, **{measure.name: measure.formula for measure in MEASURES}}
+    figures = (*SERVICE, *(measure.name for measure in MEASURES))
     return TableDescription(
         name="sweep",
         description="One row per combination, under the same random numbers. Measures are defined in "
@@ -92,7 +80,7 @@ def sweep_description(axes: Sequence[Axis]) -> TableDescription:
         key=tuple(axis.path for axis in axes),
         columns=(
             *(_axis_column(axis) for axis in axes),
-            *(_number(name, meaning, 2 if unit_of(name) == DOLLARS else 6) for name, meaning in meanings.items()),
+            *(figure_column(name, decimals=2 if unit_of(name) == DOLLARS else 6) for name in figures),
             Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
         ),
     )

@@ -7,10 +7,11 @@ from collections import defaultdict
 from planner.reporting.picture import Draw, Picture, bars, swings
 from planner.reporting.report import run_sections
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.timechart import FLEET, Series, TimeChart, panel_of
+from planner.reporting.report.timechart import Series, TimeChart, panel_of
 from planner.reporting.report.timelines import Calendar, by_name, line_chart
 from planner.reporting.report.words import unit_price
 from planner.reporting.scales import COLOURS
+from planner.simulation.measure_names import FLEET
 from planner.units import MILLION
 
 LOST = {column: name for column, name in run_sections.LOSSES.items() if column.startswith("lost_")}

@@ -14,10 +14,9 @@ from planner.finance.measures import running_months
 from planner.reporting.workbook import SheetTable, WorkbookContent
 from planner.simulation.cohorts import assets_of, tax_base
 from planner.simulation.energy import energy_usd
-from planner.simulation.measures import series_of
-from planner.simulation.ownership import dated_rows, ownership
+from planner.simulation.measures import measures, series_of
+from planner.simulation.ownership import dated_rows
 from planner.simulation.result import RunResult
-from planner.units import MILLION
 
 MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
@@ -28,7 +27,7 @@ def workbook_content(
 ) -> WorkbookContent:
     """Return what the workbook of a run shows, given its tables of events and assumptions."""
     plan, series = result.plan, series_of(result)
-    owner, rules, (rows, days) = ownership(result), plan.money.market.tax, dated_rows(result)
+    measured, rules, (rows, days) = measures(result, series), plan.money.market.tax, dated_rows(result)
     energy, cooling = energy_usd(plan, result.run, result.monthly)
     taxed = tax_base(plan, result.cohorts, rules).income_cents.sum(axis=0) if rules and result.cohorts else None
     return WorkbookContent(
@@ -49,8 +48,8 @@ def workbook_content(
         assumptions=_sheet(assumptions),
         events=_sheet(events, MOST_EVENTS),
         levelised_usd_per_million={
-            "output": owner.price_usd(series.output_tokens / MILLION),
-            "total": owner.price_usd(series.tokens / MILLION),
+            name: measured[f"levelised_cost_per_million_{tokens}_usd"]
+            for name, tokens in (("output", "output_tokens"), ("total", "tokens"))
         },
         tax=rules,
         purchase_income_cents=np.zeros(plan.months.period_count, dtype=np.int64) if rules and taxed is None else taxed,

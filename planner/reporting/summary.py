@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.fleet.quantities import in_time
+from planner.reporting.columns import DECIMALS
 from planner.reporting.judgement import sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.simulation import tables
 from planner.simulation.chance import Chance
-from planner.simulation.measures import measures
-from planner.simulation.result import FLEET, RunResult
-from planner.units import MILLION
-
-Floats = NDArray[np.float64]
+from planner.simulation.measure_names import FLEET
+from planner.simulation.measures import Sums, measures, sums_of
+from planner.simulation.result import RunResult
+from planner.units import MILLION, unit_of
 
 
 def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
@@ -24,25 +24,19 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
 
     ``chance`` is the plan drawn again; with it the headline has intervals.
     """
-    monthly = result.monthly
-    cost = result.cost_usd()
-    fleet_cost, rented = result.fleet_cost_usd(), result.rented.requests
-    rows = {FLEET: _figures(result, slice(None), fleet_cost, rented)}
-    for index, cluster in enumerate(result.plan.clusters):
-        rows[cluster.name] = _figures(result, index, cost[:, index])
-    demand, shed = result.tokens(monthly.demand_requests), result.tokens(result.shed_requests())
-    rows[FLEET]["demand_tokens"] = round(float(demand.sum()))
-    rows[FLEET]["shed_tokens"] = round(float(shed.sum()))
-    rows[FLEET]["shed_fraction"] = _round(shed.sum() / demand.sum() if demand.sum() > 0 else 0.0)
-    missed = result.shed_requests() + monthly.late_requests
-    attained = _attainment(monthly.demand_requests, missed)
-    rows[FLEET]["slo_attainment_fraction"] = attained
+    by_month = sums_of(result)
+    sums = by_month.over_run()
+    names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
+    shown = {key: table[0] for key, table in sums.figures().items() if key != "served_output_tokens"}
+    rows = {name: {key: _plain(key, figures[c]) for key, figures in shown.items()} for c, name in enumerate(names)}
+    fleet = rows.pop(FLEET) | {key: _plain(key, figures[0]) for key, figures in sums.fleet_figures().items()}
+    by_workload = {
+        "demand_tokens": result.tokens(result.monthly.demand_requests).sum(axis=0),
+        "shed_tokens": result.tokens(result.shed_requests()).sum(axis=0),
+        "slo_attainment_fraction": in_time(result.missed_requests().sum(axis=0), result.settled_requests().sum(axis=0)),
+    }
     workloads = {
-        workload.name: {
-            "demand_tokens": round(float(demand[:, w].sum())),
-            "shed_tokens": round(float(shed[:, w].sum())),
-            "slo_attainment_fraction": _attainment(monthly.demand_requests[:, w], missed[:, w]),
-        }
+        workload.name: {key: _plain(key, figures[w]) for key, figures in by_workload.items()}
         for w, workload in enumerate(result.plan.workloads)
     }
     return {
@@ -51,11 +45,11 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "horizon_months": result.scenario.horizon_months,
         "seed": result.seed,
         "replication": result.replication,
-        "clusters": rows,
+        "clusters": {FLEET: fleet, **rows},
         "workloads": workloads,
         "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
         "chance": None if chance is None else chance_summary(chance),
-        "worst_month": _worst_month(result, fleet_cost),
+        "worst_month": _worst_month(result, by_month),
         "capacity_fraction": _capacity(result),
         "warnings": list(result.warnings),
     }
@@ -76,69 +70,31 @@ def chance_summary(chance: Chance) -> dict[str, Any]:
     }
 
 
-def _attainment(demand: Floats, missed: Floats) -> float | None:
-    """Return the share of requests served within their objective."""
-    return _round(1.0 - missed.sum() / demand.sum()) if demand.sum() > 0 else None
-
-
-def _worst_month(result: RunResult, cost: Floats) -> dict[str, Any] | None:
-    """Return the month in which most of what was settled was shed or late; the dearest one where nothing was.
-
-    Work that waits is settled when it is served or given up, which may be a month after it came.
-    """
-    monthly = result.monthly
-    settled = monthly.served_requests.sum(axis=(1, 2)) + monthly.shed_requests.sum(axis=1)
-    missed = (result.shed_requests() + monthly.late_requests).sum(axis=1)
-    share = np.divide(missed, settled, out=np.zeros_like(settled), where=settled > 0)
-    served = result.tokens(monthly.served_requests).sum(axis=(1, 2))
-    if not served.any():
+def _worst_month(result: RunResult, sums: Sums) -> dict[str, Any] | None:
+    """Return the month in which most of what was settled was shed or late; the dearest one where nothing was."""
+    missed = np.nan_to_num(1.0 - sums.fleet_figures()["slo_attainment_fraction"])
+    each = sums.figures()["cost_per_million_tokens_usd"][:, -1]
+    if np.isnan(each).all():
         return None
-    each = np.divide(cost, served, out=np.zeros_like(served), where=served > 0) * MILLION
-    worst = int(np.argmax(share)) if share.max() > 1e-6 else int(np.argmax(each))
+    worst = int(np.argmax(missed)) if missed.max() > 1e-6 else int(np.nanargmax(each))
     return {
         "month": result.plan.months.labels[worst],
-        "missed_fraction": _round(share[worst]),
-        "cost_per_million_tokens_usd": _round(each[worst]) if served[worst] > 0 else None,
+        "missed_fraction": _round(missed[worst]),
+        "cost_per_million_tokens_usd": _plain("cost_per_million_tokens_usd", each[worst]),
     }
 
 
 def _capacity(result: RunResult) -> dict[str, float]:
     """Return where the node-hours on site went, as shares that sum to one."""
-    monthly = result.monthly
-    present = monthly.present_node_h.sum()
-    parts = {
-        "working": monthly.busy_node_h - monthly.drag_node_h,
-        "lost_to_failures": monthly.failed_node_h,
-        "lost_to_software": monthly.drag_node_h,
-        "lost_to_outages": monthly.dark_node_h,
-        "lost_to_power_cap": monthly.throttled_node_h,
-        "without_demand": monthly.idle_node_h,
-    }
-    return {name: _round(part.sum() / present) if present > 0 else 0.0 for name, part in parts.items()}
+    present = result.monthly.present_node_h.sum()
+    fates = result.monthly.fates_node_h
+    return {fate: _round(node_h.sum() / present) if present > 0 else 0.0 for fate, node_h in fates.items()}
 
 
-def _figures(result: RunResult, which: Any, cost: Floats, rented: Floats | None = None) -> dict[str, Any]:
-    """Return the figures of a cluster or the fleet; ``rented`` requests were served for the fleet elsewhere."""
-    monthly = result.monthly
-    per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
-    in_service = (monthly.in_service_node_h * per_node)[:, which].sum()
-    present = (monthly.present_node_h * per_node)[:, which].sum()
-    busy = (monthly.busy_node_h * per_node)[:, which].sum()
-    served = result.tokens(monthly.served_requests).sum(axis=2)[:, which].sum()
-    output = result.tokens(monthly.served_requests, output_only=True).sum(axis=2)[:, which].sum()
-    if rented is not None:
-        served += result.tokens(rented).sum()
-        output += result.tokens(rented, output_only=True).sum()
-    spent = cost.sum()
-    return {
-        "availability_fraction": _round(in_service / present) if present > 0 else None,
-        "utilisation_fraction": _round(busy / in_service) if in_service > 0 else None,
-        "served_tokens": round(float(served)),
-        "energy_kwh": _round(monthly.facility_kwh[:, which].sum(), 3),
-        "cost_usd": _round(spent, 2),
-        "cost_per_million_tokens_usd": _round(spent / served * MILLION) if served > 0 else None,
-        "cost_per_million_output_tokens_usd": _round(spent / output * MILLION) if output > 0 else None,
-    }
+def _plain(name: str, figure: float) -> float | None:
+    """Return a figure as JSON holds it, with the decimals of its unit; None where there was nothing to divide by."""
+    decimals = DECIMALS.get(unit_of(name) or "", 6)
+    return None if np.isnan(figure) else _round(figure, decimals) if decimals else round(float(figure))
 
 
 def _round(number: float, decimals: int = 6) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.finance.accounts import ACCOUNT_ORDER
 from planner.finance.measures import discount_factors
+from planner.simulation.measure_names import SITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,6 @@ SHEET_NAMES = (
     "Assumptions",
     "Events",
 )
-NOTE_SITE = "(site)"
 RATE_CELL = "Summary!$B$5"
 FIRST_ROW = 1
 """Row of the first record below the headings, counting from zero."""
@@ -130,7 +130,7 @@ def write_ledger(sheets: Sheets, content: WorkbookContent) -> None:
     headings = ("month", "cluster", "cohort", "account", "amount_usd", "day_offset_months", "discounted_usd")
     write_headings(sheet, sheets, headings)
     months = month_dates(content)
-    clusters, cohorts = (*ledger.labels.clusters, NOTE_SITE), (*ledger.labels.cohorts, "")
+    clusters, cohorts = (*ledger.labels.clusters, SITE), (*ledger.labels.cohorts, "")
     columns = (ledger.month_index, ledger.cluster_index, ledger.cohort_index, ledger.account_code, ledger.amount_cents)
     for row, (month, cluster, cohort, code, amount) in enumerate(
         zip(*(column.tolist() for column in columns), strict=True), start=FIRST_ROW

@@ -23,7 +23,7 @@ from planner.finance.accounts import (
     View,
 )
 from planner.finance.measures import discount_factors
-from planner.finance.unit_costs import cumulative_usd_per_million_tokens, usd_per_million_tokens
+from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.reporting.workbook_depreciation import FIRST_MONTH, block_range
 from planner.reporting.workbook_sheets import (
     FIRST_ROW,
@@ -169,8 +169,8 @@ def _series(
     usd["net"] = figures.table_cents[:, codes].sum(axis=1) / 100
     if view is View.ACCRUAL:
         usd["output_tokens"], usd["total_tokens"] = content.output_tokens, content.total_tokens
-        usd["usd_per_million_output_tokens"] = usd_per_million_tokens(usd["cost"], content.output_tokens)
-        usd["cumulative_usd_per_million_output"] = cumulative_usd_per_million_tokens(usd["cost"], content.output_tokens)
+        usd["usd_per_million_output_tokens"] = per_million_tokens(usd["cost"], content.output_tokens)
+        usd["cumulative_usd_per_million_output"] = cumulative_per_million_tokens(usd["cost"], content.output_tokens)
     else:
         usd["cash"] = content.ledger.monthly_cents(View.CASH) / 100
         usd["cumulative_cash"] = np.cumsum(content.ledger.monthly_cents(View.CASH)) / 100

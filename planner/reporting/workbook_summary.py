@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.money import usd
+from planner.finance.unit_costs import per_million_tokens
 from planner.reporting.workbook_sheets import FIRST_ROW, ledger_range
 from planner.reporting.workbook_workings import tax_range
-from planner.units import MILLION
 
 if TYPE_CHECKING:
     from planner.reporting.workbook import Figures, WorkbookContent
@@ -61,7 +61,7 @@ def measures_of(content: WorkbookContent, figures: Figures, accrual: Statement, 
             Measure(
                 label=f"Cost per million {name} tokens, USD",
                 formula=f'=IF(SUM({column})=0,"",SUM({cost})/SUM({column})*1000000)',
-                simulated=accrued / served * MILLION if served else None,
+                simulated=float(per_million_tokens(accrued, served)) if served else None,
                 style="unit_usd",
             ),
             Measure(

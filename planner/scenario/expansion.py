@@ -14,7 +14,8 @@ class Rule(Strict):
     """When something has held for some months, buy or retire nodes."""
 
     when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
-    """What is watched: the monthly mean utilisation, the share of tokens shed, or the share of requests late."""
+    """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
+    (what burst rental served is not), or the share of requests late or shed."""
     threshold_fraction: Annotated[float, Field(ge=0, le=1)]
     """Where the rule bites."""
     months: Annotated[int, Field(ge=1, le=60)] = 2

@@ -19,6 +19,12 @@ Precision = Literal["bf16", "fp8", "fp4", "int8", "int4"]
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
 
+RESERVED = {
+    "fleet": "the whole in every table",
+    "site": "what belongs to no cluster in the ledger",
+}
+
+
 def _check_name(name: str) -> str:
     """Accept names that are safe as a file name, a spreadsheet cell and a dotted path."""
     if not _NAME.match(name) or ".." in name:
@@ -30,8 +36,8 @@ def _no_dot(name: str) -> str:
     """Refuse a dot inside a workload or cluster name: it would split in ``--set`` paths."""
     if "." in name:
         raise ValueError("a workload or cluster name has no '.', since dots separate keys in --set")
-    if name == "fleet":
-        raise ValueError("'fleet' is the name of the whole in every table; choose another")
+    if name in RESERVED:
+        raise ValueError(f"{name!r} is the name of {RESERVED[name]}; choose another")
     return name
 
 

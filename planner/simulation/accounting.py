@@ -13,6 +13,7 @@ from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
+from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
 from planner.simulation.checks import check_books
 from planner.simulation.cohorts import (
     Cohort,
@@ -89,11 +90,9 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
     schedule = depreciate(assets, plan.months.edge_coordinates)
-    parts = parts_usd(cohorts)
-    whole = parts.sum(axis=1, keepdims=True)
-    shares = np.divide(parts, whole, out=np.full_like(parts, 0.25), where=whole > 0)
     entered = schedule.acquired_cents > 0
-    for account, amount in zip(CAPEX_ACCOUNTS, split_cents(cents(assets.cost_usd), shares).T, strict=True):
+    parts = split_cents(cents(assets.cost_usd), shares(parts_usd(cohorts)))
+    for account, amount in zip(CAPEX_ACCOUNTS, parts.T, strict=True):
         builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, owner)
     builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, owner)
@@ -147,7 +146,7 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     """Post maintenance, insurance, people, contracts, spares and parts."""
     plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
     nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
-    accelerators = nodes * np.array([cluster.accelerators_per_node for cluster in plan.clusters])
+    accelerators = nodes * plan.accelerators_per_node
     engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
     staff = accelerators * upkeep.staff_per_accelerator
     yearly = (
@@ -172,10 +171,10 @@ def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None
     plan, market = books.plan, books.plan.money.market
     extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
-        missed = monthly.late_requests + monthly.shed_requests - extra
-        allowed = (1.0 - market.sla_objective_fraction) * monthly.demand_requests
-        tokens = np.stack([workload.tokens_per_request for workload in plan.workloads], axis=-1)
-        beyond = (np.maximum(missed - allowed, 0.0) * tokens).sum(axis=1)
+        missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
+        settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
+        allowed = (1.0 - market.sla_objective_fraction) * settled
+        beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
         books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
     if market.burst is not None and rented is not None:
         books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.simulation.measure_names import DRAWS
-from planner.simulation.measures import Figures, measures, service
+from planner.simulation.measures import Figures, measures, series_of, service
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate_plan
 
@@ -90,7 +90,8 @@ def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
 
 def figures_of(result: RunResult) -> Figures:
     """Return how a run served, and its measures."""
-    return service(result) | measures(result)
+    series = series_of(result)
+    return service(result, series) | measures(result, series)
 
 
 def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:

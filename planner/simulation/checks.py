@@ -149,10 +149,8 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
 
 
 def _capacity(monthly: Monthly) -> list[str]:
-    """Node-hours present = failed + dark + busy + throttled + idle, none of them negative."""
-    parts = monthly.failed_node_h + monthly.dark_node_h + monthly.busy_node_h + monthly.throttled_node_h
-    parts = parts + monthly.idle_node_h
-    off = np.abs(parts - monthly.present_node_h)
+    """Node-hours present = the sum of what became of them, none of it negative."""
+    off = np.abs(sum(monthly.fates_node_h.values()) - monthly.present_node_h)
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-6):
         return [f"node-hours by cause are off by {off.max():.3g}"]
     return []

@@ -15,11 +15,13 @@ import simpy
 from numpy.typing import NDArray
 
 from planner.demand.plan import hourly_requests_per_s
+from planner.fleet import quantities
 from planner.fleet.plan import Plan
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
+from planner.simulation.rented import rent_for_shed
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
@@ -102,7 +104,7 @@ class Simulation:
             node_hours.append(machines)
             month.append(window)
             if review is not None and last in ends:
-                review.close_month(_figures(self.plan, month))
+                review.close_month(_figures(self.plan, month, node_hours[-len(month) :]))
                 month = []
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
@@ -194,20 +196,22 @@ def _slowdown(steps: list[Step], first: int, last: int) -> Slowdown | None:
     return Slowdown(hours=hours, lost_fraction=1.0 - _series(incidents, levels, first, last)[hours])
 
 
-def _figures(plan: Plan, month: list[WindowResult]) -> MonthFigures:
-    """Return what the review looks at: the windows of one month together; what is shed counts in tokens."""
-    nodes = np.sum([window.nodes.sum(axis=1) for window in month], axis=0)
+def _figures(plan: Plan, month: list[WindowResult], machines: list[NodeHours]) -> MonthFigures:
+    """Return what the review looks at: the windows of one month together, as the timeline will show them."""
+    in_service = np.sum([quantities.in_service(each.present, each.failed).sum(axis=1) for each in machines], axis=0)
     busy = np.sum([window.busy_nodes.sum(axis=1) for window in month], axis=0)
-    demand, shed, late = (
+    demand, refused, late = (
         np.sum([getattr(window, f"{name}_requests").sum(axis=1) for window in month], axis=0)
         for name in ("demand", "shed", "late")
     )
-    served = sum(float(window.served_requests.sum()) for window in month)
+    served = np.sum([window.served_requests.sum(axis=(0, 2)) for window in month], axis=0)
     number = int(np.searchsorted(plan.month_edges_h, month[0].first_hour, side="right")) - 1
-    tokens = np.array([workload.tokens_per_request[number] for workload in plan.workloads])
-    wanted = float(demand @ tokens)
+    shed = quantities.shed_requests(refused, rent_for_shed(plan, month).requests[number])
+    tokens = plan.tokens_per_request[number]
+    missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
+    # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
     return MonthFigures(
-        utilisation=tuple(np.divide(busy, nodes, out=np.zeros_like(busy), where=nodes > 0).tolist()),
-        shed_fraction=float(shed @ tokens) / wanted if wanted > 0 else 0.0,
-        late_fraction=float(late.sum()) / served if served > 0 else 0.0,
+        utilisation=tuple(np.nan_to_num(quantities.utilisation(busy, in_service)).tolist()),
+        shed_fraction=float(np.nan_to_num(quantities.shed_share(shed @ tokens, demand @ tokens))),
+        missed_fraction=float(np.nan_to_num(1.0 - quantities.in_time(missed.sum(), settled.sum()))),
     )

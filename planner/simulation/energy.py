@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from planner.finance.tariffs import demand_charges_of_peaks_usd
 from planner.fleet.plan import Plan
+from planner.fleet.quantities import shares
 from planner.simulation.driver import Run
-from planner.simulation.monthly import Monthly, in_proportion
+from planner.simulation.monthly import Monthly
 
 Floats = NDArray[np.float64]
 
@@ -31,10 +32,10 @@ def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
         inside = np.flatnonzero(np.diff(edges) > 0)
         it[inside] += np.add.reduceat(window.it_kw * price, edges[inside], axis=-1).T
         site[inside] += np.add.reduceat(window.facility_kw * price, edges[inside])
-    return it, in_proportion(site - it.sum(axis=1), monthly.it_kwh)
+    return it, (site - it.sum(axis=1))[:, None] * shares(monthly.it_kwh)
 
 
 def demand_charge_usd(plan: Plan, monthly: Monthly) -> Floats:
     """Return the charge for each month's highest hour, borne like energy, shape (months, clusters)."""
     charge = demand_charges_of_peaks_usd(plan.money.power.tariff, plan.months, monthly.peak_facility_kw)
-    return in_proportion(charge, monthly.it_kwh)
+    return charge[:, None] * shares(monthly.it_kwh)

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ConservationError
+from planner.fleet import quantities
 from planner.simulation.log import SpeedChange
-from planner.simulation.result import FLEET, RunResult
+from planner.simulation.measure_names import FLEET
+from planner.simulation.result import RunResult
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +35,7 @@ def events(result: RunResult) -> dict[str, Any]:
     """One row per event in time order, with the node-hours it took and the tokens they would have carried.
 
     An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
-    that is not yet delivered loses nothing. Tokens are those node-hours × :func:`tokens_per_node_h`.
+    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work.
     """
     failures, incidents, outages = _failures(result), _software(result), _outages(result)
     monthly = result.monthly
@@ -72,20 +74,10 @@ def _agree(kind: str, rows: list[_Row], node_h: Floats) -> None:
 
 
 def tokens_per_node_h(result: RunResult) -> Floats:
-    """Return the tokens an hour that one node of each cluster carries in its usual mix, shape (clusters,).
-
-    The usual mix gives each workload that the cluster can take the share of its nodes that the plan's demand asks for.
-    """
+    """Return the tokens an hour that one node of each cluster carries, months averaged, shape (clusters,)."""
     plan = result.plan
-    rates = plan.requests_per_node_h.mean(axis=2)
-    demand = plan.demand.expected_requests_per_s.mean(axis=1)
-    tokens = np.array([workload.tokens_per_request.mean() for workload in plan.workloads])
-    need = np.divide(demand, rates, out=np.zeros_like(rates), where=rates > 0)  # nodes each workload would take
-    share = np.divide(
-        need, need.sum(axis=1, keepdims=True), out=np.zeros_like(need), where=need.sum(axis=1, keepdims=True) > 0
-    )
-    carried: Floats = (share * rates * tokens).sum(axis=1)
-    return carried
+    demand, tokens = plan.demand.expected_requests_per_s.mean(axis=1), plan.tokens_per_request.mean(axis=0)
+    return quantities.usual_tokens_per_node_h(plan.requests_per_node_h.mean(axis=2), demand, tokens)
 
 
 def _of(result: RunResult, cluster: int, node_h: float) -> tuple[float, ...]:
@@ -137,7 +129,8 @@ def _failures(result: RunResult) -> list[_Row]:
             continue  # a group that would have stayed down with its node, had the run gone on
         cluster = plan.clusters[outage.cluster]
         hours = min(outage.end_h, float(plan.hours)) - outage.start_h
-        lost = _of(result, outage.cluster, hours * outage.accelerators / cluster.accelerators_per_node)
+        taken = quantities.failure_node_h(hours, outage.accelerators, cluster.accelerators_per_node)
+        lost = _of(result, outage.cluster, taken)
         detail = f"node {outage.node}, {outage.severity} repair, waited {outage.wait_h:.1f} h"
         rows.append(
             _Row(outage.start_h, outage.end_h, cluster.name, "failure", outage.cause, detail, outage.accelerators, lost)
@@ -170,11 +163,7 @@ def _is_end(change: SpeedChange) -> bool:
 
 
 def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tuple[int, int], float]:
-    """Return the node-hours at work for nothing that each incident took of each cluster.
-
-    Incidents that are open together multiply, so each has the share of the loss that it has of the logarithm of speed,
-    weighed by the part of the hour for which it is open.
-    """
+    """Return the node-hours at work for nothing that each incident took of each cluster."""
     begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
     ends = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if _is_end(c)}
     for change in changes:
@@ -184,31 +173,27 @@ def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tupl
     for window in result.run.windows:
         for pair, drag in window.drags.items():
             hours = (drag.hours + window.first_hour).astype(np.float64)
-            weights = [
-                -change.log_factor * _open_fraction(hours, change.time_h, ends.get((change.incident, *pair), math.inf))
+            slowness = [
+                -change.log_factor
+                * quantities.open_fraction(hours, change.time_h, ends.get((change.incident, *pair), math.inf))
                 for change in begun[pair]
             ]
-            whole = np.sum(weights, axis=0)
-            share = np.divide(drag.nodes, whole, out=np.zeros_like(drag.nodes), where=whole > 0)
-            for change, weight in zip(begun[pair], weights, strict=True):
-                taken[change.incident, change.cluster] += float(weight @ share)
+            lost = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
+            for change, node_h in zip(begun[pair], lost.tolist(), strict=True):
+                taken[change.incident, change.cluster] += node_h
     return taken
-
-
-def _open_fraction(hours: Floats, start_h: float, end_h: float) -> Floats:
-    """Return the part of each hour that lies between two moments, shape (hours,)."""
-    within: Floats = np.minimum(hours + 1.0, end_h) - np.maximum(hours, start_h)
-    return np.maximum(within, 0.0)
 
 
 def _outages(result: RunResult) -> list[_Row]:
     """One row per outage of the site: the healthy nodes that were there, for as long as it was dark."""
     plan, log = result.plan, result.run.log
-    healthy = np.concatenate([machines.present - machines.failed for machines in result.run.node_hours], axis=1)
+    parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]
+    in_service = np.concatenate(parts, axis=1)
     rows = []
     for event in log.site:
         present = sum(change.accelerators for change in log.changes if change.time_h <= event.start_h)
         hours = np.arange(int(event.start_h), min(math.ceil(event.end_h), plan.hours))
-        lost = tuple((healthy[:, hours] @ _open_fraction(hours.astype(np.float64), *event)).tolist())
+        dark = quantities.open_fraction(hours.astype(np.float64), *event)
+        lost = tuple((in_service[:, hours] @ dark).tolist())
         rows.append(_Row(event.start_h, event.end_h, FLEET, "outage", "site power", "", present, lost))
     return rows

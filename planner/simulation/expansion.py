@@ -14,11 +14,11 @@ class MonthFigures:
     """What the review sees of one finished month."""
 
     utilisation: tuple[float, ...]
-    """Mean utilisation by cluster."""
+    """By cluster; 0 where none is in service."""
     shed_fraction: float
-    """Tokens shed over tokens demanded."""
-    late_fraction: float
-    """Requests late over requests served."""
+    """Tokens shed over tokens asked for."""
+    missed_fraction: float
+    """Requests late or shed over those settled: what is missing from 1 of those in time."""
 
 
 class Review:
@@ -51,7 +51,7 @@ class Review:
             case "shed_above":
                 return figures.shed_fraction > rule.threshold
             case _:
-                return figures.late_fraction > rule.threshold
+                return figures.missed_fraction > rule.threshold
 
     def _act(self, rule: RulePlan) -> bool:
         if rule.when == "utilisation_below":

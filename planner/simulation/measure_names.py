@@ -1,9 +1,17 @@
-"""The names and formulas of the measures, apart from their arithmetic: the reference needs no array library."""
+"""The registry of figures: names, formulas and meanings, apart from their arithmetic.
+
+The arithmetic of each is one function in :mod:`planner.fleet.quantities` or :mod:`planner.finance.unit_costs`; columns,
+data dictionary and reference take their words from here, and need no array library.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+FLEET = "fleet"
+"""All clusters and the site together, in every table."""
+SITE = "site"
+"""What belongs to no cluster, in the ledger: tax, credits, burst rental."""
 DRAWS = 19
 """How often a run and a comparison draw a plan unless told otherwise: the fewest whose ends hold nine in ten."""
 
@@ -27,12 +35,18 @@ def _measure(name: str, view: str, formula: str, meaning: str) -> MeasureDescrip
 
 
 MEASURES = (
-    _measure("cost_usd", "accrual", "Σ cost", "Accrued cost of the whole run, without income and tax on it."),
+    _measure(
+        "cost_usd",
+        "accrual",
+        "Σ cost",
+        "Accrued cost, without income and tax on it: the sum of the ledger's rows but `revenue`, `tax_cash` and "
+        "`tax_deferred`.",
+    ),
     _measure(
         "cost_per_million_tokens_usd",
         "accrual",
         "10⁶ · Σ cost / Σ tokens",
-        "What a million tokens cost, prompt and generated together, over the whole run.",
+        "What a million tokens cost, prompt and generated together.",
     ),
     _measure(
         "cost_per_million_output_tokens_usd",
@@ -165,14 +179,69 @@ MEASURES = (
 )
 """Every measure of a run, in the order of the files."""
 
-SERVICE = {
+DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
+    "accelerators_in_service": "Accelerators in service, averaged over the period.",
     "availability_fraction": "Accelerator-hours in service over accelerator-hours on site.",
-    "utilisation_fraction": "Accelerator-hours at work over accelerator-hours in service.",
+    "utilisation_fraction": "Accelerator-hours at work over accelerator-hours in service, with power or without.",
+    "demand_tokens": "Prompt and generated tokens asked for.",
+    "served_tokens": "Prompt and generated tokens served, on own or rented accelerators.",
+    "served_output_tokens": "Generated tokens served.",
+    "shed_tokens": "Tokens of requests refused, or still waiting at their deadline, that nobody was rented to serve.",
     "shed_fraction": "Tokens shed over tokens asked for.",
-    "slo_attainment_fraction": "Requests served within their objective over requests.",
-    "energy_kwh": "Energy at the meter.",
+    "late_tokens": "Tokens of requests served past their objective, because of bursts inside the hour.",
+    "slo_attainment_fraction": "Requests in time: neither late nor shed, over requests served or shed.",
+    "rented_tokens": "Of `served_tokens`, those served on rented accelerators.",
+    "backlog_tokens": "Tokens waiting at the end of the month: demanded − served − shed so far.",
+    "energy_kwh": "Energy at the meter: IT, cooling and distribution.",
+    "it_energy_kwh": "Energy of the IT load.",
+    "peak_facility_kw": "Highest hour of the month at the meter.",
+    "accelerator_h": "Accelerator-hours at work for it, on own machines.",
+    "cumulative_cost_per_million_tokens_usd": "`cost_usd` over millions of `served_tokens`, both from the start.",
+    "cumulative_cost_per_million_output_tokens_usd": "`cost_usd` over `served_output_tokens`, both from the start.",
+    "present_node_h": "Nodes delivered and not retired, times hours.",
+    "working_node_h": "At work, at full speed.",
+    "lost_to_failures_node_h": "Out of service for a hardware fault, from failure to repair.",
+    "lost_to_software_node_h": "At work, but for nothing: what open software incidents cost.",
+    "lost_to_outages_node_h": "Healthy while the site had no power.",
+    "lost_to_power_cap_node_h": "Had work and lost it to the power cap.",
+    "without_demand_node_h": "Healthy, powered, and nothing to do.",
+    "spend_usd": "Cash paid in the month.",
 }
+"""What each figure is, once for every file that has it."""
+SERVICE = (
+    "availability_fraction",
+    "utilisation_fraction",
+    "shed_fraction",
+    "slo_attainment_fraction",
+    "energy_kwh",
+)
 """How a plan served: what a cost per token must be read with."""
+TIMELINE = (
+    "accelerators_in_service",
+    "availability_fraction",
+    "utilisation_fraction",
+    "demand_tokens",
+    "served_tokens",
+    "shed_tokens",
+    "energy_kwh",
+    "cost_usd",
+    "cost_per_million_tokens_usd",
+    "served_output_tokens",
+    "cost_per_million_output_tokens_usd",
+    "backlog_tokens",
+    "slo_attainment_fraction",
+    "peak_facility_kw",
+    "cumulative_cost_per_million_tokens_usd",
+    "cumulative_cost_per_million_output_tokens_usd",
+    "levelised_cost_per_million_tokens_usd",
+    "levelised_cost_per_million_output_tokens_usd",
+    "rented_tokens",
+)
+"""The figures of the monthly timeline, in the order of its columns."""
+FLEET_ONLY = frozenset(
+    {"demand_tokens", "shed_tokens", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw", "rented_tokens"}
+)
+"""Figures of the timeline that belong to no cluster."""
 AGAINST_BASELINE = (
     _measure(
         "saving_npv_usd",

@@ -7,8 +7,8 @@ price, a cost per token without tokens) is None, never zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,10 @@ from planner.finance.unit_costs import (
     levelised_cost,
     margin,
     per_million_tokens,
-    usd_per_million_tokens,
 )
+from planner.fleet import quantities
 from planner.simulation.cohorts import assets_of
-from planner.simulation.measure_names import MEASURES
+from planner.simulation.measure_names import MEASURES, SERVICE
 from planner.simulation.ownership import Ownership, flows_of, ownership
 from planner.units import MILLION
 
@@ -47,14 +47,100 @@ Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The monthly series behind the measures, shape (months,) each."""
+class Sums:
+    """What a run came to by period and cluster, the fleet last: shape (periods, clusters + 1) unless stated.
 
-    tokens: Floats
-    """Served, rented included."""
-    output_tokens: Floats
-    accrued_usd: Floats
-    """Cost in the accrual view, without income and tax."""
+    Every figure of service and of accrued cost, by month or over the run, is a quantity of these sums.
+    """
+
+    on_site_h: Floats
+    """Accelerator-hours delivered and not retired."""
+    in_service_h: Floats
+    """Accelerator-hours in service."""
+    busy_h: Floats
+    """Accelerator-hours at work."""
+    drag_h: Floats
+    """Of those, what slow software cost."""
+    served_tokens: Floats
+    """The fleet's include those served on rented accelerators."""
+    served_output_tokens: Floats
+    energy_kwh: Floats
+    """At the meter."""
+    cost_usd: Floats
+    """Accrued, without income and tax; the fleet's includes what belongs to the site as a whole."""
+    demand_tokens: Floats
+    """Shape (periods,), as are the following: they belong to no cluster."""
+    shed_tokens: Floats
+    settled_requests: Floats
+    missed_requests: Floats
+
+    def over_run(self) -> Sums:
+        """Return the sums over all periods, as one period."""
+        return Sums(**{field.name: getattr(self, field.name).sum(axis=0, keepdims=True) for field in fields(Sums)})
+
+    def figures(self) -> dict[str, Floats]:
+        """Return the figures of every cluster and the fleet, by their names in :data:`DEFINITIONS`."""
+        return {
+            "availability_fraction": quantities.availability(self.in_service_h, self.on_site_h),
+            "utilisation_fraction": quantities.utilisation(self.busy_h, self.in_service_h),
+            "served_tokens": self.served_tokens,
+            "energy_kwh": self.energy_kwh,
+            "cost_usd": self.cost_usd,
+            "cost_per_million_tokens_usd": per_million_tokens(self.cost_usd, self.served_tokens),
+            "served_output_tokens": self.served_output_tokens,
+            "cost_per_million_output_tokens_usd": per_million_tokens(self.cost_usd, self.served_output_tokens),
+        }
+
+    def fleet_figures(self) -> dict[str, Floats]:
+        """Return the figures that only the fleet has, shape (periods,)."""
+        return {
+            "demand_tokens": self.demand_tokens,
+            "shed_tokens": self.shed_tokens,
+            "shed_fraction": quantities.shed_share(self.shed_tokens, self.demand_tokens),
+            "slo_attainment_fraction": quantities.in_time(self.missed_requests, self.settled_requests),
+        }
+
+
+def sums_of(result: RunResult) -> Sums:
+    """Return a run's sums by month."""
+    monthly, rented = result.monthly, result.rented.requests
+    per_node = result.plan.accelerators_per_node
+    hours = (monthly.present_node_h, monthly.in_service_node_h, monthly.busy_node_h, monthly.drag_node_h)
+    on_site, in_service, busy, drag = (with_fleet(node_h * per_node) for node_h in hours)
+    served, output = (
+        with_fleet(
+            result.tokens(monthly.served_requests, output_only=only).sum(axis=2),
+            elsewhere=result.tokens(rented, output_only=only).sum(axis=1),
+        )
+        for only in (False, True)
+    )
+    cents = result.cost_cents()
+    return Sums(
+        on_site_h=on_site,
+        in_service_h=in_service,
+        busy_h=busy,
+        drag_h=drag,
+        served_tokens=served,
+        served_output_tokens=output,
+        energy_kwh=with_fleet(monthly.facility_kwh),
+        cost_usd=usd(with_fleet(cents[:, :-1], elsewhere=cents[:, -1])),
+        demand_tokens=result.tokens(monthly.demand_requests).sum(axis=1),
+        shed_tokens=result.tokens(result.shed_requests()).sum(axis=1),
+        settled_requests=result.settled_requests().sum(axis=1),
+        missed_requests=result.missed_requests().sum(axis=1),
+    )
+
+
+def with_fleet(per_cluster: NDArray[Any], elsewhere: NDArray[Any] | float = 0.0) -> NDArray[Any]:
+    """Append the fleet as a last column: the sum of clusters, and what belongs to none of them."""
+    return np.column_stack((per_cluster, per_cluster.sum(axis=1) + elsewhere))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The monthly series of the fleet behind the measures, shape (months,) each."""
+
+    sums: Sums
     economic_usd: Floats
     """Cost in the economic view, without income and tax."""
     cash_flow_usd: Floats
@@ -63,25 +149,32 @@ class Series:
     """Gains less losses in the economic view, income and tax included, each at its time."""
     cash: CashFlows
     """Gains less losses in cash, each at its time."""
-    accelerator_h: Floats
-    """Accelerator-hours in service."""
+
+    @property
+    def tokens(self) -> Floats:
+        """Served, rented included."""
+        return self.sums.served_tokens[:, -1]
+
+    @property
+    def output_tokens(self) -> Floats:
+        """Generated tokens served, rented included."""
+        return self.sums.served_output_tokens[:, -1]
+
+    @property
+    def accrued_usd(self) -> Floats:
+        """Cost in the accrual view, without income and tax."""
+        return self.sums.cost_usd[:, -1]
 
 
 def series_of(result: RunResult) -> Series:
     """Return the monthly series of the whole fleet."""
-    ledger, monthly = result.ledger, result.monthly
-    each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
-    served, rented = monthly.served_requests.sum(axis=1), result.rented.requests
-    cents = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
+    cents = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     return Series(
-        tokens=result.tokens(served + rented).sum(axis=1),
-        output_tokens=result.tokens(served + rented, output_only=True).sum(axis=1),
-        accrued_usd=usd(view_cents(cents, View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)),
+        sums=sums_of(result),
         economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
         cash_flow_usd=-usd(view_cents(cents, View.CASH)),
         economic=flows_of(result, cents, View.ECONOMIC),
         cash=flows_of(result, cents, View.CASH),
-        accelerator_h=(monthly.in_service_node_h * each).sum(axis=1),
     )
 
 
@@ -91,50 +184,36 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
     ``series`` are the run's monthly series, where the caller has them already.
     """
     series, plan, ledger = series_of(result) if series is None else series, result.plan, result.ledger
-    owner = ownership(result)
-    accrued, tokens = series.accrued_usd.sum(), series.tokens.sum()
+    owner, sums = ownership(result), series.sums.over_run()
+    accrued = sums.figures()
     tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
     found: Figures = {
-        "cost_usd": float(accrued),
-        "cost_per_million_tokens_usd": _known(usd_per_million_tokens(accrued, tokens)),
-        "cost_per_million_output_tokens_usd": _known(usd_per_million_tokens(accrued, series.output_tokens.sum())),
+        **{measure.name: _known(accrued[measure.name]) for measure in MEASURES if measure.name in accrued},
         "tco_usd": float(series.economic_usd.sum()),
         "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
         "capex_usd": float(usd(sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS))),
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
-        "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.accelerator_h),
+        "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.sums.in_service_h[:, -1]),
+        "levelised_cost_per_million_tokens_usd": owner.price_usd(series.tokens / MILLION),
+        "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
         "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
     }
-    for name, quantity in (("", series.tokens), ("output_", series.output_tokens)):
-        levelled = owner.price_usd(quantity / MILLION)
-        found[f"levelised_cost_per_million_{name}tokens_usd"] = levelled
-    found |= _against_market(result, series, owner) | _sold(result, series) | _per_token(result, series)
+    found |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
     return {measure.name: found[measure.name] for measure in MEASURES}
 
 
-def service(result: RunResult) -> Figures:
+def service(result: RunResult, series: Series | None = None) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
-    monthly = result.monthly
-    each = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
-    present, in_service, busy = (
-        float((hours * each).sum())
-        for hours in (monthly.present_node_h, monthly.in_service_node_h, monthly.busy_node_h)
-    )
-    wanted, shed = result.tokens(monthly.demand_requests).sum(), result.tokens(result.shed_requests()).sum()
-    missed, requests = result.shed_requests().sum() + monthly.late_requests.sum(), monthly.demand_requests.sum()
-    return {
-        "availability_fraction": in_service / present if present > 0 else None,
-        "utilisation_fraction": busy / in_service if in_service > 0 else None,
-        "shed_fraction": float(shed / wanted) if wanted > 0 else None,
-        "slo_attainment_fraction": float(1.0 - missed / requests) if requests > 0 else None,
-        "energy_kwh": float(monthly.facility_kwh.sum()),
-    }
+    sums = (sums_of(result) if series is None else series.sums).over_run()
+    figures = sums.figures() | sums.fleet_figures()
+    return {name: _known(figures[name]) for name in SERVICE}
 
 
-def _known(number: Floats | float) -> float | None:
-    """Return a figure, or None where there was nothing to divide by."""
-    return None if np.isnan(number) else float(number)
+def _known(figures: Floats) -> float | None:
+    """Return the fleet's figure, the last, or None where there was nothing to divide by."""
+    number = float(figures.flat[-1])
+    return None if np.isnan(number) else number
 
 
 def _bill_usd(result: RunResult, price: PricePath) -> Floats:
@@ -151,8 +230,8 @@ def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figu
         ("break_even_rental_utilisation_fraction", "break_even_api_price_ratio", "api_saving_npv_usd")
     )
     if market.rental_usd_per_accelerator_h is not None:
-        weights = series.accelerator_h * owner.running_factors
-        owned = owner.price_usd(series.accelerator_h)
+        accelerator_h = series.sums.in_service_h[:, -1]
+        weights, owned = accelerator_h * owner.running_factors, owner.price_usd(accelerator_h)
         rent = levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
         if owned is not None and rent is not None:
             figures["break_even_rental_utilisation_fraction"] = break_even_rental_utilisation(owned, rent)
@@ -163,7 +242,7 @@ def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figu
     return figures
 
 
-def _sold(result: RunResult, series: Series) -> Figures:
+def _sold(result: RunResult, series: Series, sums: Sums) -> Figures:
     """Return what selling the tokens earns."""
     names = ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
              "margin_after_capital_charge_fraction", "break_even_utilisation_fraction", "irr_per_year",
@@ -171,11 +250,13 @@ def _sold(result: RunResult, series: Series) -> Figures:
     figures: Figures = dict.fromkeys(names)
     if result.plan.money.market.token_price is None:
         return figures
-    plan, ledger, monthly = result.plan, result.ledger, result.monthly
+    plan, ledger = result.plan, result.ledger
     revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
     energy = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
-    accrued, tokens = float(series.accrued_usd.sum()), float(series.tokens.sum())
-    in_service, busy = monthly.in_service_node_h.sum(), monthly.busy_node_h.sum()
+    accrued, tokens, used = (
+        float(figures[0, -1])
+        for figures in (sums.cost_usd, sums.served_tokens, quantities.utilisation(sums.busy_h, sums.in_service_h))
+    )
     figures["revenue_usd"] = revenue
     serving, running = (
         float(usd(sum(ledger.account_cents(account) for account in accounts)))
@@ -184,9 +265,9 @@ def _sold(result: RunResult, series: Series) -> Figures:
     figures["gross_margin_fraction"] = _known(margin(revenue, serving))
     figures["operating_margin_fraction"] = _known(margin(revenue, serving + running))
     figures["margin_after_capital_charge_fraction"] = _known(margin(revenue, accrued))
-    if tokens > 0 and busy > 0:
+    if tokens > 0 and used > 0:
         figures["break_even_utilisation_fraction"] = break_even_utilisation(
-            accrued - energy, tokens * float(in_service / busy), revenue / tokens, energy / tokens
+            accrued - energy, tokens / used, revenue / tokens, energy / tokens
         )
     figures["irr_per_year"] = series.economic.internal_rate().annual_rate
     figures["payback_months"] = series.cash.payback_months()
@@ -194,14 +275,12 @@ def _sold(result: RunResult, series: Series) -> Figures:
     return figures
 
 
-def _per_token(result: RunResult, series: Series) -> Figures:
+def _per_token(result: RunResult, sums: Sums) -> Figures:
     """Return energy and emissions per million tokens."""
-    plan, tokens = result.plan, series.tokens.sum()
-    power = plan.money.power
-    energy = result.monthly.facility_kwh.sum()
-    emitted = operational_kg(energy, power.grid_carbon_g_per_kwh)
+    plan, power, tokens = result.plan, result.plan.money.power, sums.served_tokens[0, -1]
+    emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)
     figures: Figures = {
-        "energy_kwh_per_million_tokens": _known(per_million_tokens(energy, tokens)),
+        "energy_kwh_per_million_tokens": _known(per_million_tokens(sums.energy_kwh[0, -1], tokens)),
         "operational_kg_per_million_tokens": _known(per_million_tokens(emitted, tokens)),
         "embodied_kg_per_million_tokens": None,
     }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
+from planner.fleet.quantities import fates, in_service, shares
 from planner.fleet.window import WindowResult
 from planner.simulation.driver import NodeHours, Run
 
@@ -49,30 +50,26 @@ class Monthly:
     """Shape (months, workloads)."""
 
     @property
-    def idle_node_h(self) -> Floats:
-        """Healthy and powered, without work."""
-        taken = self.failed_node_h + self.dark_node_h + self.busy_node_h + self.throttled_node_h
-        return np.maximum(self.present_node_h - taken, 0.0)
+    def fates_node_h(self) -> dict[str, Floats]:
+        """What became of the node-hours on site, by cause; the parts sum to them."""
+        return fates(
+            present=self.present_node_h, failed=self.failed_node_h, dark=self.dark_node_h,
+            busy=self.busy_node_h, drag=self.drag_node_h, throttled=self.throttled_node_h,
+        )  # fmt: skip
 
     @property
     def in_service_node_h(self) -> Floats:
         """Healthy, powered or not."""
-        return self.present_node_h - self.failed_node_h
-
-
-def in_proportion(amount: Floats, weights: Floats) -> Floats:
-    """Spread monthly amounts over clusters by weights, evenly where all are zero, shape (months, clusters)."""
-    whole = weights.sum(axis=1, keepdims=True)
-    even = np.full(weights.shape, 1.0 / weights.shape[1])
-    shares: Floats = np.divide(weights, whole, out=even, where=whole > 0)
-    return amount[:, None] * shares
+        return in_service(self.present_node_h, self.failed_node_h)
 
 
 def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's hours into months."""
-    whole = _sums(plan, *_joined(run))
-    whole["facility_kwh"] = _by_cluster(plan, whole["facility_kwh"], whole["it_kwh"])
-    return Monthly(**whole)
+    sums = _sums(plan, *_joined(run))
+    # In a month in which nothing ran, by rated power.
+    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
+    sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares(sums["it_kwh"], rated)
+    return Monthly(**sums)
 
 
 def _joined(run: Run) -> tuple[WindowResult, NodeHours]:
@@ -94,12 +91,6 @@ def _joined(run: Run) -> tuple[WindowResult, NodeHours]:
         }
     )
     return window, machines
-
-
-def _by_cluster(plan: Plan, facility_kwh: Floats, it_kwh: Floats) -> Floats:
-    """Split a month's facility energy by IT energy, or by rated power in a month in which nothing ran."""
-    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
-    return in_proportion(facility_kwh, np.where(it_kwh.sum(axis=1, keepdims=True) > 0, it_kwh, rated))
 
 
 def _sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:

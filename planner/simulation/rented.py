@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.plan import Plan
-from planner.simulation.driver import Run
+from planner.fleet.window import WindowResult
 
 Floats = NDArray[np.float64]
 
@@ -23,30 +24,35 @@ class Rented:
     """Shape (months,)."""
 
 
-def rent_for_shed(plan: Plan, run: Run) -> Rented:
-    """Serve what would be shed on rented accelerators, as far as there are enough in the hour.
+def rent_by_hour(plan: Plan, window: WindowResult) -> tuple[Floats, Floats]:
+    """Return requests served on rented accelerators, shape (workloads, hours), and their accelerators, shape (hours,).
 
     A request takes as long on a rented accelerator as on the plan's best for its workload. Where an hour needs more
     accelerators than there are, every workload gets the same share of its need.
     """
-    months = plan.month_edges_h.size - 1
-    requests, hours_used = np.zeros((months, len(plan.workloads))), np.zeros(months)
-    burst = plan.money.market.burst
+    burst, shed = plan.money.market.burst, window.shed_requests
+    first, hours = window.first_hour, shed.shape[1]
     if burst is None:
-        return Rented(requests=requests, accelerator_h=hours_used)
-    for window in run.windows:
-        shed = window.shed_requests
-        first, hours = window.first_hour, shed.shape[1]
-        month = plan.months.hour_periods[first : first + hours]
-        each = burst.accelerator_h_per_request
-        needed = shed * (each[:, month] if each.shape[1] > 1 else each)
-        needed[shed <= 0] = 0.0
-        servable = np.isfinite(needed)
-        needed[~servable] = 0.0
-        wanted = needed.sum(axis=0)
-        share = np.minimum(1.0, np.divide(burst.most_accelerators, wanted, out=np.ones(hours), where=wanted > 0))
-        edges = np.clip(plan.month_edges_h - first, 0, hours)
+        return np.zeros_like(shed), np.zeros(hours)
+    month = plan.months.hour_periods[first : first + hours]
+    per_request = burst.accelerator_h_per_request
+    needed = shed * (per_request[:, month] if per_request.shape[1] > 1 else per_request)
+    needed[shed <= 0] = 0.0
+    servable = np.isfinite(needed)
+    needed[~servable] = 0.0
+    wanted = needed.sum(axis=0)
+    share = np.minimum(1.0, np.divide(burst.most_accelerators, wanted, out=np.ones(hours), where=wanted > 0))
+    return np.where(servable, shed, 0.0) * share, wanted * share
+
+
+def rent_for_shed(plan: Plan, windows: Sequence[WindowResult]) -> Rented:
+    """Serve what would be shed on rented accelerators, as far as there are enough in the hour; sums by month."""
+    months = plan.month_edges_h.size - 1
+    requests, accelerator_h = np.zeros((months, len(plan.workloads))), np.zeros(months)
+    for window in windows if plan.money.market.burst is not None else ():
+        served, used = rent_by_hour(plan, window)
+        edges = np.clip(plan.month_edges_h - window.first_hour, 0, used.size)
         inside = np.flatnonzero(np.diff(edges) > 0)
-        requests[inside] += np.add.reduceat(np.where(servable, shed, 0.0) * share, edges[inside], axis=1).T
-        hours_used[inside] += np.add.reduceat(wanted * share, edges[inside])
-    return Rented(requests=requests, accelerator_h=hours_used)
+        requests[inside] += np.add.reduceat(served, edges[inside], axis=1).T
+        accelerator_h[inside] += np.add.reduceat(used, edges[inside])
+    return Rented(requests=requests, accelerator_h=accelerator_h)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
-from planner.finance.money import usd
+from planner.fleet import quantities
 from planner.fleet.plan import Plan
 from planner.simulation.accounting import Cohort
 from planner.simulation.driver import Run
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 Floats = NDArray[np.float64]
-FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,26 +60,25 @@ class RunResult:
         table[:, :, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0
         return np.asarray(table.sum(axis=2), dtype=np.int64)
 
-    def cost_usd(self) -> Floats:
-        """Accrued cost, shape (months, clusters); each entry is a sum of ledger rows."""
-        return usd(self.cost_cents()[:, :-1])
-
-    def fleet_cost_usd(self) -> Floats:
-        """Accrued cost of all clusters and of the site as a whole, shape (months,)."""
-        return usd(self.cost_cents().sum(axis=1))
-
     def shed_requests(self) -> Floats:
         """Return requests shed and not served on rented accelerators, shape (months, workloads)."""
-        return np.maximum(self.monthly.shed_requests - self.rented.requests, 0.0)
+        return quantities.shed_requests(self.monthly.shed_requests, self.rented.requests)
+
+    def missed_requests(self) -> Floats:
+        """Return requests late or shed, shape (months, workloads)."""
+        return quantities.missed_requests(self.monthly.late_requests, self.shed_requests())
+
+    def settled_requests(self) -> Floats:
+        """Return requests served, rented for or shed, shape (months, workloads)."""
+        return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
-        workloads = self.plan.workloads
-        each = [load.output_tokens if output_only else load.tokens_per_request for load in workloads]
-        per_request = np.stack(each, axis=-1)
-        if requests.ndim == 3:
-            per_request = per_request[:, None, :]
-        return requests * per_request
+        loads = self.plan.workloads
+        per_request = (
+            np.stack([load.output_tokens for load in loads], axis=-1) if output_only else self.plan.tokens_per_request
+        )
+        return requests * (per_request[:, None, :] if requests.ndim == 3 else per_request)
 
     def timeline_monthly(self) -> pd.DataFrame:
         """One row per month and cluster, and a ``fleet`` row per month."""

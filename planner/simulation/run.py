@@ -31,7 +31,7 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
     """Run a compiled scenario once."""
     run, monthly = run_engine(plan, seed, replication)
     cohorts = cohorts_of(plan, run.log)
-    rented = rent_for_shed(plan, run)
+    rented = rent_for_shed(plan, run.windows)
     return RunResult(
         scenario=scenario,
         plan=plan,

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_ORDER
+from planner.finance.money import split_cents, usd
+from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
+from planner.fleet import quantities
+from planner.fleet.plan import Plan
+from planner.fleet.window import WindowResult
 from planner.simulation.event_table import events
+from planner.simulation.measure_names import FLEET, SITE, TIMELINE
+from planner.simulation.measures import sums_of, with_fleet
 from planner.simulation.ownership import levelised_to_date, ownership
-from planner.simulation.result import FLEET, RunResult
-from planner.units import HOURS_PER_DAY, MILLION
+from planner.simulation.rented import rent_by_hour
+from planner.simulation.result import RunResult
+from planner.units import HOURS_PER_DAY
 
 __all__ = ["events", "ledger", "losses", "timeline_daily", "timeline_hourly", "timeline_monthly", "timeline_workloads"]
 
@@ -20,67 +29,39 @@ Floats = NDArray[np.float64]
 Columns = dict[str, Any]
 
 
-def ratio(above: Floats, below: Floats) -> Floats:
-    """Divide, leaving NaN (an empty cell) where there is nothing to divide by."""
-    quotient: Floats = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
-    return quotient
-
-
-def _with_fleet(per_cluster: Floats, fleet: Floats | None = None) -> Floats:
-    """Append the whole fleet as a last column; the sum of clusters unless given."""
-    whole = per_cluster.sum(axis=1) if fleet is None else fleet
-    return np.column_stack((per_cluster, whole))
+def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
+    """Return a figure that belongs to the fleet as a whole, its clusters' cells empty."""
+    return np.column_stack((np.full((fleet.size, clusters), np.nan), fleet))
 
 
 def timeline_monthly(result: RunResult) -> Columns:
     """One row per month and cluster, then the fleet; demand, shed and late work belong to the fleet as a whole."""
-    monthly, plan = result.monthly, result.plan
-    clusters = len(plan.clusters)
-    hours = plan.months.period_hours.astype(float)[:, None]
-    nowhere = np.full((len(hours), clusters), np.nan)
-    per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
-    in_service = _with_fleet(monthly.in_service_node_h * per_node)
-    rented = result.tokens(result.rented.requests).sum(axis=1)
-    rented_output = result.tokens(result.rented.requests, output_only=True).sum(axis=1)
-    served = _with_fleet(result.tokens(monthly.served_requests).sum(axis=2))
-    output = _with_fleet(result.tokens(monthly.served_requests, output_only=True).sum(axis=2))
-    served[:, -1] += rented
-    output[:, -1] += rented_output
-    cost = _with_fleet(result.cost_usd(), result.fleet_cost_usd())
-    demand = result.tokens(monthly.demand_requests).sum(axis=1)
-    shed = result.tokens(result.shed_requests()).sum(axis=1)
-    backlog = np.cumsum(demand - shed - served[:, -1])
-    handled = monthly.demand_requests.sum(axis=1)
-    missed = monthly.late_requests.sum(axis=1) + result.shed_requests().sum(axis=1)
-    all_cost, owner = np.cumsum(cost, axis=0), ownership(result)
+    plan, sums = result.plan, sums_of(result)
+    served, output = sums.served_tokens, sums.served_output_tokens
+    backlog = np.cumsum(sums.demand_tokens - sums.shed_tokens - served[:, -1])
+    owner, fleet_alone = ownership(result), sums.fleet_figures()
+    fleet_alone |= {
+        "backlog_tokens": np.where(np.abs(backlog) < 1e-9 * sums.demand_tokens.sum(), 0.0, backlog),
+        "peak_facility_kw": result.monthly.peak_facility_kw,
+        "rented_tokens": result.tokens(result.rented.requests).sum(axis=1),
+    }
     table = {
-        "accelerators_in_service": in_service / hours,
-        "availability_fraction": ratio(in_service, _with_fleet(monthly.present_node_h * per_node)),
-        "utilisation_fraction": ratio(_with_fleet(monthly.busy_node_h * per_node), in_service),
-        "demand_tokens": _with_fleet(nowhere, demand),
-        "served_tokens": served,
-        "shed_tokens": _with_fleet(nowhere, shed),
-        "energy_kwh": _with_fleet(monthly.facility_kwh),
-        "cost_usd": cost,
-        "cost_per_million_tokens_usd": ratio(cost, served / MILLION),
-        "served_output_tokens": output,
-        "cost_per_million_output_tokens_usd": ratio(cost, output / MILLION),
-        "backlog_tokens": _with_fleet(nowhere, np.where(np.abs(backlog) < 1e-9 * demand.sum(), 0.0, backlog)),
-        "slo_attainment_fraction": _with_fleet(nowhere, 1.0 - ratio(missed, handled)),
-        "peak_facility_kw": _with_fleet(nowhere, monthly.peak_facility_kw),
-        "cumulative_cost_per_million_tokens_usd": ratio(all_cost, np.cumsum(served, axis=0) / MILLION),
-        "cumulative_cost_per_million_output_tokens_usd": ratio(all_cost, np.cumsum(output, axis=0) / MILLION),
+        **{name: _fleet_alone(figures, len(plan.clusters)) for name, figures in fleet_alone.items()},
+        **sums.figures(),
+        "accelerators_in_service": sums.in_service_h / plan.months.period_hours[:, None],
+        "cumulative_cost_per_million_tokens_usd": cumulative_per_million_tokens(sums.cost_usd, served),
+        "cumulative_cost_per_million_output_tokens_usd": cumulative_per_million_tokens(sums.cost_usd, output),
         "levelised_cost_per_million_tokens_usd": levelised_to_date(owner, served),
         "levelised_cost_per_million_output_tokens_usd": levelised_to_date(owner, output),
-        "rented_tokens": _with_fleet(nowhere, rented),
     }
+    return _by_cluster(plan, "month", plan.months.labels, {name: table[name] for name in TIMELINE})
+
+
+def _by_cluster(plan: Plan, stamp: str, labels: Sequence[str], table: dict[str, Floats]) -> Columns:
+    """Return a table of figures of shape (periods, clusters + 1) as columns, with a row for each of them."""
     names = [*(cluster.name for cluster in plan.clusters), FLEET]
-    columns: Columns = {
-        "month": [label for label in plan.months.labels for _ in names],
-        "cluster": names * len(plan.months.labels),
-    }
-    columns.update({name: values.ravel() for name, values in table.items()})
-    return columns
+    columns: Columns = {stamp: [label for label in labels for _ in names], "cluster": names * len(labels)}
+    return columns | {name: figures.ravel() for name, figures in table.items()}
 
 
 def timeline_workloads(result: RunResult) -> Columns:
@@ -88,7 +69,6 @@ def timeline_workloads(result: RunResult) -> Columns:
     monthly, plan = result.monthly, result.plan
     names = [workload.name for workload in plan.workloads]
     served = monthly.served_requests.sum(axis=1)
-    missed = monthly.late_requests + result.shed_requests()
     columns: Columns = {
         "month": [label for label in plan.months.labels for _ in names],
         "workload": names * len(plan.months.labels),
@@ -98,31 +78,29 @@ def timeline_workloads(result: RunResult) -> Columns:
         "served_tokens": result.tokens(served + result.rented.requests),
         "shed_tokens": result.tokens(result.shed_requests()),
         "late_tokens": result.tokens(monthly.late_requests),
-        "slo_attainment_fraction": 1.0 - ratio(missed, monthly.demand_requests),
+        "slo_attainment_fraction": quantities.in_time(result.missed_requests(), result.settled_requests()),
     }
-    table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"])
-    table["cost_per_million_tokens_usd"] = ratio(table["cost_usd"], table["served_tokens"] / MILLION)
+    table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"], table["demand_tokens"])
+    table["cost_per_million_tokens_usd"] = per_million_tokens(table["cost_usd"], table["served_tokens"])
     columns.update({name: values.ravel() for name, values in table.items()})
     return columns
 
 
-def _shares(result: RunResult, served_tokens: Floats) -> tuple[Floats, Floats]:
+def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
     """Return each workload's accelerator-hours and its share of the cost, both of shape (months, workloads).
 
     A cluster's month is shared by the machine time that requests take there at full speed. What no machine time
-    carries (a cluster without work, the site as a whole, rented machines) is shared by tokens served; a month that
-    served nothing is charged to nobody.
+    carries (a cluster without work, the site as a whole, rented machines) is shared by tokens served; where a month
+    served none by tokens asked for, in it or else in all months. Whole cents, so workloads sum to the fleet.
     """
     monthly, plan = result.monthly, result.plan
     rates = np.moveaxis(plan.requests_per_node_h, 2, 0)  # (months or 1, clusters, workloads)
-    time = np.divide(monthly.served_requests, rates, out=np.zeros_like(monthly.served_requests), where=rates > 0)
-    share = np.nan_to_num(ratio(time, np.broadcast_to(time.sum(axis=2, keepdims=True), time.shape)))
-    per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
-    hours = (share * (monthly.busy_node_h * per_node)[:, :, None]).sum(axis=1)
-    carried = (share * result.cost_usd()[:, :, None]).sum(axis=1)
-    rest = result.fleet_cost_usd() - carried.sum(axis=1)
-    whole = np.broadcast_to(served_tokens.sum(axis=1, keepdims=True), served_tokens.shape)
-    return hours, carried + rest[:, None] * np.nan_to_num(ratio(served_tokens, whole))
+    time = quantities.machine_time(monthly.served_requests, rates)
+    nobodys = np.zeros_like(time[:, :1])  # the site as a whole does no work
+    others = (served_tokens[:, None], demand_tokens[:, None], demand_tokens.sum(axis=0))
+    share = quantities.shares(np.concatenate([time, nobodys], axis=1), *others)
+    busy_h = monthly.busy_node_h * plan.accelerators_per_node
+    return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
 
 
 def losses(result: RunResult) -> Columns:
@@ -133,20 +111,14 @@ def losses(result: RunResult) -> Columns:
         "month": [label for label in plan.months.labels for _ in names],
         "cluster": names * len(plan.months.labels),
         "present_node_h": monthly.present_node_h.ravel(),
-        "working_node_h": (monthly.busy_node_h - monthly.drag_node_h).ravel(),
-        "lost_to_failures_node_h": monthly.failed_node_h.ravel(),
-        "lost_to_software_node_h": monthly.drag_node_h.ravel(),
-        "lost_to_outages_node_h": monthly.dark_node_h.ravel(),
-        "lost_to_power_cap_node_h": monthly.throttled_node_h.ravel(),
-        "without_demand_node_h": monthly.idle_node_h.ravel(),
     }
-    return columns
+    return columns | {f"{fate}_node_h": node_h.ravel() for fate, node_h in monthly.fates_node_h.items()}
 
 
 def ledger(result: RunResult) -> Columns:
     """One row per month, cluster, account and purchase cohort."""
     book = result.ledger
-    clusters, cohorts = (*book.labels.clusters, FLEET), (*book.labels.cohorts, "")
+    clusters, cohorts = (*book.labels.clusters, SITE), (*book.labels.cohorts, "")
     return {
         "month": [book.labels.months[index] for index in book.month_index],
         "cluster": [clusters[index] for index in book.cluster_index],
@@ -170,53 +142,45 @@ def _by_hours(result: RunResult, step_h: int, stamp: str) -> Columns:
     """Sum hours into equal steps."""
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
 
-    def joined(arrays: list[Floats]) -> Floats:
-        whole = np.concatenate(arrays, axis=-1)
-        return np.add.reduceat(whole, np.arange(0, plan.hours, step_h), axis=-1)
+    def joined(arrays: Iterable[Floats]) -> Floats:
+        return np.add.reduceat(np.concatenate([*arrays], axis=-1), np.arange(0, plan.hours, step_h), axis=-1)
 
-    month = np.minimum(
-        np.searchsorted(plan.month_edges_h, np.arange(plan.hours), side="right") - 1, plan.month_edges_h.size - 2
+    per_request = plan.tokens_per_request[plan.months.hour_periods].T
+
+    def tokens(requests: Iterable[Floats]) -> Floats:
+        """Add up tokens over workloads, the axis before the hours."""
+        parts = zip(requests, windows, strict=True)
+        return joined((came * per_request[:, _hours(window)]).sum(axis=-2) for came, window in parts)
+
+    rented = [rent_by_hour(plan, w)[0] for w in windows]
+    shed = tokens(quantities.shed_requests(w.shed_requests, lent) for w, lent in zip(windows, rented, strict=True))
+    facility, clusters = joined(w.facility_kw for w in windows), len(plan.clusters)
+    on_site, in_service, busy = (
+        with_fleet(joined(nodes).T * plan.accelerators_per_node)
+        for nodes in (
+            (m.present for m in machines),
+            (quantities.in_service(m.present, m.failed) for m in machines),
+            (w.busy_nodes for w in windows),
+        )
     )
-    tokens = np.stack([workload.tokens_per_request[month] for workload in plan.workloads])
-    served = joined(
-        [w.served_requests * tokens[:, w.first_hour : w.first_hour + w.nodes.shape[1]] for w in windows]
-    ).sum(axis=1)
-    demand = joined(_tokens_by_hour(windows, tokens, "demand_requests"))
-    shed = joined(_tokens_by_hour(windows, tokens, "shed_requests"))
-    nodes = joined([w.nodes for w in windows])
-    per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])[:, None]
-    busy = joined([w.busy_nodes for w in windows])
-    present = joined([m.present for m in machines])
-    failed = joined([m.failed for m in machines])
-    it = joined([w.it_kw for w in windows])
-    facility = joined([w.facility_kw for w in windows])
-    steps = nodes.shape[1]
-    nowhere = np.full((steps, len(plan.clusters)), np.nan)
-
-    def fleet(per_cluster: Floats) -> Floats:
-        return _with_fleet(per_cluster.T)
-
     table = {
-        "accelerators_in_service": fleet((present - failed) * per_node) / step_h,
-        "availability_fraction": ratio(fleet((present - failed) * per_node), fleet(present * per_node)),
-        "utilisation_fraction": ratio(fleet(busy * per_node), fleet((present - failed) * per_node)),
-        "demand_tokens": _with_fleet(nowhere, demand.sum(axis=0)),
-        "served_tokens": fleet(served),
-        "shed_tokens": _with_fleet(nowhere, shed.sum(axis=0)),
-        "it_energy_kwh": fleet(it),
-        "energy_kwh": _with_fleet(nowhere, facility),
+        "accelerators_in_service": in_service / step_h,
+        "availability_fraction": quantities.availability(in_service, on_site),
+        "utilisation_fraction": quantities.utilisation(busy, in_service),
+        "demand_tokens": _fleet_alone(tokens(w.demand_requests for w in windows), clusters),
+        "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens(rented)),
+        "shed_tokens": _fleet_alone(shed, clusters),
+        "it_energy_kwh": with_fleet(joined(w.it_kw for w in windows).T),
+        "energy_kwh": _fleet_alone(facility, clusters),
     }
-    names = [*(cluster.name for cluster in plan.clusters), FLEET]
     start = datetime.datetime.combine(plan.start, datetime.time())
-    times = [start + datetime.timedelta(hours=step * step_h) for step in range(steps)]
+    times = [start + datetime.timedelta(hours=step * step_h) for step in range(facility.size)]
     labels = [
         time.isoformat(timespec="minutes") if step_h < HOURS_PER_DAY else time.date().isoformat() for time in times
     ]
-    columns: Columns = {stamp: [label for label in labels for _ in names], "cluster": names * steps}
-    columns.update({name: values.ravel() for name, values in table.items()})
-    return columns
+    return _by_cluster(plan, stamp, labels, table)
 
 
-def _tokens_by_hour(windows: Any, tokens: Floats, field: str) -> list[Floats]:
-    """Return a window field of shape (workloads, hours) in tokens."""
-    return [getattr(w, field) * tokens[:, w.first_hour : w.first_hour + w.nodes.shape[1]] for w in windows]
+def _hours(window: WindowResult) -> slice:
+    """Return a window's hours within the horizon."""
+    return slice(window.first_hour, window.first_hour + window.facility_kw.size)

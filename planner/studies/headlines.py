@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.simulation.measure_names import SERVICE
+from planner.simulation.measure_names import DEFINITIONS
+from planner.units import DOLLARS, unit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,54 +19,44 @@ class Output:
     decimals: int = 6
 
 
-def _cost(name: str, description: str, unit: str = "USD", decimals: int = 2) -> Output:
-    return Output(name=name, unit=unit, description=description, lower_is_better=True, decimals=decimals)
+_HIGHER_IS_BETTER = frozenset(
+    {"npv_usd", "served_tokens", "slo_attainment_fraction", "utilisation_fraction", "availability_fraction"}
+)
 
 
-def _service(name: str, unit: str, *, lower_is_better: bool) -> Output:
-    return Output(name=name, unit=unit, description=SERVICE[name], lower_is_better=lower_is_better)
+def _output(name: str) -> Output:
+    """Return a registered figure as a study keeps it."""
+    unit = unit_of(name) or ""
+    return Output(
+        name=name,
+        unit=unit,
+        description=DEFINITIONS[name],
+        lower_is_better=name not in _HIGHER_IS_BETTER,
+        decimals={DOLLARS: 2, "tokens": 0}.get(unit, 6),
+    )
 
 
-_PER_MILLION = "USD/million tokens"
-HEADLINES = (
-    _cost("cost_per_million_tokens_usd", "Accrued cost per million tokens served, prompt and output.", _PER_MILLION, 6),
-    _cost("cost_per_million_output_tokens_usd", "Accrued cost per million output tokens served.", _PER_MILLION, 6),
-    _cost(
+HEADLINES = tuple(
+    _output(name)
+    for name in (
+        "cost_per_million_tokens_usd",
+        "cost_per_million_output_tokens_usd",
         "levelised_cost_per_million_tokens_usd",
-        "Discounted cost per discounted million tokens, what is still owned at the end taken off.",
-        _PER_MILLION,
-        6,
-    ),
-    _cost("cost_usd", "Accrued cost over the horizon."),
-    _cost("tco_usd", "Cash paid over the horizon less the value of what is still owned at the end."),
-    _cost("capex_usd", "Purchases over the horizon."),
-    _cost("cash_usd", "Cash paid over the horizon."),
-    Output(
-        name="npv_usd",
-        unit="USD",
-        description="Present value of income less cost; minus the discounted cost where nothing is sold.",
-        lower_is_better=False,
-        decimals=2,
-    ),
-    Output(
-        name="served_tokens",
-        unit="tokens",
-        description="Tokens served over the horizon, prompt and output.",
-        lower_is_better=False,
-        decimals=0,
-    ),
-    _service("shed_fraction", "fraction", lower_is_better=True),
-    _service("slo_attainment_fraction", "fraction", lower_is_better=False),
-    _service("utilisation_fraction", "fraction", lower_is_better=False),
-    _service("availability_fraction", "fraction", lower_is_better=False),
-    _service("energy_kwh", "kWh", lower_is_better=True),
+        "cost_usd",
+        "tco_usd",
+        "capex_usd",
+        "cash_usd",
+        "npv_usd",
+        "served_tokens",
+        "shed_fraction",
+        "slo_attainment_fraction",
+        "utilisation_fraction",
+        "availability_fraction",
+        "energy_kwh",
+    )
 )
 """Figures over the whole horizon, in column order."""
-MONTHLY = (
-    _service("utilisation_fraction", "fraction", lower_is_better=False),
-    _cost("cost_per_million_tokens_usd", "Accrued cost of the month per million tokens served.", _PER_MILLION, 6),
-    _cost("spend_usd", "Cash paid in the month."),
-)
+MONTHLY = tuple(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd"))
 """Figures by month, in column order."""
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.unit_costs import ratio, usd_per_million_tokens
 from planner.simulation.measures import Series, measures, series_of, service
 from planner.simulation.result import RunResult
-from planner.studies.headlines import headline_names
+from planner.studies.headlines import MONTHLY, headline_names
 
 Floats = NDArray[np.float64]
 
@@ -19,20 +18,13 @@ def headlines(result: RunResult, series: Series | None = None) -> Floats:
     ``series`` are the run's monthly series, where the caller has them already.
     """
     series = series_of(result) if series is None else series
-    figures = {**measures(result, series), **service(result), "served_tokens": float(series.tokens.sum())}
+    figures = {**measures(result, series), **service(result, series), "served_tokens": float(series.tokens.sum())}
     found = [figures[name] for name in headline_names()]
     return np.array([np.nan if value is None else value for value in found])
 
 
-def monthly_series(result: RunResult, series: Series) -> Floats:
+def monthly_series(series: Series) -> Floats:
     """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
-    monthly = result.monthly
-    per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters], dtype=np.float64)
-    busy = (monthly.busy_node_h * per_node).sum(axis=1)
-    return np.stack(
-        [
-            ratio(busy, series.accelerator_h),
-            usd_per_million_tokens(series.accrued_usd, series.tokens),
-            -series.cash_flow_usd,
-        ]
-    )
+    figures = series.sums.figures()
+    shown = {name: table[:, -1] for name, table in figures.items()} | {"spend_usd": -series.cash_flow_usd}
+    return np.stack([shown[output.name] for output in MONTHLY])

@@ -93,7 +93,7 @@ class Replicator:
                     result = self.simulate(which, values[row], int(chance[row]))
                     series = series_of(result)
                     figures[row, which] = headlines(result, series)
-                    monthly[row, which] = monthly_series(result, series)
+                    monthly[row, which] = monthly_series(series)
                 except Exception as error:
                     errors.append((first + row, which, _message(error)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))

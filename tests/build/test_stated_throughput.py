@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.benchmarks.grid import Grid, evaluate_grid
@@ -58,6 +59,31 @@ def test_a_claim_scales_with_itself_whatever_the_stack() -> None:
     assert rate(LENGTHS, 2 * STATED) == pytest.approx(2 * rate(LENGTHS))
     assert rate(LENGTHS, engine="sglang") == pytest.approx(rate(LENGTHS))
     assert rate(LENGTHS, throughput_multiplier=1.5) == pytest.approx(1.5 * rate(LENGTHS))
+
+
+def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
+    """Under growth g a year, the rate after k years is that of requests (1 + g)^k as long, even in ratio between."""
+    growth, pinned = 0.4, {"tensor_parallel": 2}
+    by_year = [rate({name: length * (1 + growth) ** k for name, length in LENGTHS.items()}, **pinned) for k in range(3)]
+    tokens = {name: {"mean": LENGTHS[f"{name}_tokens"], "p95": LENGTHS[f"{name}_tokens"] * 1.01}
+              for name in ("input", "output")}  # fmt: skip
+    claim = {"throughput_tokens_per_s_per_accelerator": STATED, "throughput_measured_at": LENGTHS, **pinned}
+    slo = {"ttft_s": 5, "tpot_s": 0.1}
+    plan = plan_of(
+        {"horizon_months": 24},
+        {
+            "workloads": {
+                "chat": {"model": "llama-3.1-70b", "tokens": {**tokens, "growth_per_year": growth}, "slo": slo}
+            }
+        },
+        {"clusters": {"h200": claim, "mi325x": None}},
+    )
+    found = plan.requests_per_node_h[0, 0] / 3600
+    middles = (np.arange(24) + 0.5) / 12  # months of a year's twelfth, to a day
+    expected = np.exp(np.interp(middles, range(3), np.log(by_year)))
+    assert found == pytest.approx(expected, rel=2e-3)
+    assert by_year[0] == pytest.approx(STATED * 8 / 250)
+    assert by_year[2] < 0.7 * by_year[0]
 
 
 def test_without_its_lengths_it_is_refused() -> None:

@@ -10,22 +10,21 @@ from planner.finance.measures import net_present_value
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,
-    cumulative_usd_per_million_tokens,
+    cumulative_per_million_tokens,
     levelised_cost,
     margin,
     per_million_tokens,
     price_path,
-    usd_per_million_tokens,
 )
 
 AMOUNTS = st.lists(st.floats(1, 1e6), min_size=12, max_size=12)
 
 
 def test_a_month_without_tokens_has_no_cost_per_token() -> None:
-    per_token = usd_per_million_tokens([10.0, 10.0], [0.0, 5e6])
+    per_token = per_million_tokens([10.0, 10.0], [0.0, 5e6])
     assert np.isnan(per_token[0])
     assert per_token[1] == 2.0
-    assert cumulative_usd_per_million_tokens([10.0, 10.0], [0.0, 5e6])[1] == 4.0
+    assert cumulative_per_million_tokens([10.0, 10.0], [0.0, 5e6])[1] == 4.0
 
 
 @given(costs=AMOUNTS, tokens=AMOUNTS, rate=st.floats(-0.2, 0.5))

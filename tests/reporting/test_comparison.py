@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.finance.bridge import CAUSES
 from planner.reporting.comparison import (
     comparison_rows,
     comparison_summary,
@@ -19,7 +20,6 @@ from planner.reporting.csv_table import CsvFormat
 from planner.reporting.plan_tables import BY_SCENARIO
 from planner.reporting.run_columns import MODEL_ERROR
 from planner.scenario.loading import load_scenario
-from planner.studies.causes import CAUSES
 from planner.studies.compare import Comparison, compare
 
 Write = Callable[..., Path]

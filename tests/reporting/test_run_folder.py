@@ -70,7 +70,7 @@ def test_every_dollar_of_the_timeline_is_the_sum_of_ledger_rows(folder: Path) ->
             total[row["month"]] += Decimal(row["cost_usd"])
     for row in timeline:
         if row["cluster"] == "fleet":
-            shared = posted.get((row["month"], "fleet"), Decimal())
+            shared = posted.get((row["month"], "site"), Decimal())
             assert Decimal(row["cost_usd"]) == total[row["month"]] + shared, row
     assert sum(total.values()) > 0
 

@@ -38,8 +38,8 @@ def test_an_honest_name_is_kept(name: str) -> None:
     assert names.validate_python(name) == name
 
 
-@pytest.mark.parametrize("name", ["a.b", "fleet"])
-def test_an_entry_has_no_dot_and_is_not_the_fleet(name: str) -> None:
+@pytest.mark.parametrize("name", ["a.b", "fleet", "site"])
+def test_an_entry_has_no_dot_and_is_neither_fleet_nor_site(name: str) -> None:
     assert names.validate_python(name) == name
     with pytest.raises(ValidationError):
         entry_names.validate_python(name)

@@ -46,7 +46,7 @@ def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
     supply = Recorder()
     review = Review(plan, supply)  # type: ignore[arg-type]
     for utilisation in months:
-        plain = MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, late_fraction=0.0)
+        plain = MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, missed_fraction=0.0)
         review.close_month(dataclasses.replace(plain, **figures))
     return supply
 
@@ -72,7 +72,7 @@ def test_a_rule_rests_after_it_has_acted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "figures"), [("shed_above", {"shed_fraction": 0.1}), ("slo_miss_above", {"late_fraction": 0.1})]
+    ("when", "figures"), [("shed_above", {"shed_fraction": 0.1}), ("slo_miss_above", {"missed_fraction": 0.1})]
 )
 def test_other_things_may_be_watched(when: str, figures: dict[str, float]) -> None:
     plan = plan_with(rule(when=when, threshold=0.05))

@@ -176,7 +176,7 @@ def test_selling_every_token_at_the_levelised_cost_leaves_the_owner_nothing(run:
 
 def test_an_hour_at_its_levelised_cost_under_tax_has_a_closed_form(run: Run) -> None:
     result = run("finance.tax={rate_fraction: 0.3, bonus_fraction: 1}", "horizon_months=14", "clusters.mi325x=null")
-    ledger, hours = result.ledger, series_of(result).accelerator_h
+    ledger, hours = result.ledger, series_of(result).sums.in_service_h[:, -1]
     capital = sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS) / 100
     worth = -ledger.account_cents(Account.RESIDUAL_VALUE) / 100
     running = (

@@ -99,13 +99,7 @@ def slice_of(window: Any) -> slice:
 
 
 def capacity_adds_up(monthly: Monthly) -> None:
-    parts = (
-        monthly.failed_node_h,
-        monthly.dark_node_h,
-        monthly.busy_node_h,
-        monthly.throttled_node_h,
-        monthly.idle_node_h,
-    )
+    parts = list(monthly.fates_node_h.values())
     np.testing.assert_allclose(sum(parts), monthly.present_node_h, rtol=1e-9, atol=1e-6)
     assert all(part.min() >= -1e-9 for part in parts)
     assert np.all(monthly.drag_node_h <= monthly.busy_node_h + 1e-9)
@@ -226,7 +220,7 @@ def doubled(*changes: dict[str, Any]) -> dict[str, Any]:
 
 def cost_per_token(result: RunResult) -> float:
     served = result.tokens(result.monthly.served_requests).sum()
-    return float(result.cost_usd().sum() / served)
+    return float(result.cost_cents().sum() / 100 / served)
 
 
 @pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])

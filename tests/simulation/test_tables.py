@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +22,8 @@ from planner.simulation.rented import rent_for_shed
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
 from planner.simulation.streams import streams
-from tests.fleet.plans import cluster_plan, make_plan
-from tests.simulation.worlds import scenario_of
+from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
+from tests.simulation.worlds import QUIET, scenario_of
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +157,7 @@ def result_of(plan: Plan, run: Run) -> RunResult:
         monthly=monthly,
         run=run,
         cohorts=cohorts,
-        rented=rent_for_shed(plan, run),
+        rented=rent_for_shed(plan, run.windows),
         ledger=write_ledger(plan, run, monthly, cohorts),
     )
 
@@ -165,3 +168,58 @@ def test_availability_is_what_the_outages_leave(result: RunResult) -> None:
     failed, present = result.monthly.failed_node_h[:, 0], result.monthly.present_node_h[:, 0]
     np.testing.assert_allclose(own, 1 - failed / present)
     assert 0.3 < own.min() < 1.0
+
+
+def two_workloads(**changes: Any) -> Plan:
+    """Cluster a serves both, b neither; a long request takes twice the machine time and four times the tokens."""
+    long = {"input_tokens": np.full(2, 400.0), "output_tokens": np.full(2, 200.0)}
+    work = [workload_plan("short", [0], months=2), workload_plan("long", [0], months=2, **long, **changes)]
+    plan = make_plan([cluster_plan("a"), cluster_plan("b", nodes=3)], work, months=2, requests_per_s=[3.0, 2.0])
+    rates = np.array([[[3600.0], [1800.0]], [[3600.0], [1800.0]]])
+    return dataclasses.replace(plan, requests_per_node_h=rates)
+
+
+def test_a_workload_pays_its_machine_time_and_its_tokens_share_of_what_is_idle() -> None:
+    """3 and 2 requests a second take 3 and 4 of seven busy nodes, and are 450 and 1,200 of 1,650 tokens."""
+    plan = two_workloads()
+    drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
+    cents = drawn.cost_cents()
+    paid = drawn.timeline_workloads().pivot(index="month", columns="workload", values="cost_usd") * 100
+    assert cents[:, 1].min() > 0  # the idle cluster costs
+    for name, time, tokens in (("short", 3 / 7, 450 / 1650), ("long", 4 / 7, 1200 / 1650)):
+        np.testing.assert_allclose(paid[name], cents[:, 0] * time + cents[:, 1] * tokens, atol=1.5)
+    assert paid.sum(axis=1).round(6).tolist() == cents.sum(axis=1).tolist()
+    hours = drawn.timeline_workloads().pivot(index="month", columns="workload", values="accelerator_h")
+    np.testing.assert_allclose(hours["long"], 8 * 4 * plan.months.period_hours)
+
+
+def test_a_month_that_serves_nothing_is_charged_to_who_will_ask() -> None:
+    """Both models launch with the second month: the first month's cost is split as tokens of the run are."""
+    launch = 744.0
+    plan = two_workloads(launch_h=launch)
+    short = dataclasses.replace(plan.workloads[0], launch_h=launch)
+    work = (short, plan.workloads[1])
+    plan = dataclasses.replace(plan, workloads=work, demand=demand_plan(work, plan.hours, [3.0, 2.0]))
+    drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
+    table = drawn.timeline_workloads()
+    first = table[table["month"] == "2026-01"].set_index("workload")
+    whole = drawn.cost_cents()[0].sum()
+    assert first["served_tokens"].sum() == 0
+    assert first["cost_per_million_tokens_usd"].isna().all()
+    assert (first["cost_usd"] * 100).sum().round(6) == whole
+    assert first["cost_usd"].to_dict()["long"] * 100 == pytest.approx(whole * 1200 / 1650, abs=2)
+
+
+def test_a_demand_charge_is_borne_by_clusters_as_they_draw_power() -> None:
+    """14 USD for each kW of the site's highest hour, split by IT energy: neither evenly nor by nodes."""
+    site = {"electricity": {"demand_charge_usd_per_kw_month": 14}, "outages_per_year": 0}
+    drawn = simulate(scenario_of(QUIET, {"site": site}))
+    ledger = drawn.ledger_table()
+    charged = ledger[ledger["account"] == "demand_charge"].pivot(index="month", columns="cluster", values="amount_usd")
+    energy = np.concatenate([window.it_kw for window in drawn.run.windows], axis=1)
+    edges, peak = drawn.plan.month_edges_h, np.concatenate([w.facility_kw for w in drawn.run.windows])
+    for month, (first, last) in enumerate(itertools.pairwise(edges)):
+        share = energy[:, first:last].sum(axis=1) / energy[:, first:last].sum()
+        expected = peak[first:last].max() * 14 * share
+        np.testing.assert_allclose(charged[["h200", "mi325x"]].to_numpy()[month], expected, atol=0.02)
+        assert abs(share[0] - 4 / 7) > 0.01 < abs(share[0] - 0.5)

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge
 from planner.scenario.loading import load_scenario
 from planner.simulation.measures import measures
 from planner.simulation.result import RunResult
 from planner.simulation.run import simulate
-from planner.studies.bridge import Factors, bridge, factors_of
-from planner.studies.causes import CAUSE_MEANINGS, CAUSES
+from planner.studies.bridge import factors_of
 
 Write = Callable[..., Path]
 amounts = st.floats(0.01, 100.0)
 shares = st.floats(0.05, 1.0)
 factors = st.builds(
     Factors,
-    price_usd=amounts, power_usd=amounts, people_usd=amounts, parts_usd=st.floats(0.0, 10.0),
-    missed_usd=st.floats(0.0, 10.0), available_fraction=shares, utilised_fraction=shares, undragged_fraction=shares,
-    throughput_tokens=st.floats(1e3, 1e7), throughput_output_tokens=st.floats(1e3, 1e7),
+    price_usd=amounts, power_usd=amounts, people_usd=amounts, failures_usd=st.floats(0.0, 10.0),
+    utilisation_usd=st.floats(0.0, 10.0), available_fraction=shares, utilised_fraction=shares,
+    undragged_fraction=shares, throughput_tokens=st.floats(1e3, 1e7), throughput_output_tokens=st.floats(1e3, 1e7),
 )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import details, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.words import NOTHING, measured
-from planner.simulation.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
+from planner.simulation.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 
-DEFINITIONS = {**SERVICE, **{measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)}}
+FORMULAS = DEFINITIONS | {measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)}
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
 KEY = (
     "v is the discount factor of the month. Accrual is the books, cash is money that changes hands, economic is cash "
@@ -29,7 +29,7 @@ def measures_section(contents: Contents) -> Section | None:
         (
             _words(name),
             *(measured(own.get(name), name) for own in found.values()),
-            DEFINITIONS.get(name, ""),
+            FORMULAS.get(name, ""),
             VIEWS.get(name, ""),
         )
         for name in known

@@ -14,6 +14,7 @@ from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
 from planner.reporting.scales import COLOURS
+from planner.simulation.measure_names import FLEET, SITE
 
 LOSSES = {
     "working_node_h": "at work",
@@ -40,7 +41,7 @@ def money_section(contents: Contents) -> Section | None:
         monthly[account][month] += amount
     rows = zip(ledger.texts("account"), ledger.totals("amount_usd"), strict=True)
     bought = sum(amount for account, amount in rows if account.startswith("capex_"))
-    clusters = list(dict.fromkeys(ledger.texts("cluster")))
+    clusters = sorted(dict.fromkeys(_places(ledger)), key=lambda name: name == SITE)  # clusters keep their colours
     order = sorted(totals, key=lambda account: -sum(totals[account].values()))
     whole = sum(sum(row.values()) for row in totals.values())
     body = join(
@@ -59,8 +60,13 @@ def money_section(contents: Contents) -> Section | None:
 def _accrued(ledger: Table) -> Iterator[tuple[str, str, str, float]]:
     """Yield month, cluster, account and amount of the rows that accrued cost counts."""
     accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in ACCOUNTS[account].views}
-    columns = (ledger.texts("month"), ledger.texts("cluster"), ledger.texts("account"), ledger.totals("amount_usd"))
+    columns = (ledger.texts("month"), _places(ledger), ledger.texts("account"), ledger.totals("amount_usd"))
     return (row for row in zip(*columns, strict=True) if row[2] in accrued)
+
+
+def _places(ledger: Table) -> list[str]:
+    """Return the cluster of each row; folders written before the site had a name of its own call it the fleet."""
+    return [SITE if name == FLEET else name for name in ledger.texts("cluster")]
 
 
 def account_sums(contents: Contents) -> dict[str, dict[str, float]]:

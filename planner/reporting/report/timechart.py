@@ -22,7 +22,6 @@ LANE_HEIGHT = 16
 FULL = 1000
 OFF_THE_CHART = 30.0
 """A logarithmic chart shows up to so many times the highest value of the whole."""
-FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from datetime import date, datetime
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import FLEET, Marker, Series, TimeChart, draw
+from planner.reporting.report.timechart import Marker, Series, TimeChart, draw
 from planner.reporting.report.words import count
 from planner.reporting.scales import WHOLE, Points
+from planner.simulation.measure_names import FLEET
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
 """Events with a lane of their own; failures are too many and have their own section."""

@@ -79,6 +79,18 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
     assert f"${total:,.0f}" in row[1] or f"${total / 1e6:,.1f} million" in row[1]
 
 
+def test_a_ledger_that_calls_the_site_the_fleet_is_still_read(folder: Path) -> None:
+    """Folders of earlier versions have ``fleet`` where no cluster is meant: the report shows it as the site."""
+    first, *rows = (folder / "ledger.csv").read_text(encoding="utf-8").splitlines()
+    month = rows[0].split(",")[0]
+    old = "\n".join([first, f"{month},fleet,burst_rental,123456.78,", *rows]) + "\n"
+    forge(folder, "ledger.csv", old.encode())
+    page = build_report(read_contents(folder)).decode()
+    heading = next(row for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL) if ">account<" in row)
+    assert re.findall(r">(\w+)</th>", heading)[:5] == ["account", "h200", "mi325x", "site", "total"]
+    assert dollars(123456.78) in page
+
+
 @pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv", "summary.json",
                                      "timeline_monthly.csv", "timeline_workloads.csv", "assumptions.csv",
                                      "model_error.csv", "datapackage.json"])  # fmt: skip

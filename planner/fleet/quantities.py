@@ -1,0 +1,136 @@
+"""The quantities of a fleet, each one function of arrays; whoever needs the number calls it, over whatever it sums.
+
+Arguments are sums over the same hours and machines: of a cluster's month, of the fleet's whole run. Machine time is
+counted in accelerator-hours (node-hours where one cluster stands alone, which is the same ratio), so that nodes of
+different sizes weigh what they hold. A ratio without a denominator is NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.unit_costs import ratio
+
+Floats = NDArray[np.float64]
+
+
+def in_service(present: Floats, failed: Floats) -> Floats:
+    """Return machine time in service: on site − out for a hardware fault. Powered or not, at work or not."""
+    return present - failed
+
+
+def availability(in_service_h: Floats, on_site_h: Floats) -> Floats:
+    """Return in service / on site: the share of machine time not lost to hardware faults."""
+    return ratio(in_service_h, on_site_h)
+
+
+def utilisation(busy_h: Floats, in_service_h: Floats) -> Floats:
+    """Return at work / in service.
+
+    Machines without power in an outage count as in service: they are paid for, and it is not their fault.
+    """
+    return ratio(busy_h, in_service_h)
+
+
+def shed_requests(refused: Floats, rented: Floats) -> Floats:
+    """Return what nobody served: refused or expired − served on rented accelerators instead."""
+    return np.maximum(refused - rented, 0.0)
+
+
+def settled_requests(served: Floats, refused: Floats) -> Floats:
+    """Return requests whose fate is known: served on own machines + refused or expired (some then rented for).
+
+    Work that waits is settled when it is served or given up, which may be a month after it came.
+    """
+    return served + refused
+
+
+def missed_requests(late: Floats, shed: Floats) -> Floats:
+    """Return requests that missed their objective: late + shed."""
+    return late + shed
+
+
+def in_time(missed: Floats, settled: Floats) -> Floats:
+    """Return 1 − missed / settled: the share of requests that met their objective."""
+    return 1.0 - ratio(missed, settled)
+
+
+def shed_share(shed_tokens: Floats, demand_tokens: Floats) -> Floats:
+    """Return tokens shed / tokens asked for."""
+    return ratio(shed_tokens, demand_tokens)
+
+
+def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: Floats, throttled: Floats) -> Fates:
+    """Return what became of node-hours on site, by cause; the parts sum to ``present``.
+
+    At work for nothing (``drag``) is part of at work, so working = busy − drag; without demand is what no other cause
+    took.
+    """
+    return {
+        "working": busy - drag,
+        "lost_to_failures": failed,
+        "lost_to_software": drag,
+        "lost_to_outages": dark,
+        "lost_to_power_cap": throttled,
+        # Means over parts of hours may be a rounding apart; nothing is less than nothing.
+        "without_demand": np.maximum(present - failed - dark - busy - throttled, 0.0),
+    }
+
+
+Fates = dict[str, Floats]
+
+
+def failure_node_h(hours: float, accelerators: int, accelerators_per_node: int) -> float:
+    """Return node-hours that a failure takes: hours · accelerators down with it / accelerators of a node."""
+    return hours * accelerators / accelerators_per_node
+
+
+def open_fraction(hours: Floats, start_h: float, end_h: float) -> Floats:
+    """Return the part of each hour, given by its beginning, that lies between two moments: the overlap, at least 0."""
+    overlap: Floats = np.minimum(hours + 1.0, end_h) - np.maximum(hours, start_h)
+    return np.maximum(overlap, 0.0)
+
+
+def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
+    """Return the node-hours that each of some incidents took, shape (incidents,).
+
+    Σ over hours of drag · s / Σ s, with s = −ln(speed) · part of the hour for which it is open, ``slowness`` of shape
+    (incidents, hours): speeds multiply, so each incident has the share of the loss that it has of their logarithm.
+    """
+    together = slowness.sum(axis=0)
+    per_slowness = np.divide(drag, together, out=np.zeros_like(drag), where=together > 0)
+    return np.asarray(slowness @ per_slowness, dtype=np.float64)
+
+
+def usual_tokens_per_node_h(requests_per_node_h: Floats, demand: Floats, tokens_per_request: Floats) -> Floats:
+    """Return the tokens an hour that a node of each cluster carries in its usual mix, shape (clusters,).
+
+    The mix gives each workload that the cluster can take the share of its nodes that demand asks for:
+    Σ share · rate · tokens with share ∝ demand / rate. Rates have shape (clusters, workloads).
+    """
+    can = requests_per_node_h > 0
+    nodes = np.divide(demand, requests_per_node_h, out=np.zeros_like(requests_per_node_h), where=can)
+    return np.asarray(shares(nodes) * requests_per_node_h @ tokens_per_request, dtype=np.float64)
+
+
+def machine_time(served_requests: Floats, requests_per_node_h: Floats) -> Floats:
+    """Return node-hours that requests take at full speed: requests / (requests of a node and hour); 0 where none can.
+
+    Both have shape (months, clusters, workloads), of which rates may have one month for all.
+    """
+    can = requests_per_node_h > 0
+    return np.divide(served_requests, requests_per_node_h, out=np.zeros_like(served_requests), where=can)
+
+
+def shares(*weights: Floats) -> Floats:
+    """Return weights as shares that sum to one along the last axis.
+
+    Where the first are all zero the next decide, and where all are, everyone has the same. Shapes broadcast.
+    """
+    *others, last = np.broadcast_arrays(*weights)
+    found = np.full(last.shape, 1.0 / last.shape[-1])
+    for table in (last, *reversed(others)):
+        whole = table.sum(axis=-1, keepdims=True)
+        np.divide(table, whole, out=found, where=whole > 0)
+    return found
