@@ -79,10 +79,10 @@ def test_measured_parts_agree_with_common_sense() -> None:
     for name, part in parts.items():
         assert part.idle_w.value < part.tdp_w.value, name
         assert part.tdp_w.value * part.accelerators_per_node.value / 1000 < part.node_max_kw.value, name
-        if part.fp8_dense_tflops:
-            assert part.fp8_dense_tflops.value > part.bf16_dense_tflops.value, name
-    assert parts["MI300X"].fp4_dense_tflops is parts["H200"].fp4_dense_tflops is None
-    assert parts["B200"].fp4_dense_tflops is not None
+        rates = [rate.value for rate in part.dense_tflops.values()]  # widest first
+        assert rates == sorted(rates), name
+    assert list(parts["MI300X"].dense_tflops) == list(parts["H200"].dense_tflops) == ["bf16", "fp8"]
+    assert "fp4" in parts["B200"].dense_tflops
 
 
 def test_an_unknown_set_and_an_unknown_name_are_refused() -> None:
