@@ -129,7 +129,7 @@ class Catalog(Strict):
 
     def resale_priors(self, vendor: str) -> dict[str, float]:
         """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
-        names = {name: re.fullmatch(rf"resale_(\d+)m_{vendor}", name) for name in self.priors}
+        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in self.priors}
         ages = {name: float(match[1]) for name, match in names.items() if match}
         return dict(sorted(ages.items(), key=lambda item: item[1]))
 

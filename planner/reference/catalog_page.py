@@ -69,22 +69,25 @@ def _sets(known: Catalog) -> str:
     for name in ASSUMPTION_SETS[1:]:
         other = load_catalog(name)
         rows = [
-            (f"`{entry}`", f"`{key}`", unit_of(key) or "", _shown(before), _shown(after))
+            (f"`{entry}`", f"`{key}`", unit or "", _shown(before), _shown(after))
             for section in SECTIONS
-            for entry, key, before, after in _changes(known, other, section)
+            for entry, key, unit, before, after in _changes(known, other, section)
         ]
         parts += [f"### `{name}`", table(("entry", "field", "unit", "measured", name), rows)]
     return "\n\n".join(parts)
 
 
-def _changes(known: Catalog, other: Catalog, section: str) -> list[tuple[str, str, Any, Any]]:
+def _changes(known: Catalog, other: Catalog, section: str) -> list[tuple[str, str, str | None, Any, Any]]:
+    """Return which values of a section differ: entry, key, unit, before and after."""
     changes = []
     for entry, changed in getattr(other, section).items():
         base = getattr(known, section).get(entry)
-        before, after = ({key: fact for key, fact, _ in each.facts()} if each else {} for each in (base, changed))
-        keys = dict.fromkeys([*before, *after])
-        changes += [(entry, key, before.get(key), after.get(key)) for key in keys
-                    if _shown(before.get(key)) != _shown(after.get(key))]  # fmt: skip
+        before, after = ({key: (fact, unit) for key, fact, unit in each.facts()} if each else {}
+                         for each in (base, changed))  # fmt: skip
+        for key in dict.fromkeys([*before, *after]):
+            (old, unit), (new, _) = before.get(key) or (None, after[key][1]), after.get(key) or (None, None)
+            if _shown(old) != _shown(new):
+                changes.append((entry, key, unit, old, new))
     return changes
 
 

@@ -88,6 +88,11 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
             catalog.stack(part.vendor.value, cluster.engine)
         except ScenarioError as error:
             report(("clusters", name, "engine"), str(error))
+        vendor = part.vendor.value
+        if not cluster.resale_curve and not catalog.resale_priors(vendor):
+            message = f"the catalogue says nothing of what used servers of {vendor} fetch"
+            hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
+            report(("clusters", name, "resale_curve"), message, hint)
         if cluster.unit_price_usd is None and part.unit_price_usd is None:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "

@@ -89,15 +89,17 @@ def _with_vendors(scenario: Scenario) -> Scenario:
 def _move_old_keys(document: Document) -> None:
     """Move values stated under an older key to where they live now, unless something stands there."""
     for old, new in SUCCESSORS.items():
-        holder = _walk(document.content, old[:-1])
-        if not isinstance(holder, dict) or old[-1] not in holder or _walk(document.content, new) is not None:
+        section, group, name = map(str, new)
+        holder = _walk(document.content, (section,))
+        if not isinstance(holder, dict) or old[-1] not in holder:
+            continue
+        beside = holder.get(group, {})
+        if not isinstance(beside, dict) or name in beside:
             continue  # stated under both names: validation says that it knows only one of them
-        gone: dict[KeyPath, bool] = {}
-        layer: Any = {old[-1]: None, new[-2]: {new[-1]: holder[old[-1]]}}
-        for key in reversed(old[:-1]):
-            layer = {key: layer}
-        document.content = _merged(document.content, layer, (), gone)
+        kept = {key: value for key, value in holder.items() if key != old[-1]}
+        document.content = {**document.content, section: {**kept, group: {**beside, name: holder[old[-1]]}}}
         if (place := document.locations.pop(old, None)) is not None:
+            document.locations.setdefault((section, group), place)
             document.locations[new] = place
 
 
