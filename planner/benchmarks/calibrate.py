@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.benchmarks.fit import QUANTITIES, cross_validate, fit, predict_with
+from planner.benchmarks.fit import QUANTITIES, REFERENCE_VENDOR, cross_validate, fit, predict_with
 from planner.benchmarks.rows import measurements, predict_rows, prepare, specs_of
 from planner.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, read_benchmarks
 from planner.catalog.calibration import CalibrationFile, Coverage, Errors, ErrorSpread
@@ -112,8 +112,9 @@ def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
     """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
     mixture = np.array([spec.shape.experts > 0 for spec in specs])
     masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
-    amd = np.array([spec.part.vendor == "amd" for spec in specs])
-    masks |= {"amd": amd, f"amd {DENSE}": amd & ~mixture, f"amd {MIXTURE}": amd & mixture}
+    for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
+        theirs = np.array([spec.part.vendor == vendor for spec in specs])
+        masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
     for labels in (
         [spec.part.name for spec in specs],
         [spec.engine for spec in specs],
@@ -208,7 +209,7 @@ def _coverage(
         terms = np.array([one.model, one.part, one.pair]) ** 2
         sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
     table = {}
-    for label in (DENSE, MIXTURE, "amd"):
+    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {REFERENCE_VENDOR})):
         if label not in masks:
             continue
         errors = np.stack([held.log_errors(data, name) for name in _TIMES])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
+from planner.catalog.physics import formats_of
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.physics.coefficients import SATURATED, SERVING
 from planner.physics.doubt import interval
@@ -149,8 +150,9 @@ def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:
                 look(name, catalog)
             except CannotPredictError as error:
                 problems.append(str(error))
-    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(name) is None]
-    return problems + [f"unknown precision {name!r}; choose from bf16, fp16, fp8, fp4" for name in wrong]
+    formats = formats_of(catalog)
+    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(formats, name) is None]
+    return problems + [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
 
 
 def _spec(

@@ -11,7 +11,7 @@ import numpy as np
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
-from planner.physics.precision import canonical_precision, refusal
+from planner.physics.precision import canonical_precision, format_with, refusal
 from planner.physics.replica import ReplicaSpec
 from planner.validation import nearest
 
@@ -97,7 +97,7 @@ def find_model(name: str, catalog: Catalog) -> ModelShape:
     plain = _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1]).replace("_", "-").replace(" ", "-")
     for candidate in (name.strip().lower(), plain, plain.replace("meta-", ""), _SAME_SHAPE.get(plain, plain)):
         if candidate in catalog.models:
-            return shape_of(candidate, catalog.models[candidate])
+            return shape_of(candidate, catalog)
     raise CannotPredictError(_unknown("model", name, catalog.models))
 
 
@@ -106,7 +106,7 @@ def find_part(name: str, catalog: Catalog) -> Part:
     words = re.split(r"[\s_\-/()]+", name.strip().upper())
     for candidate in sorted(catalog.accelerators, key=len, reverse=True):
         if candidate.upper() in words or candidate.upper() == name.strip().upper():
-            return part_of(candidate, catalog.accelerators[candidate])
+            return part_of(candidate, catalog)
     raise CannotPredictError(_unknown("accelerator", name, catalog.accelerators))
 
 
@@ -119,13 +119,15 @@ def find_engine(name: str) -> str:
 
 
 def find_precision(name: str, part: Part, shape: ModelShape) -> str:
-    """Return the precision a row names; a blank one is the narrowest the model was published in or FP8 where there."""
+    """Return the precision a row names; a blank one is what the model was quantised to when published, or FP8."""
+    formats = part.formats
     if not name.strip():
         native = shape.native_precision
-        return native if refusal(part, shape, native) is None and native != "bf16" else "fp8"
-    precision = canonical_precision(name)
+        usable = refusal(part, shape, native) is None and formats[native].role != "activations"
+        return native if usable else format_with(formats, "default")
+    precision = canonical_precision(formats, name)
     if precision is None:
-        raise CannotPredictError(f"unknown precision {name!r}; choose from bf16, fp16, fp8, fp4, int8, int4")
+        raise CannotPredictError(_unknown("precision", name, formats))
     reason = refusal(part, shape, precision)
     if reason:
         raise CannotPredictError(reason)

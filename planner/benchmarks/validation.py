@@ -11,6 +11,7 @@ from planner.benchmarks.check import GROUPS, check_benchmarks, entries, summary
 from planner.benchmarks.table import read_benchmarks
 from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
 from planner.catalog.load import load_catalog
+from planner.physics.doubt import DENSE, MIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
 
 def _cross_validation(file: CalibrationFile) -> str:
     """Return what the error becomes when a row's setting, campaign, model or accelerator is left out of the fit."""
-    labels = ("dense", "mixture-of-experts", "amd dense", "amd mixture-of-experts")
+    labels = [f"{vendor}{kind}" for vendor in ("", *(f"{name} " for name in file.vendors)) for kind in (DENSE, MIXTURE)]
     rows = [
         (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
         for group, quantities in file.cross_validated.items()

@@ -21,7 +21,7 @@ from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.model_shape import ModelShape
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, separate_pools
 from planner.physics.part import Part
-from planner.physics.precision import KV_BYTES, WEIGHT_BYTES
+from planner.physics.precision import wider_precision
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
@@ -29,8 +29,6 @@ from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
-_DEFAULT_PRECISION = "fp8"  # what public serving runs use
-_WIDER = {"fp4": "fp8", "int4": "fp8", "fp8": "bf16", "int8": "bf16", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +65,16 @@ class Service:
     """How far the throughput may be off; None where the calibration knows nothing of it."""
 
 
-def served_precision(cluster: Cluster, workload: Workload) -> str:
+def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
     """Return the arithmetic in which a cluster serves a workload: the wider of what both state.
 
     What a workload states is a floor of quality, which no cluster may undercut; where it states nothing the cluster
-    decides, and where neither does it is fp8.
+    decides, and where neither does it is what public serving runs use.
     """
     stated = [name for name in (cluster.precision, workload.precision) if name is not None]
-    return max(stated, key=WEIGHT_BYTES.__getitem__, default=_DEFAULT_PRECISION)
+    if not stated:
+        return catalog.precision_with("default")
+    return max(stated, key=lambda name: catalog.precisions[name].weight_bytes.value)
 
 
 def cv(length: Length) -> float:
@@ -149,7 +149,7 @@ def _service(
             return error
 
     layout = (cluster.tensor_parallel, cluster.attention, cluster.pools, cluster.max_sequences, cluster.speculation)
-    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload), layout)
+    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload, reuse.catalog), layout)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     key = ("service", hardware, stated, traffic, horizon_months)
@@ -160,9 +160,8 @@ def _serve(
     cluster: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration, horizon_months: int
 ) -> Service:
     """Choose the layout that serves most per accelerator within the objective."""
-    accelerator = catalog.accelerator(cluster.accelerator)
-    part, shape = part_of(cluster.accelerator, accelerator), shape_of(workload.model, catalog.model(workload.model))
-    precision = served_precision(cluster, workload)
+    part, shape = part_of(cluster.accelerator, catalog), shape_of(workload.model, catalog)
+    precision = served_precision(cluster, workload, catalog)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
     specs = _candidates(cluster, part, shape, precision, tokens)
     replicas = price_replicas(specs, calibration)
@@ -318,7 +317,8 @@ def _separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, 
     """Balance the best prefill workers with the best decode workers: 1/rate = 1/prefill rate + 1/decode rate."""
     traffic = traffic_of(workload, growth)
     prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
-    moved = np.array([spec.shape.kv_bytes_per_token(KV_BYTES[spec.precision]) * prompt for spec in specs])
+    cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
+    moved = np.array([s.shape.kv_bytes_per_token(each) * prompt for s, each in zip(specs, cached, strict=True)])
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
     pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
     prefill = pools.prefill_requests_per_s / replicas.accelerators
@@ -385,7 +385,7 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, point: 
 
 def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration, rate: float) -> float:
     """Return the speed of the same replica in the next wider precision over its own; 0 where that does not fit."""
-    wider = _WIDER[spec.precision]
+    wider = wider_precision(spec.part, spec.shape, spec.precision)
     wide = dataclasses.replace(spec, precision=wider)
     held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, spec.attention_data_parallel)
     if rate <= 0 or not held.fits:

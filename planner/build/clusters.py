@@ -15,6 +15,7 @@ from planner.fleet.money import PriceBook
 from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
+    IncidentPlan,
     OrderPlan,
     ReliabilityPlan,
     SoftwarePlan,
@@ -58,8 +59,9 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
     own = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
     widest = max((service.tensor_parallel for service in own.values()), default=per_node)
-    software = scenario.software
-    engineers = software.engineers_per_800_amd if vendor == "amd" else software.engineers_per_800_nvidia
+    maker = catalog.vendor(vendor)
+    loses_node = maker.lost_with_accelerator.value == "node"
+    engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
     retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
@@ -70,11 +72,11 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         stack=stack_name(catalog.stack(vendor, cluster.engine)),
         nodes=cluster.nodes,
         accelerators_per_node=per_node,
-        group_accelerators=per_node if vendor == "amd" or per_node % widest else min(widest, per_node),
+        group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
         online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=float(retire),
-        failure_multiplier=scenario.reliability.amd_failure_multiplier if vendor == "amd" else 1.0,
+        failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
         node_power=_node_power(scenario, name, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=_prices(scenario, cluster, entry, book),
@@ -222,7 +224,7 @@ def software_plan(
     stacks = {}
     for cluster in scenario.clusters.values():
         stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
-        stacks[stack_name(stack)] = _stack(scenario, stack)
+        stacks[stack_name(stack)] = _stack(scenario, catalog, stack)
     paid = sum(c.nodes * c.accelerators_per_node * c.engineers_per_accelerator for c in clusters)
     wide = np.full((len(scenario.clusters), len(scenario.workloads)), np.nan)
     if stated.wrong_numerics_response == "widen":
@@ -235,30 +237,49 @@ def software_plan(
         engineers=paid if stated.engineers is None else stated.engineers,
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
-        hang_loss_fraction=stated.hang_loss_fraction,
         wide_precision_factor=wide,
     )
 
 
-def _stack(scenario: Scenario, stack: Stack) -> StackPlan:
+def _points(fact: Range) -> ThreePoint:
+    return ThreePoint(low=fact.low, base=fact.base, high=fact.high)
+
+
+def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[IncidentPlan, ...]:
+    """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
     stated = scenario.software
-    delay_h, met = _POLICY[stated.upgrade_policy]
-    rate = stated.incident_multiplier
+    met = _POLICY[stated.upgrade_policy][1]
+    plans = []
+    for kind, told in catalog.incidents.items():
+        figures = catalog.incident(stack, kind)
+        if figures.per_year is None or figures.fix_days is None:
+            continue
+        loss = stated.hang_loss_fraction if told.effect.value == "resets" else 0.0
+        plans.append(
+            IncidentPlan(
+                kind=kind,
+                per_year=figures.per_year.base
+                * stated.incident_multiplier
+                * (met if told.comes_with_releases.value else 1.0),
+                loss=_points(figures.loss_fraction)
+                if figures.loss_fraction
+                else ThreePoint(low=loss, base=loss, high=loss),
+                fix_days=_points(figures.fix_days),
+                falsifies=told.effect.value == "falsifies",
+            )
+        )
+    return tuple(plans)
 
-    def points(fact: Range) -> ThreePoint:
-        return ThreePoint(low=fact.low, base=fact.base, high=fact.high)
 
+def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
+    stated = scenario.software
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
-        release_delay_h=delay_h,
-        release_gain=points(stack.release_gain_fraction),
+        release_delay_h=_POLICY[stated.upgrade_policy][0],
+        release_gain=_points(stack.release_gain_fraction),
         release_gain_multiplier=stated.release_gain_multiplier,
-        regressions_per_year=stack.regressions_per_year.base * rate * met,
-        wrong_numerics_per_year=stack.wrong_numerics_per_year.base * rate * met,
-        hangs_per_year=stack.hangs_per_year.base * rate,
-        regression_loss=points(stack.regression_loss_fraction),
-        fix_days=points(stack.regression_days),
-        bring_up_weeks=points(stack.bring_up_weeks),
-        bring_up_fraction=points(stack.bring_up_throughput_fraction),
+        incidents=_incidents(scenario, catalog, stack),
+        bring_up_weeks=_points(stack.bring_up_weeks),
+        bring_up_fraction=_points(stack.bring_up_throughput_fraction),
     )

@@ -158,9 +158,10 @@ def _demand(plan: Plan) -> list[str]:
 def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
     """Say where a workload's stated precision goes before a cluster's narrower one."""
     warnings = []
+    catalog = scenario.load_catalog()
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
-            served = served_precision(cluster, workload)
+            served = served_precision(cluster, workload, catalog)
             if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
                 mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
                 warnings.append(

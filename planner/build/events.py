@@ -28,8 +28,7 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
     years = plan.hours / HOURS_PER_YEAR
     models = {workload.model for workload in plan.workloads}
     incidents = sum(
-        (stack.regressions_per_year + stack.wrong_numerics_per_year + stack.hangs_per_year) * years * len(models)
-        for stack in plan.software.stacks
+        sum(incident.per_year for incident in stack.incidents) * years * len(models) for stack in plan.software.stacks
     )
     yield ("software", "incident_multiplier"), "incidents", incidents
     site = plan.site

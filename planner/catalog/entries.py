@@ -15,7 +15,6 @@ ValueT = TypeVar("ValueT")
 Grade = Literal["A", "B", "C", "D"]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0)]
-Vendor = Literal["amd", "nvidia"]
 ArchitectureClass = Literal["dense", "mixture-of-experts", "custom-attention"]
 
 
@@ -61,14 +60,21 @@ class Range(Strict):
         return self
 
 
-def with_provenance(entry: dict[str, Any]) -> dict[str, Any]:
+GROUPS = ("dense_tflops", "dialects", "incidents")
+"""Keys of an entry that hold no value but further values by name."""
+
+
+def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> dict[str, Any]:
     """Write an entry's own source and grade into each of its values, so that each value stands alone."""
-    provenance = {key: entry[key] for key in ("source", "grade", "date") if key in entry}
+    provenance: dict[str, Any] = {key: entry[key] for key in ("source", "grade", "date") if key in entry}
     spread: dict[str, Any] = {}
     for key, value in entry.items():
         if key in provenance:
             continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key in groups:
+            # What is under incidents holds values by name once more.
+            spread[key] = with_provenance({**provenance, **value}, tuple(value) if key == "incidents" else ())
+        elif isinstance(value, dict):
             spread[key] = {**provenance, **value}
         else:
             spread[key] = None if value is None else {"value": value, **provenance}
@@ -86,33 +92,31 @@ class Entry(Strict):
         return with_provenance(raw)
 
     def facts(self) -> Iterator[tuple[str, Sourced[Any] | Range, str | None]]:
-        """Yield each value that is there: its key, the value with its provenance, its unit."""
+        """Yield each value that is there: its key (``dense_tflops.fp8``), the value with its provenance, its unit."""
         for name in type(self).model_fields:
             fact = getattr(self, name)
-            if fact is not None:
-                unit = fact.unit if isinstance(fact, Range) and fact.unit else unit_of(name)
-                yield name, fact, unit
+            if isinstance(fact, Sourced | Range):
+                yield name, fact, fact.unit if isinstance(fact, Range) and fact.unit else unit_of(name)
+            for key, part in fact.items() if isinstance(fact, dict) else ():
+                inner = part.facts() if isinstance(part, Entry) else [("", part, unit_of(name))]
+                yield from ((f"{name}.{key}.{last}".rstrip("."), fact, unit) for last, fact, unit in inner)
 
 
 class Accelerator(Entry):
     """One accelerator: what its datasheet says, what it costs."""
 
-    vendor: Sourced[Vendor]
-    """Who makes it; decides the platform (CUDA or ROCm)."""
+    vendor: Sourced[str]
+    """Who makes it, by its name under vendors; decides which stacks run on it."""
     architecture: Sourced[str]
     """Architecture name, for the reader."""
     hbm_gb: Sourced[PositiveFloat]
     """Usable memory."""
     hbm_tb_per_s: Sourced[PositiveFloat]
     """Peak memory bandwidth."""
-    bf16_dense_tflops: Sourced[PositiveFloat]
-    """Peak dense BF16 rate, without sparsity."""
-    fp8_dense_tflops: Sourced[PositiveFloat] | None = None
-    """Peak dense FP8 rate; absent where the part has none."""
-    fp4_dense_tflops: Sourced[PositiveFloat] | None = None
-    """Peak dense FP4 rate; absent where the part has none."""
-    fp8_dialect: Sourced[Literal["fnuz", "ocp"]] | None = None
-    """Which FP8 encoding the part computes in."""
+    dense_tflops: dict[str, Sourced[PositiveFloat]]
+    """Peak dense rate, without sparsity, by precision; one that the part cannot compute in is absent."""
+    dialects: dict[str, Sourced[str]] = Field(default_factory=dict)
+    """Which encoding the part computes in, for a precision that has several dialects."""
     tdp_w: Sourced[PositiveFloat]
     """Board power limit."""
     idle_w: Sourced[PositiveFloat]
@@ -192,10 +196,10 @@ class Model(Entry):
     """Window of the layers that attend only to recent tokens."""
     sliding_layers_fraction: Sourced[Fraction] | None = None
     """Share of layers with that window."""
-    native_precision: Sourced[Literal["bf16", "fp8", "fp4", "int4"]] | None = None
-    """Precision the weights were published in; absent means bf16. FP4 weights also run on parts without FP4."""
-    shared_precision: Sourced[Literal["bf16", "fp8"]] | None = None
-    """Precision of what is not a routed expert in four-bit form; absent: bf16 if published at four bits, else fp8."""
+    native_precision: Sourced[str] | None = None
+    """Precision the weights were published in; absent: that of activations. FP4 also runs on parts without FP4."""
+    shared_precision: Sourced[str] | None = None
+    """Precision of what is not a routed expert in four-bit form; absent: what the precision's own entry says."""
     family: Sourced[str] | None = None
     """Model of the same shape, whose measurements speak for this one too; absent: none."""
     qk_norm: Sourced[bool] | None = None
@@ -208,12 +212,77 @@ class Model(Entry):
     """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
 
 
+class Precision(Entry):
+    """One number format that weights may be served in."""
+
+    weight_bytes: Sourced[PositiveFloat]
+    """Bytes of one weight with its scales."""
+    published_weight_bytes: Sourced[PositiveFloat] | None = None
+    """The same for the routed experts of a model published in this precision; absent: no different."""
+    cache_bytes: Sourced[PositiveFloat]
+    """Bytes of one cached number when weights are served in this precision."""
+    cache_stream_bytes: Sourced[PositiveFloat]
+    """What reading one cached number costs, in bytes of the 8-bit cache that the calibration prices."""
+    packed: Sourced[bool] | None = None
+    """True where reading weights is priced by the coefficients of four-bit weights; absent: false."""
+    shared_precision: Sourced[str] | None = None
+    """In a mixture of experts, the precision of all but the routed experts; absent: this one."""
+    published_shared_precision: Sourced[str] | None = None
+    """The same in models published in this precision, unless the model says otherwise."""
+    published_computes_in: Sourced[tuple[str, ...]] | None = None
+    """Arithmetic of models published in it on parts that have it: the first that the part has; absent: this one."""
+    falls_back_to: Sourced[tuple[str, ...]] | None = None
+    """Arithmetic on parts that cannot compute in it: the first that the part has; absent: it does not run there."""
+    falls_back_for: Sourced[Literal["all", "published"]] | None = None
+    """Whether all models fall back or only those published in this precision; absent: published."""
+    wider: Sourced[str] | None = None
+    """The next wider precision, which an answer to wrong numerics serves in; absent for the widest."""
+    known_dialects: Sourced[tuple[str, ...]] | None = None
+    """Encodings under this name that do not mix; absent: one."""
+    aliases: Sourced[tuple[str, ...]] | None = None
+    """Other spellings in tables of measurements, in lower case without hyphens."""
+    role: Sourced[Literal["activations", "default"]] | None = None
+    """What activations and attention are kept in, or what is served where nobody states a precision; one of each."""
+
+
+class Vendor(Entry):
+    """One maker of accelerators: what holds for all its parts."""
+
+    lost_with_accelerator: Sourced[Literal["replica", "node"]]
+    """What one failing accelerator takes down: its tensor-parallel group, or the whole node."""
+    failure_multiplier: Sourced[NonNegative]
+    """Failures of its nodes against the rates of the failure causes."""
+    engineers_per_800: Sourced[NonNegative]
+    """Software engineers paid for per 800 of its accelerators."""
+
+
+class StackIncident(Entry):
+    """Incidents of one kind on one stack."""
+
+    per_year: Range | None = None
+    """Incidents per served model and year; absent: the kind's own, or none come."""
+    loss_fraction: Range | None = None
+    """Throughput lost while one lasts."""
+    fix_days: Range | None = None
+    """Days until it is fixed or rolled back; absent: the kind's own, or the stack's."""
+
+
+class IncidentKind(StackIncident):
+    """One kind of software incident: what it does, and its figures on stacks that state none."""
+
+    effect: Sourced[Literal["slows", "resets", "falsifies"]]
+    """slows: throughput falls by loss_fraction; resets: the same, by software.hang_loss_fraction where no loss is
+    stated; falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
+    comes_with_releases: Sourced[bool]
+    """True where a staged or pinned upgrade policy meets fewer of them."""
+
+
 class Stack(Entry):
     """One platform and serving engine: how mature it is, and what goes wrong with it."""
 
-    platform: Sourced[Literal["cuda", "rocm"]]
-    """CUDA or ROCm."""
-    vendor: Sourced[Vendor]
+    platform: Sourced[str]
+    """What lies beneath the engine: CUDA, ROCm and the like."""
+    vendor: Sourced[str]
     """Whose accelerators it runs on."""
     engine: Sourced[str]
     """Serving engine, as a cluster names it."""
@@ -225,16 +294,10 @@ class Stack(Entry):
     """Throughput against the calibrated model, mixture-of-experts models."""
     custom_attention_multiplier: Sourced[PositiveFloat]
     """Throughput against the calibrated model, models with an attention of their own."""
-    regressions_per_year: Range
-    """Throughput regressions, per served model."""
-    regression_loss_fraction: Range
-    """Throughput lost while a regression lasts."""
-    regression_days: Range
-    """Days until a regression is fixed or rolled back."""
-    wrong_numerics_per_year: Range
-    """Incidents of wrong numerics, per served model."""
-    hangs_per_year: Range
-    """Hangs or resets that take nodes down, per served model."""
+    fix_days: Range
+    """Days until an incident is fixed or rolled back, for every kind that states none of its own."""
+    incidents: dict[str, StackIncident] = Field(default_factory=dict)
+    """How often incidents of each kind come on this stack and what they cost; kinds are those under incidents."""
     releases_per_year: Range
     """Releases of the platform."""
     release_gain_fraction: Range
@@ -249,7 +312,7 @@ class FailureCause(Entry):
     """One reason why a node fails; what is neither soft nor medium is hard."""
 
     per_1000_node_days: Sourced[NonNegative]
-    """Failures of an NVIDIA node for this reason."""
+    """Failures of a node for this reason, before its vendor's multiplier."""
     scope: Sourced[Literal["accelerator", "node"]]
     """What is lost: one accelerator, and with it its tensor-parallel group, or the whole node."""
     soft_fraction: Sourced[Fraction]

@@ -11,25 +11,43 @@ from typing import Any
 from pydantic import Field
 
 from planner.catalog.entries import (
+    GROUPS,
     Accelerator,
     Entry,
     FailureCause,
+    IncidentKind,
     Model,
+    Precision,
     Range,
     Source,
     Sourced,
     Stack,
+    StackIncident,
     Tariff,
+    Vendor,
     with_provenance,
 )
-from planner.documents import MAX_BYTES, Document, document_from, read_bytes, read_document
+from planner.documents import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
 from planner.errors import Problem, ScenarioError
 from planner.validation import Strict, choices, nearest, validate
 
 FOLDER = Path(__file__).parent
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
-_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "priors", "sources")
+ENTRY_SECTIONS = (
+    "accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents",
+)  # fmt: skip
+_SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
+_SUCCESSORS = {
+    r"(\w+)_dense_tflops": ("dense_tflops", r"\1"),
+    r"(\w+)_dialect": ("dialects", r"\1"),
+    r"regressions_per_year": ("incidents", "regression", "per_year"),
+    r"regression_loss_fraction": ("incidents", "regression", "loss_fraction"),
+    r"wrong_numerics_per_year": ("incidents", "wrong-numerics", "per_year"),
+    r"hangs_per_year": ("incidents", "hang", "per_year"),
+    r"regression_days": ("fix_days",),
+}
+"""Keys of an entry as older overlays write them, and where their values live now."""
 
 
 class Catalog(Strict):
@@ -45,6 +63,12 @@ class Catalog(Strict):
     """Electricity tariffs by name."""
     failures: dict[str, FailureCause] = Field(default_factory=dict)
     """Why nodes fail, by cause."""
+    precisions: dict[str, Precision] = Field(default_factory=dict)
+    """Number formats by name."""
+    vendors: dict[str, Vendor] = Field(default_factory=dict)
+    """Makers of accelerators by name."""
+    incidents: dict[str, IncidentKind] = Field(default_factory=dict)
+    """What goes wrong with software, by kind."""
     priors: dict[str, Range] = Field(default_factory=dict)
     """Low, base and high of every uncertain figure."""
     sources: dict[str, Source] = Field(default_factory=dict)
@@ -52,7 +76,7 @@ class Catalog(Strict):
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
         """Yield section, name and entry of everything but priors and sources."""
-        for section in ("accelerators", "models", "stacks", "tariffs", "failures"):
+        for section in ENTRY_SECTIONS:
             for name, entry in getattr(self, section).items():
                 yield section, name, entry
 
@@ -78,6 +102,23 @@ class Catalog(Strict):
         engines = [stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor]
         raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}")
 
+    def incident(self, stack: Stack, kind: str) -> StackIncident:
+        """Return an incident kind's figures on a stack: the stack's own, else the kind's, else the stack's fix time."""
+        stated, usual = stack.incidents.get(kind) or StackIncident.model_construct(), self.incidents[kind]
+        return StackIncident.model_construct(
+            per_year=stated.per_year or usual.per_year,
+            loss_fraction=stated.loss_fraction or usual.loss_fraction,
+            fix_days=stated.fix_days or usual.fix_days or stack.fix_days,
+        )
+
+    def precision_with(self, role: str) -> str:
+        """Return the precision that activations are kept in, or that is served by default."""
+        return next(name for name, entry in self.precisions.items() if entry.role and entry.role.value == role)
+
+    def vendor(self, name: str) -> Vendor:
+        """Return the maker of that name."""
+        return self._entry("vendors", name)  # type: ignore[no-any-return]
+
     def tariff(self, name: str) -> Tariff:
         """Return the tariff of that name."""
         return self._entry("tariffs", name)  # type: ignore[no-any-return]
@@ -88,7 +129,7 @@ class Catalog(Strict):
 
     def resale_priors(self, vendor: str) -> dict[str, float]:
         """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
-        names = {name: re.fullmatch(rf"resale_(\d+)m_{vendor}", name) for name in self.priors}
+        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in self.priors}
         ages = {name: float(match[1]) for name, match in names.items() if match}
         return dict(sorted(ages.items(), key=lambda item: item[1]))
 
@@ -124,6 +165,7 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
         _lay_over(merged, layer)
     catalog = validate(Catalog, merged)
     _check_sources(catalog, merged)
+    _check_names(catalog, merged)
     return catalog
 
 
@@ -150,11 +192,52 @@ def _lay_over(base: Document, layer: Document) -> None:
             continue
         for name, entry in entries.items():
             below = base.content[section].get(name)
-            if isinstance(entry, dict) and isinstance(below, dict) and section not in ("priors", "sources"):
-                base.content[section][name] = {**with_provenance(below), **with_provenance(entry)}
+            if isinstance(entry, dict) and section in ENTRY_SECTIONS:
+                above = with_provenance(_with_successors(entry, (section, name), layer))
+                below = with_provenance(below) if isinstance(below, dict) else {}
+                base.content[section][name] = _merged(below, above, GROUPS)
             else:
                 base.content[section][name] = entry
     base.locations.update(layer.locations)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...]) -> dict[str, Any]:
+    """Return one entry laid over another, value by value also inside its groups; null takes a group's value away."""
+    merged = {**below, **above}
+    for key in groups:
+        if isinstance(inner := above.get(key), dict):
+            under = below.get(key) if isinstance(below.get(key), dict) else {}
+            names = tuple(inner) if key == "incidents" else ()
+            kept = _merged(under or {}, inner, names)
+            merged[key] = {name: value for name, value in kept.items() if value is not None}
+    return merged
+
+
+def _successor(key: str) -> tuple[str, ...]:
+    """Return where the value of an older key lives now; nothing for a key of today."""
+    for old, new in _SUCCESSORS.items():
+        if (match := re.fullmatch(old, key)) is not None:
+            return tuple(match.expand(part) for part in new)
+    return ()
+
+
+def _with_successors(entry: dict[str, Any], place: KeyPath, layer: Document) -> dict[str, Any]:
+    """Move what an older overlay states under a key of its own to where it lives now, and its location with it."""
+    successors = {key: path for key in entry if (path := _successor(key))}
+    kept = {key: value for key, value in entry.items() if key not in successors}
+    for key, path in successors.items():
+        holder = kept
+        for parent in path[:-1]:
+            holder[parent] = dict(holder.get(parent) or {})
+            holder = holder[parent]
+        if path[-1] in holder:  # stated under both names: validation says that it knows only one of them
+            kept[key] = entry[key]
+            continue
+        holder[path[-1]] = entry[key]
+        old = (*place, key)
+        moved = {where: line for where, line in layer.locations.items() if where[: len(old)] == old}
+        layer.locations.update({(*place, *path, *where[len(old) :]): line for where, line in moved.items()})
+    return kept
 
 
 def _check_sources(catalog: Catalog, document: Document) -> None:
@@ -168,3 +251,63 @@ def _check_sources(catalog: Catalog, document: Document) -> None:
             problems.append(document.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))
+
+
+def _check_names(catalog: Catalog, document: Document) -> None:
+    """Refuse entries that name a vendor, precision or incident kind of which the catalogue knows nothing."""
+    problems = []
+    for path, name, section in _references(catalog):
+        known = getattr(catalog, section)
+        if name not in known:
+            hint = nearest(name, known) or f"the catalogue has {choices(known)}"
+            problems.append(document.problem(path, f"unknown {section[:-1]} {name!r}", hint))
+    problems += [document.problem(path, message) for path, message in _contradictions(catalog)] if not problems else []
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield where an entry names another, that name, and the section it should be in."""
+    for name, part in catalog.accelerators.items():
+        yield ("accelerators", name, "vendor"), part.vendor.value, "vendors"
+        for group in ("dense_tflops", "dialects"):
+            for precision in getattr(part, group):
+                yield ("accelerators", name, group, precision), precision, "precisions"
+    for name, stack in catalog.stacks.items():
+        yield ("stacks", name, "vendor"), stack.vendor.value, "vendors"
+        for kind in stack.incidents:
+            yield ("stacks", name, "incidents", kind), kind, "incidents"
+    keys = ("native_precision", "shared_precision", "published_shared_precision", "wider", "falls_back_to",
+            "published_computes_in")  # fmt: skip
+    for section in ("models", "precisions"):
+        for name, entry in getattr(catalog, section).items():
+            for key in keys:
+                if (fact := getattr(entry, key, None)) is not None:
+                    named = fact.value if isinstance(fact.value, tuple) else (fact.value,)
+                    yield from (((section, name, key), precision, "precisions") for precision in named)
+
+
+def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what is wrong between entries that all name what is there."""
+    roles = {name: entry.role.value for name, entry in catalog.precisions.items() if entry.role}
+    for role in ("activations", "default"):
+        if (count := list(roles.values()).count(role)) != 1:
+            yield ("precisions",), f"one precision must have the role {role}, not {count}"
+            return
+    always = catalog.precision_with("activations")
+    for name, entry in catalog.precisions.items():
+        if entry.wider and catalog.precisions[entry.wider.value].weight_bytes.value <= entry.weight_bytes.value:
+            yield ("precisions", name, "wider"), f"{entry.wider.value} has weights no larger than {name}"
+    for name, part in catalog.accelerators.items():
+        if always not in part.dense_tflops:
+            yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are kept"
+        for precision, dialect in part.dialects.items():
+            known = catalog.precisions[precision].known_dialects
+            if known is None or dialect.value not in known.value:
+                allowed = choices(known.value) if known else "none"
+                yield ("accelerators", name, "dialects", precision), f"must be one of {allowed}, not {dialect.value!r}"
+    for name, stack in catalog.stacks.items():
+        for kind, told in catalog.incidents.items():
+            figures = catalog.incident(stack, kind)
+            if told.effect.value == "slows" and figures.per_year and not figures.loss_fraction:
+                yield ("stacks", name, "incidents", kind), f"{kind} slows the stack: state its loss_fraction"

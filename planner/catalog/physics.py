@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from planner.catalog.entries import Accelerator, Model
+from typing import Any
+
+from planner.catalog.entries import Sourced
+from planner.catalog.load import Catalog
 from planner.physics.model_shape import ModelShape
 from planner.physics.part import Part
+from planner.physics.precision import Formats, NumberFormat
 from planner.units import GIB, GIGA, TB, TERA
 
 
-def part_of(name: str, entry: Accelerator) -> Part:
+def formats_of(catalog: Catalog) -> Formats:
+    """Turn the catalogue's precisions into what the throughput formula needs."""
+    formats = {}
+    for name, entry in catalog.precisions.items():
+        facts = {key: fact for key, fact, _ in entry.facts() if key != "known_dialects"}
+        stated: dict[str, Any] = {key: fact.value for key, fact in facts.items() if isinstance(fact, Sourced)}
+        stated["falls_back_for_all"] = stated.pop("falls_back_for", "published") == "all"
+        stated.setdefault("published_weight_bytes", entry.weight_bytes.value)
+        formats[name] = NumberFormat(name=name, **stated)
+    return formats
+
+
+def part_of(name: str, catalog: Catalog) -> Part:
     """Turn a catalogue accelerator into what the throughput formula needs."""
-    rates = {"bf16": entry.bf16_dense_tflops, "fp8": entry.fp8_dense_tflops, "fp4": entry.fp4_dense_tflops}
+    entry = catalog.accelerator(name)
     return Part(
         name=name,
         vendor=entry.vendor.value,
         hbm_bytes=entry.hbm_gb.value * GIB,
         hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
-        dense_flops_per_s={precision: rate.value * TERA for precision, rate in rates.items() if rate is not None},
-        fp8_dialect=entry.fp8_dialect.value if entry.fp8_dialect else "ocp",
+        dense_flops_per_s={precision: rate.value * TERA for precision, rate in entry.dense_tflops.items()},
+        formats=formats_of(catalog),
+        dialects={precision: dialect.value for precision, dialect in entry.dialects.items()},
         tdp_w=entry.tdp_w.value,
         link_bytes_per_s=entry.scaleup_gb_per_s.value * GIGA,
         scaleup_accelerators=entry.scaleup_accelerators.value,
@@ -27,8 +44,9 @@ def part_of(name: str, entry: Accelerator) -> Part:
     )
 
 
-def shape_of(name: str, entry: Model) -> ModelShape:
+def shape_of(name: str, catalog: Catalog) -> ModelShape:
     """Turn a catalogue model into what the throughput formula needs."""
+    entry = catalog.model(name)
 
     def optional(field: str) -> int:
         fact = getattr(entry, field)
@@ -60,7 +78,9 @@ def shape_of(name: str, entry: Model) -> ModelShape:
         architecture_class="moe"
         if entry.architecture_class.value == "mixture-of-experts"
         else entry.architecture_class.value,
-        native_precision=entry.native_precision.value if entry.native_precision else "bf16",
+        native_precision=entry.native_precision.value
+        if entry.native_precision
+        else catalog.precision_with("activations"),
         shared_precision=entry.shared_precision.value if entry.shared_precision else "",
         family=entry.family.value if entry.family else "",
         qk_norm=bool(entry.qk_norm and entry.qk_norm.value),

@@ -24,7 +24,7 @@ Overlay = Annotated[
 def catalog(
     context: typer.Context, assumptions: Assumptions = "measured", overlay: Overlay = None, as_json: AsJson = False
 ) -> None:
-    """List accelerators, models, software stacks, tariffs and priors."""
+    """List accelerators, models, software stacks, precisions, vendors, incidents, tariffs and priors."""
     if context.invoked_subcommand is not None:
         return
     from planner.catalog.load import load_catalog
@@ -41,12 +41,14 @@ def catalog(
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
 
 
-_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "priors")
+_SECTIONS = (
+    "accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents", "priors",
+)  # fmt: skip
 
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="An accelerator, model, stack, tariff or prior.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Any entry of the catalogue.", show_default=False)],
     assumptions: Assumptions = "measured",
     overlay: Overlay = None,
     as_json: AsJson = False,

@@ -17,7 +17,8 @@ def throughput(
     accelerator: Annotated[str, typer.Option("--accelerator", help="Accelerator, or several by comma.")],
     engine: Annotated[str, typer.Option("--engine", help="Serving engine, or several by comma.")] = "vllm",
     precision: Annotated[
-        str, typer.Option("--precision", help="bf16, fp8 or fp4, or several [default: as published, else fp8].")
+        str,
+        typer.Option("--precision", help="One of the catalogue's, or several [default: as published, else fp8]."),
     ] = "",
     tp: Annotated[
         str, typer.Option("--tp", help="Accelerators per replica, or several [default: fewest that fit].")

@@ -105,7 +105,7 @@ class ClusterPlan:
     nodes: int
     accelerators_per_node: int
     group_accelerators: int
-    """Accelerators lost with one of them: its tensor-parallel group, or the whole node on AMD."""
+    """Accelerators lost with one of them: its tensor-parallel group, or the whole node, as its vendor's parts are."""
     online_h: float | None
     """When all nodes enter service at once; None where an order decides."""
     order: OrderPlan | None
@@ -160,6 +160,20 @@ class ReliabilityPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentPlan:
+    """One kind of software incident on one stack."""
+
+    kind: str
+    per_year: float
+    """Rate per served model, as the upgrade policy meets it."""
+    loss: ThreePoint
+    """Throughput lost while it lasts."""
+    fix_days: ThreePoint
+    falsifies: bool
+    """Whether outputs are wrong: the stack is rolled back or serves in a wider precision, whatever the loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
     """One software stack: its releases and incidents."""
 
@@ -169,11 +183,8 @@ class StackPlan:
     """How long a release waits before it is taken; None for never."""
     release_gain: ThreePoint
     release_gain_multiplier: float
-    regressions_per_year: float
-    wrong_numerics_per_year: float
-    hangs_per_year: float
-    regression_loss: ThreePoint
-    fix_days: ThreePoint
+    incidents: tuple[IncidentPlan, ...]
+    """Kinds in the catalogue's order, in which they are drawn: one that is added shifts no other."""
     bring_up_weeks: ThreePoint
     bring_up_fraction: ThreePoint
 
@@ -186,7 +197,6 @@ class SoftwarePlan:
     engineers: float
     fix_time_multiplier: float
     engineer_h: float
-    hang_loss_fraction: float
     wide_precision_factor: Floats
     """Speed in the next wider precision over the usual, shape (clusters, workloads); NaN under a roll-back policy."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.errors import CapacityError
-from planner.physics.precision import KV_BYTES, WEIGHT_BYTES, refusal, routed_weight_bytes, shared_weight_bytes
+from planner.physics.precision import refusal, routed_weight_bytes, shared_weight_bytes
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from planner.physics.model_shape import ModelShape
     from planner.physics.part import Part
+    from planner.physics.precision import Formats
 
 USABLE_FRACTION = 0.9
 """Share of memory an engine takes for weights, activations and cache (vLLM's and TensorRT-LLM's default)."""
@@ -49,21 +50,22 @@ class MemoryFit:
         return max(0, math.floor(self.kv_capacity_tokens / context_tokens))
 
 
-def weight_bytes(shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+def weight_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
     """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits.
 
     With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
     """
     embedding = 0.0 if shape.tied_embeddings else float(shape.vocab * shape.hidden)
-    routed = shape.routed_parameters * routed_weight_bytes(shape, precision)
-    return streamed_shared_bytes(shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
+    routed = shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
+    return streamed_shared_bytes(formats, shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
 
 
-def streamed_shared_bytes(shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
     """Return the bytes every decode step reads whatever the batch: all but the routed experts and the embedding."""
     head = float(shape.vocab * shape.hidden)
     attention = shape.layers * shape.attention_parameters_per_layer * (attention_copies - 1)
-    return (shape.shared_parameters - head + attention) * shared_weight_bytes(shape, precision) + head * _HEAD_BYTES
+    body = shape.shared_parameters - head + attention
+    return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
 
 
 def activation_bytes(shape: ModelShape, accelerators: int) -> float:
@@ -84,12 +86,12 @@ def memory_fit(
     Attention runs in ``attention_data_parallel`` groups, each with its own sequences and all of attention's weights.
     Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
     """
-    weights = weight_bytes(shape, precision, attention_data_parallel)
+    weights = weight_bytes(part.formats, shape, precision, attention_data_parallel)
     overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators))
     free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
     group = accelerators // attention_data_parallel
     copies = group / kv_shards(shape, group)
-    per_token = shape.kv_bytes_per_token(KV_BYTES[precision]) * copies
+    per_token = shape.kv_bytes_per_token(part.formats[precision].cache_bytes) * copies
     return MemoryFit(
         accelerators=accelerators,
         weight_bytes=weights,
@@ -128,10 +130,10 @@ def _what_would_fit(part: Part, shape: ModelShape, precision: str, fits: Sequenc
     room = USABLE_FRACTION * part.hbm_bytes * largest.accelerators
     narrower = [
         name
-        for name in ("fp8", "fp4")
-        if name != precision
+        for name, other in sorted(part.formats.items(), key=lambda item: -item[1].weight_bytes)
+        if other.weight_bytes < part.formats[precision].weight_bytes
+        and not other.falls_back_for_all  # a checkpoint that someone must quantise first is no advice
         and refusal(part, shape, name) is None
-        and WEIGHT_BYTES[name] < WEIGHT_BYTES[precision]
         and memory_fit(part, shape, name, largest.accelerators).fits
     ]
     advice = (

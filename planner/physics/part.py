@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from planner.physics.precision import format_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Vendor = Literal["amd", "nvidia"]
-Fp8Dialect = Literal["fnuz", "ocp"]
-
-PRECISIONS: tuple[str, ...] = ("bf16", "fp8", "fp4")
-"""Arithmetic the formula tells apart, widest first; FP16 runs at BF16 rate on every part."""
+    from planner.physics.precision import Formats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +18,15 @@ class Part:
     """One accelerator: memory, arithmetic and links, all per accelerator and dense (no sparsity)."""
 
     name: str
-    vendor: Vendor
+    vendor: str
     hbm_bytes: float
     hbm_bytes_per_s: float
     dense_flops_per_s: Mapping[str, float]
-    """Dense arithmetic rate by precision (``bf16``, ``fp8``, ``fp4``); a precision the part lacks is absent."""
-    fp8_dialect: Fp8Dialect
+    """Dense arithmetic rate by precision; a precision the part lacks is absent."""
+    formats: Formats
+    """Every number format a model may be served in, whether the part computes in it or not."""
+    dialects: Mapping[str, str]
+    """Encoding of a precision that has several."""
     tdp_w: float
     link_bytes_per_s: float
     """Scale-up bandwidth of one accelerator in one direction."""
@@ -51,9 +52,15 @@ class Part:
         wrong = [f"{name} = {number}" for name, number in positive.items() if not number > 0]
         if wrong:
             raise ValueError(f"{self.name}: must be above zero: {', '.join(wrong)}")
-        unknown = sorted(set(self.dense_flops_per_s) - set(PRECISIONS))
-        if unknown or "bf16" not in self.dense_flops_per_s:
-            raise ValueError(f"{self.name}: precisions are {', '.join(PRECISIONS)} with bf16 always present")
+        unknown = set(self.dense_flops_per_s) - set(self.formats)
+        always = format_with(self.formats, "activations")
+        if unknown or always not in self.dense_flops_per_s:
+            raise ValueError(f"{self.name}: precisions are {', '.join(self.formats)} with {always} always present")
+
+    @property
+    def activation_flops_per_s(self) -> float:
+        """Dense rate at the precision of activations, in which attention runs."""
+        return self.dense_flops_per_s[format_with(self.formats, "activations")]
 
     def has_precision(self, precision: str) -> bool:
         """Say whether the part's arithmetic units run this precision natively."""

@@ -2,58 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from planner.physics.model_shape import ModelShape
-    from planner.physics.part import Fp8Dialect, Part
+    from planner.physics.part import Part
 
-_ALIASES = {
-    "bf16": ("bf16", "bfloat16", "fp16", "float16", "half", "f16"),
-    "fp8": ("fp8", "float8", "fp8e4m3", "e4m3", "e4m3fn", "e4m3fnuz", "mxfp8", "f8"),
-    "fp4": ("fp4", "float4", "mxfp4", "nvfp4", "e2m1", "f4"),
-    "int8": ("int8", "w8a8", "i8"),
-    "int4": ("int4", "w4a16", "awq", "gptq", "i4"),
-}
-_CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
-
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0 + 4.0 / 128**2, "fp4": 0.5 + 1.0 / 16, "int8": 1.0, "int4": 0.5 + 2.0 / 32}
-"""Bytes of one weight with its scales: one FP32 scale per 128 × 128 block (FP8), one byte per 16 weights (NVFP4), one
-16-bit scale per 32 weights (INT4, the group size of Kimi-K2.5); per-channel INT8 scales weigh nothing."""
-
-FOUR_BIT = ("fp4", "int4")
-
-KV_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 1.0, "int8": 1.0, "int4": 2.0}
-"""Bytes of one cached number. Serving runs at FP8 and FP4 weights keep the cache in FP8: the number of sequences at
-which the public 8,192-token runs begin to queue (47 on one H200) matches one byte and rules out two."""
-
-KV_STREAM_BYTES = {"bf16": 1.2, "fp8": 1.0, "fp4": 1.0, "int8": 1.0, "int4": 1.2}
-"""What reading one cached number costs, in bytes of the FP8 cache that the calibration prices. Measured on an H200,
-a 16-bit cache streams at 1.05 of peak time (H200 kernel measurements); the calibrated FP8 price is about 1.75, so a
-16-bit number costs 2 × 1.05 / 1.75 = 1.2 of an 8-bit one. Grade C."""
+Role = Literal["", "activations", "default"]
 
 
-def canonical_precision(name: str) -> str | None:
-    """Return ``bf16``, ``fp8``, ``fp4``, ``int8`` or ``int4`` for any usual spelling, or None."""
-    return _CANONICAL.get(name.strip().lower().replace("-", "").replace("_", "").replace(" ", ""))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberFormat:
+    """One precision as the throughput formula sees it; other precisions are named, "" and () standing for none."""
+
+    name: str
+    weight_bytes: float
+    """Bytes of one weight with its scales."""
+    published_weight_bytes: float
+    """The same for the routed experts of a model published in this format."""
+    cache_bytes: float
+    """Bytes of one cached number when weights are served in this format."""
+    cache_stream_bytes: float
+    """What reading one cached number costs, in bytes of the cache that the calibration prices."""
+    packed: bool = False
+    """Whether reading its weights is priced by the coefficients of four-bit weights."""
+    shared_precision: str = ""
+    """In a mixture, the format of all but the routed experts; empty: this one."""
+    published_shared_precision: str = ""
+    """The same in models that were published in this format."""
+    published_computes_in: tuple[str, ...] = ()
+    """Arithmetic of models published in it on parts that have it, the first the part has; empty: this format."""
+    falls_back_to: tuple[str, ...] = ()
+    """Arithmetic on parts without it, the first the part has; empty: it does not run there."""
+    falls_back_for_all: bool = False
+    """Whether every model falls back, or only those published in this format."""
+    wider: str = ""
+    """The next wider format."""
+    aliases: tuple[str, ...] = ()
+    role: Role = ""
+
+
+Formats = Mapping[str, NumberFormat]
+"""The number formats that the catalogue knows, by name."""
+
+
+def format_with(formats: Formats, role: Role) -> str:
+    """Return the format in which activations are kept, or that is served where nobody states one."""
+    return next(name for name, each in formats.items() if each.role == role)
+
+
+def canonical_precision(formats: Formats, name: str) -> str | None:
+    """Return the format meant by any usual spelling of it, or None."""
+    plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+    return next((known for known, each in formats.items() if plain == known or plain in each.aliases), None)
 
 
 def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
     """Say why a model at this precision cannot run on the part, or return None when it can.
 
-    FP4 needs FP4 arithmetic, except for a model published with FP4 weights (gpt-oss): engines unpack those to 16 bits.
-    Integer weights run everywhere: four bits unpacked to 16, eight on the 8-bit units or unpacked.
+    A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
+    model, FP4 weights only for a model published with them (gpt-oss).
     """
-    if part.has_precision(precision) or precision.startswith("int"):
-        return None
-    if precision == "fp4" and shape.native_precision == "fp4":
+    written = part.formats[precision]
+    held = any(map(part.has_precision, written.falls_back_to))
+    if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
         return None
     return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
 
 
 def is_unpacked(part: Part, precision: str) -> bool:
-    """Say whether four-bit weights are unpacked before the arithmetic: INT4 always, FP4 on parts without it."""
-    return precision == "int4" or (precision == "fp4" and not part.has_precision("fp4"))
+    """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
+    return part.formats[precision].packed and not part.has_precision(precision)
 
 
 def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
@@ -61,10 +82,11 @@ def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
 
     Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
     """
-    if precision == "int4" or (is_unpacked(part, precision) and shape.native_precision == "fp4"):
-        return "bf16"
-    if precision == "int8" or (precision == "fp4" and shape.native_precision == "fp4"):
-        return "fp8" if part.has_precision("fp8") else "bf16"
+    written = part.formats[precision]
+    if not part.has_precision(precision):
+        return next(filter(part.has_precision, written.falls_back_to), precision)
+    if shape.native_precision == precision:
+        return next(filter(part.has_precision, written.published_computes_in), precision)
     return precision
 
 
@@ -73,34 +95,42 @@ def compute_flops_per_s(part: Part, shape: ModelShape, precision: str) -> float:
     return part.dense_flops_per_s[arithmetic(part, shape, precision)]
 
 
-def shared_weight_bytes(shape: ModelShape, precision: str) -> float:
+def wider_precision(part: Part, shape: ModelShape, precision: str) -> str:
+    """Return the next wider format that the part runs this model in; the widest is its own."""
+    wider = part.formats[precision].wider
+    while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
+        wider = part.formats[wider].wider
+    return wider or precision
+
+
+def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
     """Return the bytes of one weight outside the routed experts.
 
     Four-bit mixtures quantise the experts only: the rest stays at ``shared_precision`` where the model's published
     configuration names one, at 16 bits in models published at four bits, at 8 bits in the FP4 checkpoints of others.
     """
-    if precision in FOUR_BIT and shape.experts:
-        native = shape.native_precision in FOUR_BIT
-        return WEIGHT_BYTES[shape.shared_precision or ("bf16" if native else "fp8")]
-    return WEIGHT_BYTES[precision]
+    written = formats[precision]
+    if not (written.shared_precision and shape.experts):
+        return written.weight_bytes
+    published = formats[shape.native_precision].published_shared_precision
+    return formats[shape.shared_precision or published or written.shared_precision].weight_bytes
 
 
-def routed_weight_bytes(shape: ModelShape, precision: str) -> float:
+def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
     """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
-    if precision == "fp4" and shape.native_precision == "fp4":
-        return 0.5 + 1.0 / 32
-    return WEIGHT_BYTES[precision]
+    written = formats[precision]
+    return written.published_weight_bytes if shape.native_precision == precision else written.weight_bytes
 
 
-def needs_fp8_conversion(part: Part, checkpoint_dialect: Fp8Dialect) -> bool:
-    """Say whether FP8 weights written in one dialect must be rescaled before this part may use them.
+def needs_conversion(part: Part, precision: str, checkpoint_dialect: str) -> bool:
+    """Say whether weights written in one dialect of a format must be rescaled before this part may use them.
 
-    The same byte means half as much in *fnuz* (exponent bias 8) as in OCP (bias 7): loading one as the other is wrong
-    by a factor of two (HIP documentation, FP8 types). gfx942 reads *fnuz* alone; gfx950 and NVIDIA read OCP.
+    The same FP8 byte means half as much in *fnuz* (exponent bias 8) as in OCP (bias 7): loading one as the other is
+    wrong by a factor of two (HIP documentation, FP8 types). gfx942 reads *fnuz* alone; gfx950 and NVIDIA read OCP.
     """
-    return part.fp8_dialect != checkpoint_dialect
+    return part.dialects.get(precision, checkpoint_dialect) != checkpoint_dialect
 
 
-def may_share_fp8(one: Part, other: Part) -> bool:
-    """Say whether two parts may exchange FP8 tensors (a cache moved between pools) without conversion."""
-    return one.fp8_dialect == other.fp8_dialect
+def may_share(one: Part, other: Part, precision: str) -> bool:
+    """Say whether two parts may exchange tensors of a format (a cache moved between pools) without conversion."""
+    return one.dialects.get(precision) == other.dialects.get(precision)

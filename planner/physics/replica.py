@@ -25,14 +25,7 @@ from planner.physics.coefficients import (
     groups_of,
 )
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
-from planner.physics.precision import (
-    FOUR_BIT,
-    KV_STREAM_BYTES,
-    arithmetic,
-    compute_flops_per_s,
-    is_unpacked,
-    routed_weight_bytes,
-)
+from planner.physics.precision import arithmetic, compute_flops_per_s, is_unpacked, routed_weight_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -197,7 +190,7 @@ def _communication(spec: ReplicaSpec) -> tuple[float, float]:
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     """Return one replica's columns of ReplicaWork."""
     part, shape, precision, count = spec.part, spec.shape, spec.precision, spec.accelerators
-    bandwidth = part.hbm_bytes_per_s
+    bandwidth, formats = part.hbm_bytes_per_s, part.formats
     head_width = (
         (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2 if shape.is_latent else shape.head_dim
     )
@@ -207,15 +200,16 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     return {
         "accelerators": count,
         "attention_groups": groups,
-        "shared_stream_s": streamed_shared_bytes(shape, precision, groups) / (count * bandwidth),
-        "routed_stream_s": shape.routed_parameters * routed_weight_bytes(shape, precision) / (count * bandwidth),
+        "shared_stream_s": streamed_shared_bytes(formats, shape, precision, groups) / (count * bandwidth),
+        "routed_stream_s": shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
+        / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
         "flops_s_per_token": 2 * shape.active_parameters / (count * compute_flops_per_s(part, shape, precision)),
         "link_s_per_token": moved_bytes / port_bytes_per_s(part, count),
-        "kv_stream_s_per_token": shape.kv_bytes_per_token(KV_STREAM_BYTES[precision])
+        "kv_stream_s_per_token": shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
         / (kv_shards(shape, count // groups) * groups * bandwidth),
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
-        / (count * part.dense_flops_per_s["bf16"]),
+        / (count * part.activation_flops_per_s),
         "dense_layers": shape.layers - shape.moe_layers,
         "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
@@ -229,8 +223,8 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "reserved_output_fraction": _reserved(spec),
         "drafted_tokens": spec.drafted_tokens,
         "accepted_tokens": spec.accepted_tokens,
-        "is_fp4": precision in FOUR_BIT,
-        "is_fp4_compute": arithmetic(part, shape, precision) == "fp4",
+        "is_fp4": formats[precision].packed,
+        "is_fp4_compute": formats[arithmetic(part, shape, precision)].packed,
         "is_emulated": is_unpacked(part, precision),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,

@@ -6,7 +6,19 @@ import datetime
 from collections import Counter
 from typing import Any
 
-from planner.catalog.entries import Accelerator, Entry, Grade, Model, Range, Sourced, Stack, Tariff
+from planner.catalog.entries import (
+    Accelerator,
+    Entry,
+    Grade,
+    IncidentKind,
+    Model,
+    Precision,
+    Range,
+    Sourced,
+    Stack,
+    Tariff,
+    Vendor,
+)
 from planner.catalog.load import ASSUMPTION_SETS, VERSION, Catalog, load_catalog
 from planner.reference.markdown import code, page, table, text
 from planner.units import unit_of
@@ -17,7 +29,15 @@ GRADES: dict[Grade, str] = {
     "C": "derived from A or B",
     "D": "assumption",
 }
-SECTIONS: dict[str, type[Entry]] = {"accelerators": Accelerator, "models": Model, "stacks": Stack, "tariffs": Tariff}
+SECTIONS: dict[str, type[Entry]] = {
+    "accelerators": Accelerator,
+    "models": Model,
+    "stacks": Stack,
+    "tariffs": Tariff,
+    "precisions": Precision,
+    "vendors": Vendor,
+    "incidents": IncidentKind,
+}
 
 _INTRODUCTION = f"""\
 What the planner knows before you tell it anything, catalogue version {VERSION}. Every value has a unit, a source, a
@@ -49,22 +69,25 @@ def _sets(known: Catalog) -> str:
     for name in ASSUMPTION_SETS[1:]:
         other = load_catalog(name)
         rows = [
-            (f"`{entry}`", f"`{key}`", unit_of(key) or "", _shown(before), _shown(after))
+            (f"`{entry}`", f"`{key}`", unit or "", _shown(before), _shown(after))
             for section in SECTIONS
-            for entry, key, before, after in _changes(known, other, section)
+            for entry, key, unit, before, after in _changes(known, other, section)
         ]
         parts += [f"### `{name}`", table(("entry", "field", "unit", "measured", name), rows)]
     return "\n\n".join(parts)
 
 
-def _changes(known: Catalog, other: Catalog, section: str) -> list[tuple[str, str, Any, Any]]:
+def _changes(known: Catalog, other: Catalog, section: str) -> list[tuple[str, str, str | None, Any, Any]]:
+    """Return which values of a section differ: entry, key, unit, before and after."""
     changes = []
     for entry, changed in getattr(other, section).items():
         base = getattr(known, section).get(entry)
-        for key in type(changed).model_fields:
-            before, after = getattr(base, key, None), getattr(changed, key)
-            if _shown(before) != _shown(after):
-                changes.append((entry, key, before, after))
+        before, after = ({key: (fact, unit) for key, fact, unit in each.facts()} if each else {}
+                         for each in (base, changed))  # fmt: skip
+        for key in dict.fromkeys([*before, *after]):
+            (old, unit), (new, _) = before.get(key) or (None, after[key][1]), after.get(key) or (None, None)
+            if _shown(old) != _shown(new):
+                changes.append((entry, key, unit, old, new))
     return changes
 
 
@@ -81,15 +104,16 @@ def _section(known: Catalog, section: str, model: type[Entry]) -> str:
         f"Entries, and how many of their values have each grade:\n\n{table(('entry', *GRADES), by_grade)}",
         f"Fields of an entry:\n\n{table(('field', 'what it means', 'unit', 'required'), fields)}",
     ]
-    if section in ("accelerators", "tariffs"):
-        parts.append("Values, each with its grade:\n\n" + _values(entries, model))
+    if section not in ("models", "stacks"):
+        parts.append("Values, each with its grade:\n\n" + _values(entries))
     return "\n\n".join(parts)
 
 
-def _values(entries: dict[str, Entry], model: type[Entry]) -> str:
+def _values(entries: dict[str, Entry]) -> str:
     """Show every value of every entry, the longer side of the table downwards."""
-    names, keys = list(entries), list(model.model_fields)
-    cell = {(name, key): _shown(getattr(entries[name], key)) for name in names for key in keys}
+    facts = {name: {key: fact for key, fact, _ in entry.facts()} for name, entry in entries.items()}
+    names, keys = list(entries), list(dict.fromkeys(key for each in facts.values() for key in each))
+    cell = {(name, key): _shown(facts[name].get(key)) for name in names for key in keys}
     if len(names) > len(keys):
         return table(("entry", *map(code, keys)), [(code(n), *(cell[n, k] for k in keys)) for n in names])
     return table(("field", *map(code, names)), [(code(k), *(cell[n, k] for n in names)) for k in keys])
@@ -104,6 +128,8 @@ def _shown(fact: Sourced[Any] | Range | None) -> str:
     value = fact.value
     if isinstance(value, bool):
         written = "yes" if value else "no"
+    elif isinstance(value, tuple):
+        written = text(", ".join(value))
     elif isinstance(value, float):
         written = f"{value:,.12g}"
     else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from planner.build.capacity import build_services
+from planner.build.capacity import build_services, served_precision
 from planner.build.reuse import Reuse
 from planner.catalog.calibration import (
     SHIPPED_CALIBRATION,
@@ -95,10 +95,15 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         used["accelerators", cluster.accelerator] = accelerator
         if not cluster.resale_curve:
             vendors.add(accelerator.vendor.value)
+        used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
         stack = catalog.stack(accelerator.vendor.value, cluster.engine)
         used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
+        for workload in scenario.workloads.values():
+            precision = served_precision(cluster, workload, catalog)
+            used["precisions", precision] = catalog.precisions[precision]
     for workload in scenario.workloads.values():
         used["models", workload.model] = catalog.model(workload.model)
+    used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
     used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
     facts = [
         (f"{section}.{name}.{key}", fact, unit)
@@ -125,6 +130,8 @@ def _plain(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
+    if isinstance(value, tuple):
+        return ", ".join(map(_plain, value))
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from planner.catalog.load import Catalog
 from planner.documents import KeyPath
@@ -27,10 +27,13 @@ def check_scenario(scenario: Scenario) -> None:
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
     _check_references(scenario, report)
-    if scenario.site.tariff not in catalog.tariffs:
-        hint = nearest(scenario.site.tariff, catalog.tariffs) or f"the catalogue has {choices(catalog.tariffs)}"
-        report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
-    else:
+    for path, stated in (
+        (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
+        (("software", "engineers_per_800"), scenario.software.engineers_per_800),
+    ):
+        for vendor in stated:
+            _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
+    if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
         if zone is not None and zone not in _time_zones():
             key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
@@ -51,10 +54,8 @@ def _time_zones() -> frozenset[str]:
 
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
     for name, workload in scenario.workloads.items():
-        if workload.model not in catalog.models:
-            hint = nearest(workload.model, catalog.models) or f"the catalogue has {choices(catalog.models)}"
-            report(("workloads", name, "model"), f"unknown model {workload.model!r}", hint)
-        else:
+        _check_known(("workloads", name, "precision"), "precision", workload.precision, catalog.precisions, report)
+        if _check_known(("workloads", name, "model"), "model", workload.model, catalog.models, report):
             longest = catalog.models[workload.model].max_context_tokens.value
             mean = workload.tokens.input.mean + workload.tokens.output.mean
             if mean > longest:
@@ -79,29 +80,40 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
             side = "before the start" if cluster.online < scenario.start else "after the end"
             message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
             report(("clusters", name, "online"), message)
-        if cluster.accelerator not in catalog.accelerators:
-            hint = nearest(cluster.accelerator, catalog.accelerators)
-            hint = hint or f"the catalogue has {choices(catalog.accelerators)}"
-            report(("clusters", name, "accelerator"), f"unknown accelerator {cluster.accelerator!r}", hint)
+        place = ("clusters", name, "accelerator")
+        if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
         part = catalog.accelerators[cluster.accelerator]
         try:
             catalog.stack(part.vendor.value, cluster.engine)
         except ScenarioError as error:
             report(("clusters", name, "engine"), str(error))
+        vendor = part.vendor.value
+        if not cluster.resale_curve and not catalog.resale_priors(vendor):
+            message = f"the catalogue says nothing of what used servers of {vendor} fetch"
+            hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
+            report(("clusters", name, "resale_curve"), message, hint)
         if cluster.unit_price_usd is None and part.unit_price_usd is None:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
                 "state unit_price_usd and price_source"
             )
             report(("clusters", name), message)
-        precision = cluster.precision
-        if precision not in (None, "bf16") and getattr(part, f"{precision}_dense_tflops") is None:
-            message = f"{cluster.accelerator} has no {precision} arithmetic"
-            report(("clusters", name, "precision"), message)
+        if _check_known(("clusters", name, "precision"), "precision", cluster.precision, catalog.precisions, report):
+            falls_back_for = catalog.precisions[str(cluster.precision)].falls_back_for
+            if cluster.precision not in part.dense_tflops and not (falls_back_for and falls_back_for.value == "all"):
+                message = f"{cluster.accelerator} has no {cluster.precision} arithmetic"
+                report(("clusters", name, "precision"), message)
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
+    """Say whether a name is stated and the catalogue knows it; report one that it does not know."""
+    if name is not None and name not in known:
+        report(path, f"unknown {what} {name!r}", nearest(name, known) or f"the catalogue has {choices(known)}")
+    return name in known
 
 
 def _check_prices(scenario: Scenario, report: Report) -> None:

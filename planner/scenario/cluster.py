@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, Fraction, NonNegative, Positive, Precision, Price, Spread
+from planner.scenario.fields import BelowOne, Fraction, NonNegative, Positive, Price, Spread
 from planner.validation import Strict
 
 
@@ -98,7 +98,7 @@ class Cluster(Strict):
     """Servers bought."""
     engine: str = "vllm"
     """Serving engine. Default vllm: first class on both vendors."""
-    precision: Precision | None = None
+    precision: str | None = None
     """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -14,7 +14,6 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
-Precision = Literal["bf16", "fp8", "fp4", "int8", "int4"]
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 

@@ -27,6 +27,12 @@ from planner.scenario.scenario import Scenario
 from planner.validation import sound_part, validate
 
 MAX_EXTENDS = 16
+SUCCESSORS: dict[KeyPath, KeyPath] = {
+    ("reliability", "amd_failure_multiplier"): ("reliability", "vendor_failure_multiplier", "amd"),
+    ("software", "engineers_per_800_amd"): ("software", "engineers_per_800", "amd"),
+    ("software", "engineers_per_800_nvidia"): ("software", "engineers_per_800", "nvidia"),
+}
+"""Keys as older scenarios and studies write them, and where their values live now."""
 
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
@@ -53,6 +59,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
     """Lay overrides over merged content, then validate it and everything that only shows across fields."""
     for number, override in enumerate(overrides, start=1):
         _apply_override(document, override, f"--set #{number}")
+    _move_old_keys(document)
     lay_classes_under(document)
     try:
         scenario = validate(Scenario, document)
@@ -60,7 +67,40 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
-    return scenario
+    return _with_vendors(scenario)
+
+
+def _with_vendors(scenario: Scenario) -> Scenario:
+    """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
+    vendors = scenario.load_catalog().vendors
+    failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
+    engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
+    reliability, software = scenario.reliability, scenario.software
+    failures |= reliability.vendor_failure_multiplier
+    engineers |= software.engineers_per_800
+    return scenario.model_copy(
+        update={
+            "reliability": reliability.model_copy(update={"vendor_failure_multiplier": failures}),
+            "software": software.model_copy(update={"engineers_per_800": engineers}),
+        }
+    )
+
+
+def _move_old_keys(document: Document) -> None:
+    """Move values stated under an older key to where they live now, unless something stands there."""
+    for old, new in SUCCESSORS.items():
+        section, group, name = map(str, new)
+        holder = _walk(document.content, (section,))
+        if not isinstance(holder, dict) or old[-1] not in holder:
+            continue
+        beside = holder.get(group, {})
+        if not isinstance(beside, dict) or name in beside:
+            continue  # stated under both names: validation says that it knows only one of them
+        kept = {key: value for key, value in holder.items() if key != old[-1]}
+        document.content = {**document.content, section: {**kept, group: {**beside, name: holder[old[-1]]}}}
+        if (place := document.locations.pop(old, None)) is not None:
+            document.locations.setdefault((section, group), place)
+            document.locations[new] = place
 
 
 def _contradictions(document: Document) -> list[Problem]:
@@ -119,6 +159,8 @@ def _is_there(path: Path) -> bool:
 def merge(base: Document, layer: Document) -> None:
     """Lay one document over another in place: mappings merge, the rest replaces, null removes."""
     gone: dict[KeyPath, bool] = {}
+    for document in (base, layer):
+        _move_old_keys(document)
     base.content = _merged(base.content, layer.content, (), gone)
     kept = {path: place for path, place in base.locations.items() if not _inside(path, gone)}
     kept.update({path: place for path, place in layer.locations.items() if not gone.get(path, False)})
@@ -157,6 +199,7 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
     if keys == ("extends",):
         message = "cannot be set: the file that a scenario extends is read before any --set"
         raise ScenarioError(Problem(file=origin, path="extends", message=message))
+    keys = SUCCESSORS.get(keys, keys)
     value = parse_document(value_text, origin)
     parent = _walk(document.content, keys[:-1])
     if parent is not None and not isinstance(parent, dict):

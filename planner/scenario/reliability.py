@@ -15,8 +15,8 @@ class Reliability(Strict):
 
     failure_multiplier: NonNegative = 1.0
     """Factor on every cause's rate; 0 switches failures off. Default 1: 3.79 failures per 1,000 node-days, H100."""
-    amd_failure_multiplier: NonNegative = 1.3
-    """AMD nodes' failures against NVIDIA's. Default 1.3: assumption, no public AMD fleet rate exists."""
+    vendor_failure_multiplier: dict[str, NonNegative] = Field(default_factory=dict)
+    """Factor on the rates of a vendor's nodes, e.g. {amd: 1.3}. Default: what the catalogue's vendors say."""
     lemon_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.012
     """Share of nodes that fail chronically. Default 0.012: research clusters of 16,000 A100."""
     lemon_multiplier: Annotated[float, Field(ge=1, le=1000)] = 8.0

@@ -56,6 +56,8 @@ def _definitions() -> dict[str, Any]:
     _offer(definitions["Cluster"], "accelerator", catalog.accelerators)
     _offer(definitions["Cluster"], "engine", dict.fromkeys(stack.engine.value for stack in catalog.stacks.values()))
     _offer(definitions["Workload"], "model", catalog.models)
+    for holder in ("Cluster", "Workload"):
+        _offer(definitions[holder], "precision", catalog.precisions)
     _offer(definitions["Site"], "tariff", catalog.tariffs)
     definitions["Workload"] = _with_classes(definitions["Workload"], definitions)
     return definitions | {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
@@ -65,7 +67,8 @@ def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None
     """Let an editor complete a field by the catalogue's names, and accept those of a user's overlay beside them."""
     text = definition["properties"][field]
     kept = {key: text[key] for key in ("description", "default", "title") if key in text}
-    definition["properties"][field] = {**kept, "anyOf": [{"enum": list(names)}, {"type": "string"}]}
+    optional = [part for part in text.get("anyOf", ()) if part == {"type": "null"}]
+    definition["properties"][field] = {**kept, "anyOf": [{"enum": list(names)}, {"type": "string"}, *optional]}
 
 
 def _with_classes(workload: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,8 @@ class Software(Strict):
     """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
     engineers: NonNegative | None = None
     """Engineers who mend incidents and bring models up, one at a time each. Default: as many as are paid for."""
-    engineers_per_800_amd: NonNegative = 2.0
-    """Engineers paid for per 800 AMD accelerators. Default 2: the source articles' figure."""
-    engineers_per_800_nvidia: NonNegative = 0.5
-    """Engineers paid for per 800 NVIDIA accelerators. Default 0.5: assumption; CUDA mostly works the first time."""
+    engineers_per_800: dict[str, NonNegative] = Field(default_factory=dict)
+    """Engineers paid for per 800 accelerators, by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
     engineer_usd_per_year: Price = 280_000.0
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
@@ -37,4 +35,5 @@ class Software(Strict):
     fix_engineer_h: Positive = 40.0
     """Engineer's hours on one incident before the fix is out of hands. Default 40: a working week (assumption)."""
     hang_loss_fraction: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Throughput lost to resets while a hang is unfixed. Default 0.05: assumption."""
+    """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
+    states no loss of its own. Default 0.05: assumption."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, EntryName, Positive, Precision
+from planner.scenario.fields import BelowOne, EntryName, Positive
 from planner.validation import Strict
 
 
@@ -197,9 +197,9 @@ class Workload(Strict):
     """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
     model: str
     """Served model, by its catalogue name."""
-    precision: Precision | None = None
+    precision: str | None = None
     """Narrowest arithmetic it may be served in; a cluster that states a narrower one serves it in this. Default: the
-    cluster's, and fp8 where that states none either: what public serving runs use."""
+    cluster's, and where that states none either the catalogue's default, fp8: what public serving runs use."""
     requests_per_s: Annotated[float, Field(ge=0, le=1e9)]
     """Mean requests per second on day one."""
     growth: Growth = Flat(kind="flat")

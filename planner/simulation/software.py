@@ -1,4 +1,4 @@
-"""Software over time: releases, regressions, wrong numerics, hangs, bring-up of new models, and who mends them."""
+"""Software over time: releases, incidents, bring-up of new models, and who mends them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import simpy
 
-from planner.fleet.plan import Plan, StackPlan, WorkloadPlan
+from planner.fleet.plan import IncidentPlan, Plan, StackPlan, WorkloadPlan
 from planner.simulation.log import ChangeLog, SoftwareEvent
 from planner.simulation.streams import Streams
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
@@ -95,34 +95,33 @@ class SoftwareDesk:
     def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
         """Draw every incident of a stack and model in one block and start each at its time."""
         pairs = self._pairs(stack, model)
-        rates = (stack.regressions_per_year, stack.wrong_numerics_per_year, stack.hangs_per_year)
-        if not pairs or sum(rates) <= 0:
+        if not pairs or sum(incident.per_year for incident in stack.incidents) <= 0:
             return
         draw = self.streams(f"software/{stack.name}/{model}")
-        for kind, rate in zip(("regression", "wrong-numerics", "hang"), rates, strict=True):
-            count = draw.poisson(rate * self.plan.hours / HOURS_PER_YEAR)
+        for incident in stack.incidents:
+            count = draw.poisson(incident.per_year * self.plan.hours / HOURS_PER_YEAR)
             for time_h in sorted((draw.random(count) * self.plan.hours).tolist()):
-                loss = min(_MOST_LOST, stack.regression_loss.lognormal(draw))
-                fix_h = stack.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
-                self.env.process(self._incident(stack, pairs, kind, (time_h, loss, fix_h)))
+                loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
+                fix_h = incident.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
+                self.env.process(self._incident(stack, pairs, incident, (time_h, loss, fix_h)))
 
-    def _incident(self, stack: StackPlan, pairs: Pairs, kind: str, figures: tuple[float, float, float]) -> Steps:
+    def _incident(
+        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float]
+    ) -> Steps:
         """Slow the stack from the incident until an engineer has taken it up and the fix is out."""
         time_h, loss, fix_h = figures
         yield self.env.timeout(time_h)
         self.incidents += 1
         number = self.incidents
-        factors = self._factors(stack, pairs, kind, loss)
-        self._change(pairs, factors, kind, number)
+        factors = self._factors(stack, pairs, incident, loss)
+        self._change(pairs, factors, incident.kind, number)
         yield from self._mend(self.plan.software.engineer_h, fix_h)
-        self._change(pairs, tuple(-factor for factor in factors), kind + " fixed", number)
+        self._change(pairs, tuple(-factor for factor in factors), incident.kind + " fixed", number)
 
-    def _factors(self, stack: StackPlan, pairs: Pairs, kind: str, loss: float) -> tuple[float, ...]:
+    def _factors(self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, loss: float) -> tuple[float, ...]:
         """Return what an incident does to the logarithm of speed."""
-        if kind == "regression":
+        if not incident.falsifies:
             return (math.log1p(-loss),) * len(pairs)
-        if kind == "hang":
-            return (math.log1p(-min(_MOST_LOST, self.plan.software.hang_loss_fraction)),) * len(pairs)
         wide = self.plan.software.wide_precision_factor
         rolled_back = -max(self._last_gain(stack), 0.0)
         return tuple(rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs)

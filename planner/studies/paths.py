@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from planner.documents import KeyPath
+from planner.documents import KeyPath, dotted
+from planner.scenario.loading import SUCCESSORS
 from planner.scenario.scenario import Scenario
 from planner.validation import choices, nearest
 
@@ -19,8 +20,13 @@ FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "c
 
 
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
-    """Return the fields of a dumped scenario that a dotted path reaches, ``*`` standing for any part of a name."""
-    return [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
+    """Return the fields of a dumped scenario that a dotted path reaches, ``*`` standing for any part of a name.
+
+    A path as older studies write it reaches the field that took its place.
+    """
+    reached = [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
+    moved = [new for old, new in SUCCESSORS.items() if fnmatch.fnmatchcase(dotted(old), pattern)]
+    return reached + [new for new in moved if any(True for _ in _walk(tuple(map(str, new)), stated, ()))]
 
 
 def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

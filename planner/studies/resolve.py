@@ -197,8 +197,8 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
         catalog = base.scenario.load_catalog()
         for cluster in base.scenario.clusters.values():
             for workload in base.scenario.workloads.values():
-                shape = shape_of(workload.model, catalog.model(workload.model))
-                precision = served_precision(cluster, workload)
+                shape = shape_of(workload.model, catalog)
+                precision = served_precision(cluster, workload, catalog)
                 groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
                 doubt = calibration.doubt(groups, shape.experts > 0)
                 if doubt is None:

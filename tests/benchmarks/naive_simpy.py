@@ -89,7 +89,7 @@ class NaiveFleet:
     def _stack(self, stack: StackPlan) -> Steps:
         """One stack: incidents and releases, one after another."""
         pairs = [pair for pair in self.speed if self.plan.clusters[pair[0]].stack == stack.name]
-        incidents = stack.regressions_per_year + stack.wrong_numerics_per_year + stack.hangs_per_year
+        incidents = sum(incident.per_year for incident in stack.incidents)
         rate = incidents * len({workload.model for workload in self.plan.workloads}) + stack.releases_per_year
         while rate > 0:
             yield self.env.timeout(self.draw.exponential(HOURS_PER_YEAR / rate))
@@ -100,13 +100,13 @@ class NaiveFleet:
                 self.env.process(self._incident(stack, pairs))
 
     def _incident(self, stack: StackPlan, pairs: list[tuple[int, int]]) -> Steps:
-        kept = 1.0 - min(0.95, stack.regression_loss.lognormal(self.draw))
+        kept = 1.0 - min(0.95, stack.incidents[0].loss.lognormal(self.draw))
         for pair in pairs:
             self.speed[pair] *= kept
         with self.engineers.request() as turn:
             yield turn
             yield self.env.timeout(self.plan.software.engineer_h)
-        yield self.env.timeout(stack.fix_days.lognormal(self.draw) * 24.0)
+        yield self.env.timeout(stack.incidents[0].fix_days.lognormal(self.draw) * 24.0)
         for pair in pairs:
             self.speed[pair] /= kept
 

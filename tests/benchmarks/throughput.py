@@ -21,8 +21,8 @@ def operating_points_per_s(cases: int = CASES) -> dict[str, float]:
     catalog = load_catalog()
     specs = [
         ReplicaSpec(
-            part=part_of(accelerator, catalog.accelerator(accelerator)),
-            shape=shape_of(model, catalog.model(model)),
+            part=part_of(accelerator, catalog),
+            shape=shape_of(model, catalog),
             precision="fp8",
             accelerators=8,
             engine="vllm",

@@ -95,8 +95,8 @@ def test_pools_in_balance_by_hand() -> None:
     """One accelerator-second is spent on 1/r_p + 1/r_d of each: the rates of both pools multiply over their sum."""
     catalog = load_catalog()
     spec = ReplicaSpec(
-        part=part_of("H200", catalog.accelerators["H200"]),
-        shape=shape_of("llama-3.1-70b", catalog.models["llama-3.1-70b"]),
+        part=part_of("H200", catalog),
+        shape=shape_of("llama-3.1-70b", catalog),
         precision="fp8",
         accelerators=2,
         engine="vllm",

@@ -63,8 +63,8 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
     scenario = scenario_of({"workloads": {"chat": {"model": "deepseek-r1", "tokens": tokens}}})
     catalog = scenario.load_catalog()
     spec = ReplicaSpec(
-        part=part_of("MI325X", catalog.accelerator("MI325X")),
-        shape=shape_of("deepseek-r1", catalog.model("deepseek-r1")),
+        part=part_of("MI325X", catalog),
+        shape=shape_of("deepseek-r1", catalog),
         precision="fp8",
         accelerators=8,
         engine="sglang",

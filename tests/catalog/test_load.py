@@ -60,10 +60,11 @@ def test_every_value_has_source_date_and_grade(assumption_set: str) -> None:
 @pytest.mark.parametrize("assumption_set", ASSUMPTION_SETS)
 def test_every_measured_value_has_a_unit_or_is_a_count(assumption_set: str) -> None:
     for path, fact in all_facts(load_catalog(assumption_set)):
+        named = path.removesuffix(f".{path.rpartition('.')[2]}") if ".dense_tflops." in path else path
         if isinstance(fact, Range):
-            assert fact.unit or unit_of(path), path
+            assert fact.unit or unit_of(named), path
         elif isinstance(fact.value, float):
-            assert unit_of(path), path
+            assert unit_of(named), path
 
 
 def test_the_articles_lay_over_the_measurements_value_by_value() -> None:
@@ -79,10 +80,10 @@ def test_measured_parts_agree_with_common_sense() -> None:
     for name, part in parts.items():
         assert part.idle_w.value < part.tdp_w.value, name
         assert part.tdp_w.value * part.accelerators_per_node.value / 1000 < part.node_max_kw.value, name
-        if part.fp8_dense_tflops:
-            assert part.fp8_dense_tflops.value > part.bf16_dense_tflops.value, name
-    assert parts["MI300X"].fp4_dense_tflops is parts["H200"].fp4_dense_tflops is None
-    assert parts["B200"].fp4_dense_tflops is not None
+        rates = [rate.value for rate in part.dense_tflops.values()]  # widest first
+        assert rates == sorted(rates), name
+    assert list(parts["MI300X"].dense_tflops) == list(parts["H200"].dense_tflops) == ["bf16", "fp8"]
+    assert "fp4" in parts["B200"].dense_tflops
 
 
 def test_an_unknown_set_and_an_unknown_name_are_refused() -> None:
@@ -208,3 +209,53 @@ def test_any_overlay_is_used_or_refused(tmp_path_factory: pytest.TempPathFactory
         load_catalog("measured", path)
     except ScenarioError as error:
         assert error.problems
+
+
+OLD_KEYS = """
+accelerators:
+  H200: {source: our sheet, grade: B, fp8_dense_tflops: 1900, fp8_dialect: fnuz}
+stacks:
+  rocm-vllm:
+    source: our tickets
+    grade: B
+    regressions_per_year: {low: 1, base: 2, high: 3}
+    regression_loss_fraction: {low: 0.1, base: 0.2, high: 0.3}
+    regression_days: {low: 4, base: 5, high: 6}
+    wrong_numerics_per_year: {low: 5, base: 6, high: 7}
+    hangs_per_year: {low: 7, base: 8, high: 9}
+"""
+NEW_KEYS = """
+accelerators:
+  H200: {source: our sheet, grade: B, dense_tflops: {fp8: 1900}, dialects: {fp8: fnuz}}
+stacks:
+  rocm-vllm:
+    source: our tickets
+    grade: B
+    fix_days: {low: 4, base: 5, high: 6}
+    incidents:
+      regression: {per_year: {low: 1, base: 2, high: 3}, loss_fraction: {low: 0.1, base: 0.2, high: 0.3}}
+      wrong-numerics: {per_year: {low: 5, base: 6, high: 7}}
+      hang: {per_year: {low: 7, base: 8, high: 9}}
+"""
+
+
+def test_keys_of_older_overlays_are_read_where_their_values_live_now(write: Write) -> None:
+    old, new = (
+        load_catalog("measured", write(text, name)) for text, name in ((OLD_KEYS, "o.yaml"), (NEW_KEYS, "n.yaml"))
+    )
+    assert old == new
+    assert old.accelerators["H200"].dense_tflops["fp8"].value == 1900
+    assert old.accelerators["H200"].dense_tflops["bf16"] == load_catalog().accelerators["H200"].dense_tflops["bf16"]
+    assert old.incident(old.stacks["rocm-vllm"], "hang").fix_days.base == 5  # type: ignore[union-attr]
+
+
+def test_a_wrong_value_under_an_older_key_is_shown_where_it_was_written(write: Write) -> None:
+    text = "accelerators:\n  H200: {source: our sheet, grade: B,\n    fp8_dense_tflops: -3}\n"
+    assert "tiny.yaml:3: accelerators.H200.dense_tflops.fp8" in problem_of(write(text))
+    both = text.replace("-3", "3, dense_tflops: {fp8: 4}")
+    assert "accelerators.H200.fp8_dense_tflops: unknown key" in problem_of(write(both))
+
+
+def test_null_takes_a_rate_away(write: Write) -> None:
+    part = load_catalog("measured", write("accelerators: {B200: {dense_tflops: {fp4: null}}}")).accelerators["B200"]
+    assert list(part.dense_tflops) == ["bf16", "fp8"]

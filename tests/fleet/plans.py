@@ -16,6 +16,7 @@ from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
+    IncidentPlan,
     OrderPlan,
     Plan,
     ReliabilityPlan,
@@ -124,6 +125,20 @@ def certain(figure: float) -> ThreePoint:
     return ThreePoint(low=figure, base=figure, high=figure)
 
 
+def incident_plans(**per_year: float) -> tuple[IncidentPlan, ...]:
+    """The three shipped kinds, each fixed after five days, at these rates (``wrong_numerics=2.0``) or never."""
+    return tuple(
+        IncidentPlan(
+            kind=kind,
+            per_year=per_year.get(kind.replace("-", "_"), 0.0),
+            loss=certain(loss),
+            fix_days=certain(5.0),
+            falsifies=kind == "wrong-numerics",
+        )
+        for kind, loss in (("regression", 0.2), ("wrong-numerics", 0.0), ("hang", 0.05))
+    )
+
+
 def stack_plan(**changes: Any) -> StackPlan:
     """A stack to which nothing happens."""
     plain = StackPlan(
@@ -132,11 +147,7 @@ def stack_plan(**changes: Any) -> StackPlan:
         release_delay_h=None,
         release_gain=certain(0.0),
         release_gain_multiplier=1.0,
-        regressions_per_year=0.0,
-        wrong_numerics_per_year=0.0,
-        hangs_per_year=0.0,
-        regression_loss=certain(0.2),
-        fix_days=certain(5.0),
+        incidents=incident_plans(),
         bring_up_weeks=certain(3.0),
         bring_up_fraction=certain(0.5),
     )
@@ -150,7 +161,6 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         engineers=2.0,
         fix_time_multiplier=1.0,
         engineer_h=40.0,
-        hang_loss_fraction=0.05,
         wide_precision_factor=np.full((clusters, workloads), np.nan),
     )
     return dataclasses.replace(plain, **changes)

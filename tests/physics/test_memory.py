@@ -19,7 +19,7 @@ from planner.physics.memory import (
 )
 from planner.physics.part import Part
 from planner.units import GIB
-from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X
+from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X
 
 H100 = dataclasses.replace(H200, name="H100", hbm_bytes=80 * GIB)
 
@@ -44,7 +44,7 @@ def test_a_model_that_fits_nowhere_says_how_many_would() -> None:
     with pytest.raises(CapacityError, match=re.escape("2 × H100 offer 155 GB: ")) as caught:
         smallest_fit(small, LLAMA_405B, "fp8")
     needed = int(re.search(r": (\d+) would hold it", str(caught.value)).group(1))  # type: ignore[union-attr]
-    assert needed >= weight_bytes(LLAMA_405B, "fp8") / (USABLE_FRACTION * 80 * GIB)
+    assert needed >= weight_bytes(FORMATS, LLAMA_405B, "fp8") / (USABLE_FRACTION * 80 * GIB)
 
 
 def test_a_precision_the_part_lacks_is_refused() -> None:
@@ -68,13 +68,15 @@ def test_latent_cache_is_copied_on_every_rank() -> None:
 
 
 def test_streamed_bytes_leave_out_embedding_and_experts() -> None:
-    everything = weight_bytes(LLAMA_8B, "bf16")
-    assert everything - streamed_shared_bytes(LLAMA_8B, "bf16") == 2 * 128256 * 4096
-    assert streamed_shared_bytes(GPT_OSS, "fp4") < 0.1 * weight_bytes(GPT_OSS, "fp4")
+    everything = weight_bytes(FORMATS, LLAMA_8B, "bf16")
+    assert everything - streamed_shared_bytes(FORMATS, LLAMA_8B, "bf16") == 2 * 128256 * 4096
+    assert streamed_shared_bytes(FORMATS, GPT_OSS, "fp4") < 0.1 * weight_bytes(FORMATS, GPT_OSS, "fp4")
 
 
 def test_gpt_oss_weighs_what_is_published() -> None:
-    assert weight_bytes(GPT_OSS, "fp4") / GIB == pytest.approx(60.8, rel=0.02)  # model card: 60.8 GiB checkpoint
+    assert weight_bytes(FORMATS, GPT_OSS, "fp4") / GIB == pytest.approx(
+        60.8, rel=0.02
+    )  # model card: 60.8 GiB checkpoint
 
 
 def test_degrees_divide_the_heads_and_stay_in_the_domain() -> None:

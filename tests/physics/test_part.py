@@ -21,8 +21,8 @@ def test_numbers_that_are_not_above_zero_are_refused(field: str, number: float) 
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(ValueError, match="precisions are bf16, fp8, fp4"):
-        dataclasses.replace(H200, dense_flops_per_s={"bf16": 1e15, "int8": 2e15})
+    with pytest.raises(ValueError, match="precisions are bf16, fp8, fp4, int8, int4 with bf16 always present"):
+        dataclasses.replace(H200, dense_flops_per_s={"bf16": 1e15, "fp6": 2e15})
 
 
 def test_a_part_without_bf16_is_refused() -> None:

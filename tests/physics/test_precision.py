@@ -5,15 +5,14 @@ import dataclasses
 import pytest
 
 from planner.physics.precision import (
-    WEIGHT_BYTES,
     canonical_precision,
     compute_flops_per_s,
-    may_share_fp8,
-    needs_fp8_conversion,
+    may_share,
+    needs_conversion,
     refusal,
     shared_weight_bytes,
 )
-from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_70B, MI300X
+from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_70B, MI300X
 
 
 @pytest.mark.parametrize(
@@ -24,12 +23,12 @@ from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_70B, MI300X
     ],
 )  # fmt: skip
 def test_usual_spellings_are_understood(written: str, meant: str) -> None:
-    assert canonical_precision(written) == meant
+    assert canonical_precision(FORMATS, written) == meant
 
 
 @pytest.mark.parametrize("written", ["", "int3", "fp2", "tf32"])
 def test_other_words_are_not(written: str) -> None:
-    assert canonical_precision(written) is None
+    assert canonical_precision(FORMATS, written) is None
 
 
 def test_fp4_runs_where_the_part_has_it() -> None:
@@ -49,19 +48,19 @@ def test_unpacked_fp4_computes_at_the_wider_rate() -> None:
 
 
 def test_four_bit_mixtures_keep_attention_wider() -> None:
-    assert shared_weight_bytes(GPT_OSS, "fp4") == 2.0
-    assert shared_weight_bytes(DEEPSEEK, "fp4") == WEIGHT_BYTES["fp8"]
-    assert shared_weight_bytes(LLAMA_70B, "fp4") == WEIGHT_BYTES["fp4"]
+    assert shared_weight_bytes(FORMATS, GPT_OSS, "fp4") == 2.0
+    assert shared_weight_bytes(FORMATS, DEEPSEEK, "fp4") == FORMATS["fp8"].weight_bytes
+    assert shared_weight_bytes(FORMATS, LLAMA_70B, "fp4") == FORMATS["fp4"].weight_bytes
 
 
 def test_scales_are_weighed() -> None:
-    assert WEIGHT_BYTES["fp4"] == 9 / 16  # NVFP4: 4 bits and one byte of scale per 16 values
-    assert 1.0 < WEIGHT_BYTES["fp8"] < 1.001
+    assert FORMATS["fp4"].weight_bytes == 9 / 16  # NVFP4: 4 bits and one byte of scale per 16 values
+    assert 1.0 < FORMATS["fp8"].weight_bytes < 1.001
 
 
 def test_fp8_dialects_do_not_mix() -> None:
-    assert needs_fp8_conversion(MI300X, "ocp")
-    assert not needs_fp8_conversion(H200, "ocp")
-    assert not may_share_fp8(MI300X, H200)
-    assert may_share_fp8(H200, B200)
-    assert may_share_fp8(MI300X, dataclasses.replace(MI300X, name="MI325X"))
+    assert needs_conversion(MI300X, "fp8", "ocp")
+    assert not needs_conversion(H200, "fp8", "ocp")
+    assert not may_share(MI300X, H200, "fp8")
+    assert may_share(H200, B200, "fp8")
+    assert may_share(MI300X, dataclasses.replace(MI300X, name="MI325X"), "fp8")

@@ -204,8 +204,8 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
         price_replicas(
             [
                 ReplicaSpec(
-                    part=part_of(part, catalog.accelerators[part]),
-                    shape=shape_of("glm-5", catalog.models["glm-5"]),
+                    part=part_of(part, catalog),
+                    shape=shape_of("glm-5", catalog),
                     precision="fp8",
                     accelerators=accelerators,
                     engine="sglang",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.fleet.plan import Plan, SoftwarePlan
+from planner.fleet.plan import IncidentPlan, Plan, SoftwarePlan
 from planner.simulation.driver import Simulation
 from planner.simulation.log import ChangeLog, SpeedChange
 from planner.simulation.run import run_engine
@@ -20,6 +20,7 @@ from planner.units import HOURS_PER_YEAR
 from tests.fleet.plans import (
     certain,
     cluster_plan,
+    incident_plans,
     make_plan,
     order_plan,
     software_plan,
@@ -27,6 +28,8 @@ from tests.fleet.plans import (
     workload_plan,
 )
 from tests.simulation.worlds import plan_of
+
+REGRESSION, WRONG_NUMERICS, _ = incident_plans()
 
 
 def plan_with(months: int = 12, workloads: Any = None, clusters: Any = None, **changes: Any) -> Plan:
@@ -67,10 +70,10 @@ def test_a_pinned_stack_takes_no_releases() -> None:
     assert speeds_of(plan_with(36, stack={"releases_per_year": 4.0, "release_delay_h": None})) == []
 
 
-@pytest.mark.parametrize("kind", ["regressions", "wrong_numerics", "hangs"])
+@pytest.mark.parametrize("kind", ["regression", "wrong_numerics", "hang"])
 def test_incidents_come_at_their_rate(kind: str) -> None:
     """Renewal counts over 30 replications of a year at 20 a year: |z| < 4."""
-    plan = plan_with(12, stack={f"{kind}_per_year": 20.0}, engineers=1000.0)
+    plan = plan_with(12, stack={"incidents": incident_plans(**{kind: 20.0})}, engineers=1000.0)
     plan = dataclasses.replace(
         plan, software=dataclasses.replace(plan.software, wide_precision_factor=np.full((1, 1), 0.6))
     )
@@ -79,7 +82,7 @@ def test_incidents_come_at_their_rate(kind: str) -> None:
 
 
 def test_a_regression_slows_until_it_is_fixed() -> None:
-    plan = plan_with(12, stack={"regressions_per_year": 3.0}, engineers=1000.0)
+    plan = plan_with(12, stack={"incidents": incident_plans(regression=3.0)}, engineers=1000.0)
     changes = speeds_of(plan, 2)
     begun = {change.incident: change for change in changes if change.kind == "regression"}
     fixed = {change.incident: change for change in changes if change.kind == "regression fixed"}
@@ -115,7 +118,7 @@ def test_one_engineer_mends_one_thing_at_a_time() -> None:
     desk = SoftwareDesk(env, plan, log, streams(1))
     stack = plan.software.stacks[0]
     for _ in range(3):
-        env.process(desk._incident(stack, ((0, 0),), "regression", (10.0, 0.2, 120.0)))
+        env.process(desk._incident(stack, ((0, 0),), REGRESSION, (10.0, 0.2, 120.0)))
     env.run()
     ends = [change.time_h - 10.0 for change in log.speeds() if change.kind == "regression fixed"]
     assert ends == pytest.approx([120.0, 160.0, 200.0])
@@ -126,37 +129,42 @@ def test_half_an_engineer_takes_twice_as_long_and_none_waits_for_the_vendor() ->
         plan = plan_with(1, engineers=engineers)
         env, log = simpy.Environment(), ChangeLog()
         desk = SoftwareDesk(env, plan, log, streams(1))
-        env.process(desk._incident(plan.software.stacks[0], ((0, 0),), "regression", (0.0, 0.2, 120.0)))
+        env.process(desk._incident(plan.software.stacks[0], ((0, 0),), REGRESSION, (0.0, 0.2, 120.0)))
         env.run()
         assert log.speeds()[-1].time_h == pytest.approx(expected)
 
 
-def incident_factors(software: SoftwarePlan, kind: str, last_gain: float = 0.0) -> list[float]:
+def incident_factors(software: SoftwarePlan, incident: IncidentPlan, last_gain: float = 0.0) -> list[float]:
     plan = dataclasses.replace(make_plan(), software=software)
     env, log = simpy.Environment(), ChangeLog()
     desk = SoftwareDesk(env, plan, log, streams(1))
     desk.releases["cuda-vllm"] = [(0.0, last_gain), (1.0, 9.0)]  # the second is still to come
-    return list(desk._factors(software.stacks[0], ((0, 0),), kind, 0.3))
+    return list(desk._factors(software.stacks[0], ((0, 0),), incident, 0.3))
 
 
 def test_wrong_numerics_roll_back_or_widen() -> None:
-    rolled_back = incident_factors(software_plan(), "wrong-numerics", last_gain=math.log(1.08))
+    rolled_back = incident_factors(software_plan(), WRONG_NUMERICS, last_gain=math.log(1.08))
     assert rolled_back == [pytest.approx(-math.log(1.08))]
-    assert incident_factors(software_plan(), "wrong-numerics", last_gain=-0.1) == [0.0]  # nothing to lose
+    assert incident_factors(software_plan(), WRONG_NUMERICS, last_gain=-0.1) == [0.0]  # nothing to lose
     wide = software_plan(wide_precision_factor=np.full((1, 1), 0.55))
-    assert incident_factors(wide, "wrong-numerics") == [pytest.approx(math.log(0.55))]
+    assert incident_factors(wide, WRONG_NUMERICS) == [pytest.approx(math.log(0.55))]
 
 
 def test_a_hang_costs_its_fraction_and_never_everything() -> None:
-    assert incident_factors(software_plan(), "hang") == [pytest.approx(math.log(0.95))]
-    assert incident_factors(software_plan(hang_loss_fraction=1.0), "hang") == [pytest.approx(math.log(0.05))]
+    for stated, kept in ((0.05, 0.95), (1.0, 0.05)):
+        software = {"hang_loss_fraction": stated, "incident_multiplier": 50, "engineers": 1000}
+        hangs = [change for change in speeds_of(plan_of({"software": software})) if change.kind == "hang"]
+        assert hangs
+        assert all(change.log_factor == pytest.approx(math.log(kept)) for change in hangs)
 
 
 def test_clusters_on_one_stack_widen_by_their_own_factors() -> None:
     """Two clusters, one stack and model, different precision: the hours must keep them apart."""
     clusters = [cluster_plan("a"), cluster_plan("b")]
     wide = np.array([[0.5], [0.8]])
-    plan = plan_with(12, clusters=clusters, stack={"wrong_numerics_per_year": 6.0}, wide_precision_factor=wide)
+    plan = plan_with(
+        12, clusters=clusters, stack={"incidents": incident_plans(wrong_numerics=6.0)}, wide_precision_factor=wide
+    )
     simulation = Simulation(plan, streams(4))
     simulation.env.run(until=plan.hours)
     speed, incidents = simulation._speeds(0, plan.hours)
@@ -233,7 +241,7 @@ def test_nothing_is_asked_of_a_model_before_its_launch() -> None:
 
 def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
     loads = [workload_plan("new", launch_h=0.0), workload_plan("old")]
-    plan = plan_with(1, workloads=loads, stack={"regressions_per_year": 100.0}, engineers=100.0)
+    plan = plan_with(1, workloads=loads, stack={"incidents": incident_plans(regression=100.0)}, engineers=100.0)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
     speed, _ = simulation._speeds(0, plan.hours)
@@ -265,5 +273,5 @@ def test_policies_trade_gains_for_regressions() -> None:
     assert stacks["latest"].release_delay_h == 0.0
     assert stacks["staged"].release_delay_h == 8 * 168.0
     assert stacks["pinned"].release_delay_h is None
-    rates = [stacks[policy].regressions_per_year for policy in ("latest", "staged", "pinned")]
+    rates = [stacks[policy].incidents[0].per_year for policy in ("latest", "staged", "pinned")]
     assert rates[0] == pytest.approx(2 * rates[1]) == pytest.approx(4 * rates[2])

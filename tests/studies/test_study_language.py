@@ -171,6 +171,16 @@ def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
     assert prepared.scenarios[0].scenario.workloads["chat"].requests_per_s == 5.0  # what was stated stays
 
 
+@pytest.mark.parametrize("written", ["software.engineers_per_800_amd", "software.engineers_per_800.amd"])
+def test_a_vendors_figure_is_reached_by_its_older_name_too(study_file: Write, written: str) -> None:
+    prepared = prepare(study_file(with_input(f"{written}: {{kind: uniform, low: 4, high: 6}}")))
+    place = prepared.inputs.names.index(written)
+    assert set(prepared.inputs.each[place].targets) == {(("software", "engineers_per_800", "amd"),)}
+    values = np.ones(len(prepared.inputs))
+    values[place] = 5.0
+    assert changed(prepared.scenarios[0], 0, prepared.inputs, values)[0].software.engineers_per_800 == {"amd": 5.0}
+
+
 def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: Write) -> None:
     text = with_input("clusters.*.nodes: {kind: uniform, low: 0.5, high: 1.5, times_stated: true}")
     prepared = prepare(study_file(text))
