@@ -194,7 +194,7 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     page = (tmp_path / "o" / "report.html").read_text()
     assert sections(page) == ORDER
     assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
-    said = r"tiny costs least of the plans that serve well: \$[\d.]+ per million tokens, [\d.]+% less than the baseline"
+    said = r"tiny costs least of the plans that serve well: \$[\d.]+ per million tokens, levelised, [\d.]+% less"
     assert re.search(said, page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()

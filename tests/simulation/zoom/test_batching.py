@@ -37,8 +37,8 @@ PLAIN = StepTimes(
 def replicas(model: str = "llama-3.1-70b", accelerator: str = "H200", count: int = 2) -> Replicas:
     catalog = load_catalog()
     spec = ReplicaSpec(
-        part=part_of(accelerator, catalog.accelerator(accelerator)),
-        shape=shape_of(model, catalog.model(model)),
+        part=part_of(accelerator, catalog),
+        shape=shape_of(model, catalog),
         precision="fp8",
         accelerators=count,
         engine="vllm",
