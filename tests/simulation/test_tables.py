@@ -206,7 +206,7 @@ def test_a_month_that_serves_nothing_is_charged_to_who_will_ask() -> None:
     whole = drawn.cost_cents()[0].sum()
     assert first["served_tokens"].sum() == 0
     assert first["cost_per_million_tokens_usd"].isna().all()
-    assert (first["cost_usd"] * 100).sum().round(6) == whole
+    assert round((first["cost_usd"] * 100).sum(), 6) == whole
     assert first["cost_usd"].to_dict()["long"] * 100 == pytest.approx(whole * 1200 / 1650, abs=2)
 
 
