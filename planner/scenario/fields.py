@@ -19,10 +19,7 @@ Precision = Literal["bf16", "fp8", "fp4"]
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
 
-RESERVED = {
-    "fleet": "the whole in every table",
-    "site": "what belongs to no cluster in the ledger",
-}
+RESERVED = {"fleet": "the whole in every table", "site": "what belongs to no cluster in the ledger"}
 
 
 def _check_name(name: str) -> str:
