@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.finance.bridge import CAUSES
-from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column
+from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column, text_column
 from planner.simulation.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
 from planner.units import DOLLARS, unit_of
 
-_SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
+_SCENARIO = text_column("scenario", "Scenario, by its name.")
 
 
 def _measured(name: str, description: str) -> Column:
@@ -24,9 +24,9 @@ COMPARISON = TableDescription(
     key=("scenario", "measure"),
     columns=(
         _SCENARIO,
-        Column(name="measure", kind=ColumnKind.TEXT, description="Measure; its name ends in its unit."),
+        text_column("measure", "Measure; its name ends in its unit."),
         _measured("value", "Its value."),
-        Column(name="unit", kind=ColumnKind.TEXT, description="Its unit."),
+        text_column("unit", "Its unit."),
         _measured("baseline_value", "The baseline's."),
         _measured("difference", "`value` less `baseline_value`."),
         number_column("difference_fraction", "`difference` over the size of `baseline_value`."),
@@ -47,7 +47,7 @@ BRIDGE = TableDescription(
     key=("scenario", "cause"),
     columns=(
         _SCENARIO,
-        Column(name="cause", kind=ColumnKind.TEXT, description="Cause: " + ", ".join(CAUSES) + "."),
+        text_column("cause", "Cause: " + ", ".join(CAUSES) + "."),
         number_column("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
         number_column("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
     ),
@@ -81,7 +81,7 @@ def sweep_description(axes: Sequence[Axis]) -> TableDescription:
         columns=(
             *(_axis_column(axis) for axis in axes),
             *(figure_column(name, decimals=2 if unit_of(name) == DOLLARS else 6) for name in figures),
-            Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."),
+            text_column("problem", "Why the combination could not be run."),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.columns import Column, ColumnKind, TableDescription, text_column, whole_column
 from planner.studies.headlines import HEADLINES
 from planner.units import unit_of
 
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 _IN_ITS_UNIT = "in the unit of the output"
 
 
-def _text(name: str, description: str) -> Column:
-    return Column(name=name, kind=ColumnKind.TEXT, description=description)
-
-
 def _number(name: str, description: str, unit: str = "", decimals: int = 9) -> Column:
     by = "output" if unit == _IN_ITS_UNIT else ""
     return Column(
@@ -25,18 +21,14 @@ def _number(name: str, description: str, unit: str = "", decimals: int = 9) -> C
     )
 
 
-_REPLICATION = Column(
-    name="replication", kind=ColumnKind.INTEGER, description="Number of the replication; `planner replay` takes it."
-)
-_SCENARIO = _text("scenario", "Scenario, by its name in the study.")
-_AGAINST = _text("against", "Scenario it is held against; empty where it stands alone or against all others.")
-_OUTPUT = _text("output", "Headline figure, by its column in samples.csv.")
+_REPLICATION = whole_column("replication", "Number of the replication; `planner replay` takes it.")
+_SCENARIO = text_column("scenario", "Scenario, by its name in the study.")
+_AGAINST = text_column("against", "Scenario it is held against; empty where it stands alone or against all others.")
+_OUTPUT = text_column("output", "Headline figure, by its column in samples.csv.")
 _INTERVAL = "of the 95% interval, from independent randomisations; empty where rows are too few for one"
 
-_COMPLETED = Column(
-    name="completed",
-    kind=ColumnKind.INTEGER,
-    description="Replications behind the row: those that could be run. manifest.json has how many there are.",
+_COMPLETED = whole_column(
+    "completed", "Replications behind the row: those that could be run. manifest.json has how many there are."
 )
 
 SAMPLES = TableDescription(
@@ -48,7 +40,7 @@ SAMPLES = TableDescription(
         _REPLICATION,
         _SCENARIO,
         *(_number(output.name, output.description, output.unit, output.decimals) for output in HEADLINES),
-        _text("error", "Why the run failed; empty where it did not."),
+        text_column("error", "Why the run failed; empty where it did not."),
     ),
 )
 PERCENTILES = TableDescription(
@@ -58,7 +50,7 @@ PERCENTILES = TableDescription(
     columns=(
         _SCENARIO,
         _OUTPUT,
-        _text("statistic", "mean, sd, p5, p10, p50, p90, p95, or cvar95: the mean of the worst twentieth."),
+        text_column("statistic", "mean, sd, p5, p10, p50, p90, p95, or cvar95: the mean of the worst twentieth."),
         _number("value", "The statistic.", _IN_ITS_UNIT),
         _number("low", f"Lower end {_INTERVAL}.", _IN_ITS_UNIT),
         _number("high", f"Upper end {_INTERVAL}.", _IN_ITS_UNIT),
@@ -71,7 +63,7 @@ MONTHLY_BANDS = TableDescription(
     key=("scenario", "output", "month"),
     columns=(
         _SCENARIO,
-        _text("output", "Monthly figure: utilisation_fraction, cost_per_million_tokens_usd or spend_usd."),
+        text_column("output", "Monthly figure: utilisation_fraction, cost_per_million_tokens_usd or spend_usd."),
         Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
         _number("mean", "Mean over replications.", _IN_ITS_UNIT),
         *(_number(f"p{p}", f"{p}th percentile over replications.", _IN_ITS_UNIT) for p in (5, 10, 50, 90, 95)),
@@ -108,10 +100,10 @@ SENSITIVITY = TableDescription(
     key=("scenario", "against", "method", "input", "measure"),
     columns=(
         _SCENARIO,
-        _text("against", "Scenario whose headline is taken away; empty for the headline itself."),
-        _text("method", "How it was measured."),
-        _text("input", "Path of the input; chance for what a run draws itself."),
-        _text("measure", "What is measured; the page on uncertainty explains each."),
+        text_column("against", "Scenario whose headline is taken away; empty for the headline itself."),
+        text_column("method", "How it was measured."),
+        text_column("input", "Path of the input; chance for what a run draws itself."),
+        text_column("measure", "What is measured; the page on uncertainty explains each."),
         _number("value", "The measure.", "unit of the headline, of the input for a flip, or 1"),
         _number("low", "Lower end of the interval, or of a conditional-mean bar.", "as value"),
         _number("high", "Upper end of the interval, or of a conditional-mean bar.", "as value"),
@@ -127,7 +119,7 @@ DISTRIBUTION = TableDescription(
         _SCENARIO,
         _number("bin_low", "Lower edge of the bin.", "unit of the headline"),
         _number("bin_high", "Upper edge of the bin.", "unit of the headline"),
-        Column(name="replications", kind=ColumnKind.INTEGER, description="Replications within it."),
+        whole_column("replications", "Replications within it."),
         _COMPLETED,
     ),
 )
@@ -137,7 +129,7 @@ CONVERGENCE = TableDescription(
     key=("scenario", "replications"),
     columns=(
         _SCENARIO,
-        Column(name="replications", kind=ColumnKind.INTEGER, description="Replications so far."),
+        whole_column("replications", "Replications so far."),
         _number("mean", "Mean so far.", "unit of the headline"),
         _number("low", f"Lower end {_INTERVAL}.", "unit of the headline"),
         _number("high", f"Upper end {_INTERVAL}.", "unit of the headline"),
@@ -149,15 +141,15 @@ UNCERTAIN = TableDescription(
     description="What the study draws, and where each distribution comes from.",
     key=("input",),
     columns=(
-        _text("input", "Path of the input; throughput_error for the model's own error."),
-        _text("distribution", "Kind of distribution; a prior is one of percentiles."),
-        _text("p10", "One draw in ten lies below."),
-        _text("p50", "The median."),
-        _text("p90", "One draw in ten lies above."),
-        _text("unit", "Unit of the three; factor where they multiply what is stated or modelled."),
-        _text("source", "The catalogue's source of a prior, or file and line of the study."),
-        _text("date", "Date at which a prior held."),
-        _text("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),
+        text_column("input", "Path of the input; throughput_error for the model's own error."),
+        text_column("distribution", "Kind of distribution; a prior is one of percentiles."),
+        text_column("p10", "One draw in ten lies below."),
+        text_column("p50", "The median."),
+        text_column("p90", "One draw in ten lies above."),
+        text_column("unit", "Unit of the three; factor where they multiply what is stated or modelled."),
+        text_column("source", "The catalogue's source of a prior, or file and line of the study."),
+        text_column("date", "Date at which a prior held."),
+        text_column("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),
     ),
 )
 STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN)
@@ -171,7 +163,7 @@ def samples_table(inputs: Inputs) -> TableDescription:
     own = tuple(
         _number(found.name, _meaning(found.times_stated), unit_of(found.name.rpartition(".")[2]) or "")
         if is_numeric(found.distribution)
-        else _text(found.name, _meaning(times_stated=False))
+        else text_column(found.name, _meaning(times_stated=False))
         for found in inputs.each
     )
     columns = (*SAMPLES.columns[:2], *own, *SAMPLES.columns[2:])

@@ -18,10 +18,7 @@ Price = Annotated[float, Field(ge=0, le=1e9)]
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
 
-RESERVED = {
-    "fleet": "the whole in every table",
-    "site": "what belongs to no cluster in the ledger",
-}
+RESERVED = {"fleet": "the whole in every table", "site": "what belongs to no cluster in the ledger"}
 
 
 def _check_name(name: str) -> str:

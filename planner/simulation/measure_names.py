@@ -209,34 +209,16 @@ DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
 }
 """What each figure is, once for every file that has it."""
 SERVICE = (
-    "availability_fraction",
-    "utilisation_fraction",
-    "shed_fraction",
-    "slo_attainment_fraction",
-    "energy_kwh",
-)
+    "availability_fraction", "utilisation_fraction", "shed_fraction", "slo_attainment_fraction", "energy_kwh",
+)  # fmt: skip
 """How a plan served: what a cost per token must be read with."""
 TIMELINE = (
-    "accelerators_in_service",
-    "availability_fraction",
-    "utilisation_fraction",
-    "demand_tokens",
-    "served_tokens",
-    "shed_tokens",
-    "energy_kwh",
-    "cost_usd",
-    "cost_per_million_tokens_usd",
-    "served_output_tokens",
-    "cost_per_million_output_tokens_usd",
-    "backlog_tokens",
-    "slo_attainment_fraction",
-    "peak_facility_kw",
-    "cumulative_cost_per_million_tokens_usd",
-    "cumulative_cost_per_million_output_tokens_usd",
-    "levelised_cost_per_million_tokens_usd",
-    "levelised_cost_per_million_output_tokens_usd",
-    "rented_tokens",
-)
+    "accelerators_in_service", "availability_fraction", "utilisation_fraction", "demand_tokens", "served_tokens",
+    "shed_tokens", "energy_kwh", "cost_usd", "cost_per_million_tokens_usd", "served_output_tokens",
+    "cost_per_million_output_tokens_usd", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw",
+    "cumulative_cost_per_million_tokens_usd", "cumulative_cost_per_million_output_tokens_usd",
+    "levelised_cost_per_million_tokens_usd", "levelised_cost_per_million_output_tokens_usd", "rented_tokens",
+)  # fmt: skip
 """The figures of the monthly timeline, in the order of its columns."""
 FLEET_ONLY = frozenset(
     {"demand_tokens", "shed_tokens", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw", "rented_tokens"}

@@ -105,23 +105,19 @@ def sums_of(result: RunResult) -> Sums:
     """Return a run's sums by month."""
     monthly, rented = result.monthly, result.rented.requests
     per_node = result.plan.accelerators_per_node
-    hours = (monthly.present_node_h, monthly.in_service_node_h, monthly.busy_node_h, monthly.drag_node_h)
-    on_site, in_service, busy, drag = (with_fleet(node_h * per_node) for node_h in hours)
-    served, output = (
-        with_fleet(
-            result.tokens(monthly.served_requests, output_only=only).sum(axis=2),
-            elsewhere=result.tokens(rented, output_only=only).sum(axis=1),
-        )
-        for only in (False, True)
-    )
     cents = result.cost_cents()
+
+    def served(*, output_only: bool) -> Floats:
+        own = result.tokens(monthly.served_requests, output_only=output_only).sum(axis=2)
+        return with_fleet(own, elsewhere=result.tokens(rented, output_only=output_only).sum(axis=1))
+
     return Sums(
-        on_site_h=on_site,
-        in_service_h=in_service,
-        busy_h=busy,
-        drag_h=drag,
-        served_tokens=served,
-        served_output_tokens=output,
+        on_site_h=with_fleet(monthly.present_node_h * per_node),
+        in_service_h=with_fleet(monthly.in_service_node_h * per_node),
+        busy_h=with_fleet(monthly.busy_node_h * per_node),
+        drag_h=with_fleet(monthly.drag_node_h * per_node),
+        served_tokens=served(output_only=False),
+        served_output_tokens=served(output_only=True),
         energy_kwh=with_fleet(monthly.facility_kwh),
         cost_usd=usd(with_fleet(cents[:, :-1], elsewhere=cents[:, -1])),
         demand_tokens=result.tokens(monthly.demand_requests).sum(axis=1),

@@ -39,22 +39,11 @@ def _output(name: str) -> Output:
 HEADLINES = tuple(
     _output(name)
     for name in (
-        "cost_per_million_tokens_usd",
-        "cost_per_million_output_tokens_usd",
-        "levelised_cost_per_million_tokens_usd",
-        "cost_usd",
-        "tco_usd",
-        "capex_usd",
-        "cash_usd",
-        "npv_usd",
-        "served_tokens",
-        "shed_fraction",
-        "slo_attainment_fraction",
-        "utilisation_fraction",
-        "availability_fraction",
-        "energy_kwh",
+        "cost_per_million_tokens_usd", "cost_per_million_output_tokens_usd", "levelised_cost_per_million_tokens_usd",
+        "cost_usd", "tco_usd", "capex_usd", "cash_usd", "npv_usd", "served_tokens",
+        "shed_fraction", "slo_attainment_fraction", "utilisation_fraction", "availability_fraction", "energy_kwh",
     )
-)
+)  # fmt: skip
 """Figures over the whole horizon, in column order."""
 MONTHLY = tuple(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd"))
 """Figures by month, in column order."""

@@ -174,19 +174,21 @@ def two_workloads(**changes: Any) -> Plan:
     """Cluster a serves both, b neither; a long request takes twice the machine time and four times the tokens."""
     long = {"input_tokens": np.full(2, 400.0), "output_tokens": np.full(2, 200.0)}
     work = [workload_plan("short", [0], months=2), workload_plan("long", [0], months=2, **long, **changes)]
-    plan = make_plan([cluster_plan("a"), cluster_plan("b", nodes=3)], work, months=2, requests_per_s=[3.0, 2.0])
+    plan = make_plan(
+        [cluster_plan("a", nodes=5), cluster_plan("b", nodes=3)], work, months=2, requests_per_s=[3.0, 2.0]
+    )
     rates = np.array([[[3600.0], [1800.0]], [[3600.0], [1800.0]]])
     return dataclasses.replace(plan, requests_per_node_h=rates)
 
 
 def test_a_workload_pays_its_machine_time_and_its_tokens_share_of_what_is_idle() -> None:
-    """3 and 2 requests a second take 3 and 4 of seven busy nodes, and are 450 and 1,200 of 1,650 tokens."""
+    """Long requests come first and take four of five nodes, short ones the fifth: 1,200 and 150 tokens a second."""
     plan = two_workloads()
     drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
     cents = drawn.cost_cents()
     paid = drawn.timeline_workloads().pivot(index="month", columns="workload", values="cost_usd") * 100
     assert cents[:, 1].min() > 0  # the idle cluster costs
-    for name, time, tokens in (("short", 3 / 7, 450 / 1650), ("long", 4 / 7, 1200 / 1650)):
+    for name, time, tokens in (("short", 1 / 5, 150 / 1350), ("long", 4 / 5, 1200 / 1350)):
         np.testing.assert_allclose(paid[name], cents[:, 0] * time + cents[:, 1] * tokens, atol=1.5)
     assert paid.sum(axis=1).round(6).tolist() == cents.sum(axis=1).tolist()
     hours = drawn.timeline_workloads().pivot(index="month", columns="workload", values="accelerator_h")
