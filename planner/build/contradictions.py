@@ -71,18 +71,18 @@ def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
-    """Hold the power cap against what the clusters draw at rest and at full load."""
+    """Hold the power cap against what one node and all of them draw at full load."""
     if plan.site.cap_kw is None:
         return []
     cap = float(np.min(plan.site.cap_kw))
     hours = np.array([int(np.argmin(plan.site.cap_kw))])
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
-    idle = sum(cluster.nodes * cluster.node_power.idle_kw for cluster in plan.clusters)
+    one = min(cluster.node_power.full_kw for cluster in plan.clusters)
     full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
-    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and idle > allowed:
+    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
         message = (
-            f"{cap:,.0f} kW of facility power carry {allowed:,.0f} kW of IT load, "
-            f"but the clusters draw {idle:,.0f} kW at rest"
+            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
+            f"but a single node draws {one:,.1f} kW at full load"
         )
         refuse(("site", "power_cap_kw"), message)
         return []

@@ -198,7 +198,10 @@ class SitePlan:
     """(PUE − 1) by season, shape (hours,)."""
     fixed_fraction: float
     """Share of that overhead which does not fall with IT load."""
+    rated_kw: float
+    """IT power for which the cooling is built: every node at full load, or what the cap allows if that is less."""
     throttle_order: tuple[int, ...]
+    """Clusters to spare at the cap where as much is served without them, the first before the next."""
     block_h: Floats
     """When each power block is energised, shape (blocks,)."""
     block_kw: Floats
