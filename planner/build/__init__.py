@@ -105,14 +105,14 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
     full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
-    # Nobody builds cooling for more than the site may draw in its hottest hour.
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
     return SitePlan(
         cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
         overhead_ratio=overhead,
         fixed_fraction=site.pue_fixed_fraction,
-        rated_kw=min(full_kw, most_kw),
+        most_it_kw=most_kw,
+        rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
         throttle_order=tuple([cluster.name for cluster in clusters].index(name) for name in site.throttle_order),
         block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
         block_kw=np.cumsum([block.it_kw for block in blocks]),

@@ -56,6 +56,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     ]
     warnings += _unused_quotes(scenario)
     warnings += _clock(scenario)
+    warnings += _outgrown(plan)
     if problems:
         raise ScenarioError(problems)
     return warnings
@@ -137,6 +138,21 @@ def _clock(scenario: Scenario) -> list[str]:
         "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
         f"{scenario.site.tariff} names a time zone"
     ]
+
+
+def _outgrown(plan: Plan) -> list[str]:
+    """Name the workloads whose requests grow too long for their objective, and from which month on."""
+    warnings = []
+    for w, workload in enumerate(plan.workloads):
+        for c in workload.cluster_order:
+            months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
+            if months.size:
+                begins = add_months(plan.start, int(months[0]))
+                warnings.append(
+                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
+                    "its requests are then so long that no batch meets it, and are refused there"
+                )
+    return warnings
 
 
 def _demand(plan: Plan) -> list[str]:

@@ -198,6 +198,8 @@ class SitePlan:
     """(PUE − 1) by season, shape (hours,)."""
     fixed_fraction: float
     """Share of that overhead which does not fall with IT load."""
+    most_it_kw: float
+    """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
     rated_kw: float
     """IT power for which the cooling is built: every node at full load, or what the cap allows if that is less."""
     throttle_order: tuple[int, ...]

@@ -100,7 +100,8 @@ class Router:
             wanted = window.demand_requests[index] - self.shed[index]
             hours, left = fill(wanted, self.room, self.ways[index], self.served[:, index])
             self.shed[index][hours] += left
-            short[hours] |= left > 0.0
+            outgrown = self.ways[index].outgrown
+            short[hours] |= (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
         if len(urgent) > 1:  # one workload alone has been offered every cluster
             if short.any():
                 self.place(np.flatnonzero(short), urgent)
@@ -186,7 +187,8 @@ class Router:
             return hours[:0]
         for other in which[:-1]:
             # Work left undone that goes before this one and can go anywhere has taken all there is.
-            if len(self.ways[other].order) == len(self.plan.clusters) and not self.plan.workloads[other].deadline_h:
+            way, deadline_h = self.ways[other], self.plan.workloads[other].deadline_h
+            if len(way.order) == len(self.plan.clusters) and way.outgrown is None and not deadline_h:
                 hours = hours[~self._is_undone(other, hours)]
         several: Chosen = hours[(self.window.nodes[:, hours] > 0.0).sum(axis=0) > 1]
         return several
@@ -259,8 +261,10 @@ def _ways(plan: Plan, window: WindowInput) -> list[Way]:
             rate = table[c, w] if counts is None else np.repeat(table[c, w], counts)
             speed = window.speed.get((c, w))
             rates.append(rate if speed is None else rate * speed)
-        tokens = workload.tokens_per_request[:1]
+        tokens, outgrown = workload.tokens_per_request[:1], None
         if counts is not None:
             tokens = np.repeat(workload.tokens_per_request, counts)
-        ways.append(Way(order=workload.cluster_order, rates=rates, tokens_per_request=tokens))
+            if np.any(table[list(workload.cluster_order), w] <= 0.0):
+                outgrown = np.repeat(np.all(table[:, w] <= 0.0, axis=0), counts)
+        ways.append(Way(order=workload.cluster_order, rates=rates, tokens_per_request=tokens, outgrown=outgrown))
     return ways

@@ -42,6 +42,8 @@ class Way:
     """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
     tokens_per_request: Floats
     """Shape (1,) or (hours,)."""
+    outgrown: NDArray[np.bool_] | None = None
+    """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
 
     def tokens(self, hours: Hours) -> Floats:
         """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
@@ -90,7 +92,7 @@ def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, F
         short = np.flatnonzero(taken < left)
         np.minimum(taken, left, out=taken)
         served[cluster][hours] = taken
-        room.used[cluster][hours] += taken / rate
+        room.used[cluster][hours] += taken / rate if way.outgrown is None else _nodes(taken, rate)
         if short.size < _FEW * left.size:
             left = left[short] - taken[short]
             hours = short if isinstance(hours, slice) else hours[short]
@@ -109,8 +111,13 @@ def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) ->
     for cluster, most in zip(way.order, free, strict=True):
         taken = most * share
         served[cluster][hours] += taken
-        room.used[cluster][hours] += taken / way.rate(cluster, hours)
+        room.used[cluster][hours] += _nodes(taken, way.rate(cluster, hours))
     return np.asarray(np.maximum(left - whole, 0.0))
+
+
+def _nodes(requests: Floats, rate: Floats) -> Floats:
+    """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
+    return np.divide(requests, rate, out=np.zeros_like(requests), where=rate > 0.0)
 
 
 def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:

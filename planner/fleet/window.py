@@ -17,6 +17,7 @@ __all__ = ["MISS_CELLS", "Drag", "Slowdown", "WindowInput", "WindowResult", "eva
 Floats = NDArray[np.float64]
 MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
+_NONE = 1e-9  # stands for no requests an hour, of which none are served either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _drags(router: Router) -> dict[tuple[int, int], Drag]:
     drags = {}
     for (c, index), slowed in router.window.incidents.items():
         rate = router.ways[index].rate(c, slowed.hours)
-        nodes = router.served[c, index].take(slowed.hours) / rate * slowed.lost_fraction
+        nodes = router.served[c, index].take(slowed.hours) / np.maximum(rate, _NONE) * slowed.lost_fraction
         drags[c, index] = Drag(hours=slowed.hours, nodes=nodes)
     return drags
 

@@ -58,8 +58,9 @@ class Scenario(Strict):
     software: Software = Software()
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
     routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
-    """How work is spread over clusters. Default workload-aware: large models and long contexts to the memory-rich pool
-    first, the rest where it takes least energy."""
+    """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
+    priority by priority, whatever the policy. Default workload-aware: large models and long contexts to the memory-rich
+    pool first, the rest where it takes least energy."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
     finance: Finance = Finance()

@@ -45,8 +45,8 @@ def test_an_objective_that_no_batch_can_meet() -> None:
 def test_a_site_without_power_for_its_clusters() -> None:
     text = refused({"site": {"power_cap_kw": 5}})
     assert "site.power_cap_kw" in text
-    assert "5 kW of facility power" in text
-    assert "at rest" in text
+    assert "5.0 kW of facility power" in text
+    assert "a single node draws" in text
 
 
 def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:

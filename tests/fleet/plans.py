@@ -162,6 +162,7 @@ def site_plan(hours: int, clusters: int = 1, **changes: Any) -> SitePlan:
         cap_kw=None,
         overhead_ratio=np.full(hours, 0.3),
         fixed_fraction=0.3,
+        most_it_kw=np.inf,
         rated_kw=100.0 * clusters,
         throttle_order=(),
         block_h=np.zeros(0),
