@@ -86,8 +86,8 @@ def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple
 
     def key(index: int) -> tuple[float, ...]:
         workload, rates = workloads[index], capacity[:, index, 0]
-        heaviest_first = -float(workload.tokens_per_request[0])
-        return (workload.priority, workload.deadline_h, len(workload.cluster_order), heaviest_first, *sorted(rates))
+        tokens = float(workload.tokens_per_request[0])
+        return (workload.priority, workload.deadline_h, len(workload.cluster_order), tokens, *sorted(rates))
 
     return tuple(sorted(range(len(workloads)), key=key))
 
