@@ -20,7 +20,7 @@ from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
-from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
 from planner.scenario.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
@@ -28,7 +28,7 @@ __all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_PREFERRED_UTILISATION = {"workload-aware": 0.85, "proportional": 0.0}  # spill before queues build up: assumption
+_PREFERRED_UTILISATION = 0.85  # spill before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 
 
@@ -58,7 +58,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         months=months,
         month_edges_h=edges,
         workloads=workloads,
-        by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
+        by_priority=_by_priority(workloads, capacity),
         clusters=clusters,
         demand=build_demand_plan(
             [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()],
@@ -67,15 +67,29 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         ),
         requests_per_node_h=capacity,
         miss_tables=miss_tables(scenario, services, reuse),
-        preferred_utilisation=_PREFERRED_UTILISATION.get(scenario.routing, 1.0),
+        preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
-        site=_site(scenario, clusters, capacity, reuse),
+        site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
     )
     return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
+
+
+def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
+    """Return the order in which workloads are served: by priority, then the more urgent, then the less movable.
+
+    The rest of the key only makes it a matter of figures, not of names or places in the file.
+    """
+
+    def key(index: int) -> tuple[float, ...]:
+        workload, rates = workloads[index], capacity[:, index, 0]
+        tokens = float(workload.tokens_per_request[0])
+        return (workload.priority, workload.deadline_h, len(workload.cluster_order), tokens, *sorted(rates))
+
+    return tuple(sorted(range(len(workloads)), key=key))
 
 
 def _season(start: datetime.date, hours: int) -> Floats:
@@ -84,33 +98,22 @@ def _season(start: datetime.date, hours: int) -> Floats:
     return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
 
 
-def _power_per_request(clusters: tuple[ClusterPlan, ...], capacity: Floats) -> Floats:
-    """Return each cluster's power per request over the best one's, averaged over what it serves, shape (clusters,)."""
-    full_kw = np.array([cluster.node_power.full_kw for cluster in clusters])[:, None]
-    rates = capacity[:, :, 0]
-    each = np.divide(full_kw, rates, out=np.full_like(rates, np.nan), where=rates > 0)
-    relative = each / np.nanmin(each, axis=0)
-    serves = (rates > 0).any(axis=1)
-    means = np.full(len(clusters), np.inf)  # a cluster that serves nothing is switched off first
-    means[serves] = np.nanmean(relative[serves], axis=1)
-    return means
-
-
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], capacity: Floats, reuse: Reuse) -> SitePlan:
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
     site = scenario.site
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
-    season = 1.0 + site.pue_season_fraction * wave
-    rated_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
+    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
-    order = [[cluster.name for cluster in clusters].index(name) for name in site.throttle_order]
-    thirst = _power_per_request(clusters, capacity)
-    rest = sorted(set(range(len(clusters))) - set(order), key=lambda c: (-thirst[c], clusters[c].name))
+    hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
+    most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
     return SitePlan(
-        cap_kw=_cap_kw(scenario, hours, rated_kw * site.pue_ratio),
-        overhead_ratio=(site.pue_ratio - 1.0) * season,
+        cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
+        overhead_ratio=overhead,
         fixed_fraction=site.pue_fixed_fraction,
-        throttle_order=(*order, *rest),
+        most_it_kw=most_kw,
+        rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
+        throttle_order=tuple([cluster.name for cluster in clusters].index(name) for name in site.throttle_order),
         block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
         outages_per_year=site.outages_per_year,

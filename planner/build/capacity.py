@@ -26,7 +26,7 @@ from planner.physics.replica import Replicas, ReplicaSpec, describe, price_repli
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Workload
-from planner.units import SECONDS_PER_HOUR
+from planner.units import MONTHS_PER_YEAR, SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +41,8 @@ class Service:
     """Of one node, stack and user multipliers included."""
     yearly: tuple[float, ...]
     """The same after 0, 1, 2, ... years of growth in tokens per request."""
+    outgrown_years: float
+    """When its requests have grown so long that no batch meets the objective any more; infinity for never."""
     batch: float
     tpot_s: float
     single_tpot_s: float
@@ -187,9 +189,10 @@ def _serve(
     factor = _stated_over_formula(cluster, workload, replicas) or _multiplier(cluster, workload, catalog)
     factor *= part.accelerators_per_node
     if apart is None:
-        yearly = _yearly(replicas, best, workload, years) / spec.accelerators * factor
+        each, outgrown_years = _yearly(replicas, best, workload, years)
+        yearly = each / spec.accelerators * factor
     else:
-        yearly = _yearly_apart(specs, replicas, workload, years) * factor
+        yearly, outgrown_years = _yearly_apart(specs, replicas, workload, years) * factor, np.inf
     batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
     single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
     return Service(
@@ -199,6 +202,7 @@ def _serve(
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
+        outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot,
         single_tpot_s=float(single.tpot_s[best]),
@@ -364,15 +368,28 @@ def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float
     return maturity
 
 
-def _yearly(replicas: Replicas, best: int, workload: Workload, years: NDArray[np.int64]) -> Floats:
-    """Return requests per second of the replica as tokens per request grow, one figure a year."""
+def _yearly(replicas: Replicas, best: int, workload: Workload, years: NDArray[np.int64]) -> tuple[Floats, float]:
+    """Return requests per second of the replica as tokens per request grow, one figure a year, and when it meets none.
+
+    Once its requests are too long for the objective a replica serves nothing at it: the rate stays what it last was, to
+    be read until then alone, and the month from which on there is none is found on a monthly grid.
+    """
+
+    def rates(after_years: Floats) -> Floats:
+        growth = (1.0 + workload.tokens.growth_per_year) ** after_years
+        which = np.full(growth.size, best)
+        point = at_objective(replicas, which, traffic_of(workload, growth), workload.slo.ttft_s, workload.slo.tpot_s)
+        return np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
+
     if workload.tokens.growth_per_year == 0.0:
         years = years[:1]
-    growth = np.asarray((1.0 + workload.tokens.growth_per_year) ** years, dtype=np.float64)
-    which = np.full(growth.size, best)
-    point = at_objective(replicas, which, traffic_of(workload, growth), workload.slo.ttft_s, workload.slo.tpot_s)
-    found: Floats = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
-    return np.asarray(np.maximum(found, found[0] * 1e-6))  # outgrown its objective: next to nothing, but still a rate
+    found = rates(years.astype(np.float64))
+    if np.all(found > 0.0):
+        return found, np.inf
+    monthly = np.arange(years[-1] * MONTHS_PER_YEAR + 1) / MONTHS_PER_YEAR
+    month = int(np.argmax(rates(monthly) <= 0.0))
+    last = rates(monthly[month - 1 : month])
+    return np.where(years < monthly[month], found, last), float(monthly[month])
 
 
 def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, point: OperatingPoint) -> float:
@@ -399,7 +416,10 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
-    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve."""
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve.
+
+    So a workload that has outgrown its objective on a cluster is refused there and takes no share of it.
+    """
     grows = any(workload.tokens.growth_per_year for workload in scenario.workloads.values())
     periods = month_mid_years.size if grows else 1
     table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
@@ -413,6 +433,7 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
                 if grows
                 else (service.requests_per_s)
             )
+            table[c, w, month_mid_years[:periods] >= service.outgrown_years] = 0.0
     return table * SECONDS_PER_HOUR
 
 

@@ -56,6 +56,7 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
     ]
     warnings += _unused_quotes(scenario)
     warnings += _clock(scenario)
+    warnings += _outgrown(plan)
     if problems:
         raise ScenarioError(problems)
     return warnings
@@ -71,18 +72,18 @@ def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
-    """Hold the power cap against what the clusters draw at rest and at full load."""
+    """Hold the power cap against what one node and all of them draw at full load."""
     if plan.site.cap_kw is None:
         return []
     cap = float(np.min(plan.site.cap_kw))
     hours = np.array([int(np.argmin(plan.site.cap_kw))])
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
-    idle = sum(cluster.nodes * cluster.node_power.idle_kw for cluster in plan.clusters)
+    one = min(cluster.node_power.full_kw for cluster in plan.clusters)
     full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
-    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and idle > allowed:
+    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
         message = (
-            f"{cap:,.0f} kW of facility power carry {allowed:,.0f} kW of IT load, "
-            f"but the clusters draw {idle:,.0f} kW at rest"
+            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
+            f"but a single node draws {one:,.1f} kW at full load"
         )
         refuse(("site", "power_cap_kw"), message)
         return []
@@ -137,6 +138,21 @@ def _clock(scenario: Scenario) -> list[str]:
         "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
         f"{scenario.site.tariff} names a time zone"
     ]
+
+
+def _outgrown(plan: Plan) -> list[str]:
+    """Name the workloads whose requests grow too long for their objective, and from which month on."""
+    warnings = []
+    for w, workload in enumerate(plan.workloads):
+        for c in workload.cluster_order:
+            months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
+            if months.size:
+                begins = add_months(plan.start, int(months[0]))
+                warnings.append(
+                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
+                    "its requests are then so long that no batch meets it, and are refused there"
+                )
+    return warnings
 
 
 def _demand(plan: Plan) -> list[str]:

@@ -211,7 +211,12 @@ class SitePlan:
     """(PUE − 1) by season, shape (hours,)."""
     fixed_fraction: float
     """Share of that overhead which does not fall with IT load."""
+    most_it_kw: float
+    """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
+    rated_kw: float
+    """IT power for which the cooling is built: every node at full load, or what the cap allows if that is less."""
     throttle_order: tuple[int, ...]
+    """Clusters to spare at the cap where as much is served without them, the first before the next."""
     block_h: Floats
     """When each power block is energised, shape (blocks,)."""
     block_kw: Floats

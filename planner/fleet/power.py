@@ -1,8 +1,6 @@
-"""Power of the site: IT load, cooling that depends on load and season, and what a cap throttles."""
+"""Power of the site: IT load, cooling that depends on load and season, and what a cap leaves on."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +8,8 @@ from numpy.typing import NDArray
 from planner.fleet.plan import Plan
 
 Floats = NDArray[np.float64]
+_MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
+_BISECTIONS = 40
 _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
 
 
@@ -28,20 +28,15 @@ def it_kw(plan: Plan, load: Floats, nodes: Floats) -> Floats:
     return power
 
 
-def rated_kw(plan: Plan) -> float:
-    """Return the IT power for which the cooling is built: every node at full load."""
-    return sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
-
-
 def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floats:
     """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
 
-    s is the season and f the share of overhead that does not fall with load, so that PUE is the stated one at rated
-    load in a mean season and rises as load falls.
+    s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
+    with load, so that PUE is the stated one at rated load in a mean season and rises as load falls.
     """
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
-    power: Floats = it + overhead * (fixed * rated_kw(plan) + (1.0 - fixed) * it)
+    power: Floats = it + overhead * (fixed * plan.site.rated_kw + (1.0 - fixed) * it)
     return power
 
 
@@ -49,47 +44,32 @@ def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | NDArray[np.intp]) -
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
-    allowed: Floats = (cap_kw - overhead * fixed * rated_kw(plan)) / (1.0 + overhead * (1.0 - fixed))
+    allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (1.0 + overhead * (1.0 - fixed))
     return np.maximum(allowed, 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttled:
-    """What a power cap leaves of the clusters; arrays of shape (clusters, hours)."""
+def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floats, Floats]:
+    """Return what clusters could carry, and the power they draw, in hours at the cap; shape (clusters, hours).
 
-    usable: Floats
-    """Node-equivalents that may work. In hours over the cap no cluster may take on more than it had, so that moved
-    work cannot break the cap again."""
-    capacity: Floats
-    """What a cluster could carry: all its nodes, or what its share of the power allows where it is throttled."""
-    powered: Floats
-    """1 where a cluster is on, 0 where even idle power is too much and it is switched off."""
-
-
-def throttle(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> Throttled:
-    """Hold clusters to the IT power allowed, shape (hours,).
-
-    Clusters give up work in the site's order until IT power fits; they are switched off in the same order when idle
-    power alone is too much. Power is read from a table, so a throttled load stands on one of its points.
+    ``used`` fits when just enough nodes are on, at just the clocks it needs. Power left over keeps more of them on: θ
+    times the work of every cluster, or all its nodes, with θ the largest that fits the IT power allowed. A cluster
+    with work u and capacity K draws φ(K)·kW(u / K) / kW(1), φ being the least power for K.
     """
-    excess = it_kw(plan, load_fraction(used, nodes), nodes).sum(axis=0) - allowed
-    over = excess > 1e-9 * allowed
-    capacity = nodes.copy()
-    powered = np.ones_like(nodes)
-    for cluster in plan.site.throttle_order:
-        power, here = plan.clusters[cluster].node_power, nodes[cluster]
-        load = np.divide(used[cluster], here, out=np.zeros_like(excess), where=here > 0)
-        drawn = power.node_kw(load) * here
-        cut = over & (excess > 0.0) & (load > 0.0)
-        target = np.maximum(drawn - excess, power.idle_kw * here)
-        each = np.divide(target, here, out=np.zeros_like(excess), where=here > 0)
-        point = np.maximum(np.searchsorted(power.load_kw, each, side="right") - 1, 0)
-        capacity[cluster] = np.where(cut, here * (point / (power.load_kw.size - 1)), here)
-        excess -= np.where(cut, drawn - power.load_kw[point] * here, 0.0)
-    for cluster in plan.site.throttle_order:
-        off = over & (excess > 1e-9 * allowed) & (nodes[cluster] > 0)
-        powered[cluster] = np.where(off, 0.0, 1.0)
-        capacity[cluster] = np.where(off, 0.0, capacity[cluster])
-        excess -= np.where(off, plan.clusters[cluster].node_power.idle_kw * nodes[cluster], 0.0)
-    usable = np.where(over, np.minimum(used, capacity), nodes)
-    return Throttled(usable=usable, capacity=capacity, powered=powered)
+    frontiers = [cluster.node_power.frontier() for cluster in plan.clusters]
+
+    def at(headroom: Floats) -> tuple[Floats, Floats]:
+        capacity = np.minimum(used * headroom, np.maximum(nodes, used))
+        drawn = np.zeros_like(used)
+        for c, (work, kw) in enumerate(frontiers):
+            power = plan.clusters[c].node_power
+            share = capacity[c] / np.maximum(nodes[c], _NONE)
+            least_kw = np.interp(share, np.append(0.0, work), np.append(0.0, kw)) * nodes[c]
+            drawn[c] = least_kw * power.node_kw(used[c] / np.maximum(capacity[c], _NONE)) / power.full_kw
+        return capacity, drawn
+
+    low, high = np.zeros(allowed.size), np.full(allowed.size, np.log(_MOST_HEADROOM))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        fits = at(np.exp(middle))[1].sum(axis=0) <= allowed
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return at(np.exp(low))

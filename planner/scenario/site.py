@@ -52,9 +52,11 @@ class Site(Strict):
     pue_season_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
     power_cap_kw: Positive | None = None
-    """Most facility power the site may draw. Default: no cap."""
+    """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
+    lower priorities give way. Default: no cap."""
     throttle_order: tuple[EntryName, ...] = ()
-    """Clusters throttled first when the cap binds. Default: most power per request first."""
+    """Clusters left idle first at the cap, where as much is served without them. Default: those that take most power
+    for the work."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()

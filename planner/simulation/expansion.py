@@ -29,6 +29,7 @@ class Review:
         self.supply = supply
         self.history: list[MonthFigures] = []
         self.spent_usd = 0.0
+        self.ordered = [cluster.nodes for cluster in plan.clusters]
         self.acted = [-(10**6)] * len(plan.expansion.rules)
         self.provisioned_kw = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
 
@@ -53,6 +54,18 @@ class Review:
             case _:
                 return figures.missed_fraction > rule.threshold
 
+    def _has_power(self, index: int, more: int) -> bool:
+        """Say whether the site can run all its nodes and some more at full load, and has blocks for their nameplate.
+
+        Nodes that only lower clocks would make room for are not bought: they add their cost and next to no work.
+        """
+        site, clusters = self.plan.site, self.plan.clusters
+        nodes = [owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)]
+        nodes[index] += more
+        full_kw = sum(count * cluster.node_power.full_kw for count, cluster in zip(nodes, clusters, strict=True))
+        nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in zip(nodes, clusters, strict=True))
+        return full_kw <= site.most_it_kw and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
+
     def _act(self, rule: RulePlan) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
@@ -65,6 +78,9 @@ class Review:
         power_kw = self.provisioned_kw - self.supply.returned_kw + more_kw
         if self.spent_usd + cost > expansion.budget_usd or power_kw > expansion.power_envelope_kw:
             return False
+        if not self._has_power(rule.cluster, rule.nodes):
+            return False
+        self.ordered[rule.cluster] += rule.nodes
         self.spent_usd += cost
         self.provisioned_kw += more_kw
         self.supply.expand(rule.cluster, rule.nodes, rule.lead_h, price_factor)

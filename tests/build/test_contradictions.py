@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.build.events import MOST_EVENTS, expected_events
 from planner.errors import ScenarioError
 from planner.simulation.run import run_engine
 from tests.conftest import Planner, WriteScenario
-from tests.simulation.worlds import plan_of
+from tests.simulation.worlds import QUIET, plan_of
 
 
 def refused(*changes: dict[str, Any]) -> str:
@@ -42,11 +43,28 @@ def test_an_objective_that_no_batch_can_meet() -> None:
     assert "a single request takes" in text
 
 
+def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_named() -> None:
+    """Prompts of 12,000 tokens that grow by 150% a year: by autumn none starts within 4 s; others keep the fleet."""
+    grows: dict[str, object] = {"tokens": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}}
+    grows |= {"model": "llama-3.1-70b", "requests_per_s": 2, "slo": {"ttft_s": 4.0, "tpot_s": 0.05}}
+    plan = plan_of(QUIET, {"horizon_months": 14, "workloads": {"long": grows}})
+    index = [workload.name for workload in plan.workloads].index("long")
+    month = int(np.argmax(np.all(plan.requests_per_node_h[:, index] <= 0.0, axis=0)))
+    assert 6 <= month <= 12
+    assert np.all(plan.requests_per_node_h[:, index, month:] == 0.0)
+    assert any("long outgrows its objective" in told and f"2026-{month + 1:02d}" in told for told in plan.warnings)
+    _, monthly = run_engine(plan, 1)
+    assert monthly.served_requests[month:, :, index].sum() == 0.0
+    assert monthly.busy_node_h[month:].sum() < monthly.busy_node_h[:month].sum()
+    others = [w for w in range(len(plan.workloads)) if w != index]
+    assert monthly.shed_requests[:, others].sum() == 0.0
+
+
 def test_a_site_without_power_for_its_clusters() -> None:
     text = refused({"site": {"power_cap_kw": 5}})
     assert "site.power_cap_kw" in text
-    assert "5 kW of facility power" in text
-    assert "at rest" in text
+    assert "5.0 kW of facility power" in text
+    assert "a single node draws" in text
 
 
 def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:

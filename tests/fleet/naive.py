@@ -1,27 +1,87 @@
-"""The hours of a window walked one by one in plain Python: an independent statement of what the arrays should say."""
+"""The hours of a window walked one by one, each a linear program of another library: what the arrays should say."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from planner.fleet.plan import Plan
+from planner.fleet.power import allowed_it_kw
 from planner.fleet.window import WindowInput, WindowResult
+
+Floats = NDArray[np.float64]
 
 
 @dataclass
 class Hour:
-    """What one hour came to."""
+    """What one hour came to, by workload."""
 
-    served: dict[tuple[int, int], float] = field(default_factory=dict)
+    served: dict[int, float] = field(default_factory=dict)
     shed: dict[int, float] = field(default_factory=dict)
-    used: list[float] = field(default_factory=list)
-    wanted: list[float] = field(default_factory=list)
-    it_kw: list[float] = field(default_factory=list)
-    facility_kw: float = 0.0
+
+
+@dataclass
+class Program:
+    """One hour's linear program: node-equivalents by cluster and workload, and by cluster and step of power."""
+
+    plan: Plan
+    nodes: Floats
+    rates: Floats
+    """Requests per node and hour, shape (clusters, workloads); 0 where it cannot serve."""
+    allowed_kw: float | None
+
+    def most(self, asked: dict[int, float], level: list[int], promised: dict[int, float]) -> dict[int, float]:
+        """Return the requests served of each workload when a level's tokens are maximised and others are promised."""
+        clusters, workloads = self.rates.shape
+        frontiers = [cluster.node_power.frontier() for cluster in self.plan.clusters]
+        steps = len(frontiers[0][0]) if self.allowed_kw is not None else 0
+        tokens = np.array([workload.tokens_per_request[0] for workload in self.plan.workloads])
+        worth = np.where(np.isin(np.arange(workloads), level), self.rates * tokens, 0.0)
+        size = clusters * workloads
+        rows: list[Floats] = []
+        limits: list[float] = []
+        equal: list[tuple[Floats, float]] = []
+        for c in range(clusters):
+            row = np.zeros(size + clusters * steps)
+            row[c * workloads : (c + 1) * workloads] = 1.0
+            if steps:  # work on a cluster is the sum of its steps
+                row[size + c * steps : size + (c + 1) * steps] = -1.0
+                limits.append(0.0)
+            else:
+                limits.append(self.nodes[c])
+            rows.append(row)
+        for w, requests in asked.items():
+            row = np.zeros(size + clusters * steps)
+            row[:size] = np.where(np.arange(size) % workloads == w, self.rates.ravel(), 0.0)
+            if w in promised:
+                equal.append((row, promised[w]))
+            rows.append(row)
+            limits.append(requests)
+        bounds: list[tuple[float, float | None]] = [
+            (0.0, None if rate > 0 and index % workloads in asked else 0.0)
+            for index, rate in enumerate(self.rates.ravel())
+        ]
+        if steps:
+            kw = np.zeros(size)
+            for c, (work, power) in enumerate(frontiers):
+                widths = np.diff(work, prepend=0.0)
+                bounds += [(0.0, float(width * self.nodes[c])) for width in widths]
+                kw = np.append(kw, np.diff(power, prepend=0.0) / np.maximum(widths, 1e-12))
+            rows.append(kw)
+            limits.append(self.allowed_kw or 0.0)
+        # What was promised to the levels before may be short by rounding.
+        for row, requests in equal:
+            rows.append(-row)
+            limits.append(-requests * (1 - 1e-9))
+        cost = -np.append(worth.ravel() / max(worth.max(), 1e-9), np.zeros(clusters * steps))
+        found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
+        assert found.x is not None, found.message
+        given = found.x[:size].reshape(clusters, workloads)
+        return {w: float(self.rates[:, w] @ given[:, w]) for w in asked}
 
 
 class Naive:
@@ -29,158 +89,54 @@ class Naive:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
         self.queues: list[deque[list[float]]] = [deque() for _ in plan.workloads]
-
-    def rate(self, c: int, w: int, hour: int, speed: float) -> float:
-        table = self.plan.requests_per_node_h[c, w]
-        month = 0
-        if table.size > 1:
-            month = max(m for m in range(table.size) if self.plan.month_edges_h[m] <= hour)
-        return float(table[month]) * speed
-
-    def node_kw(self, c: int, load: float) -> float:
-        table = self.plan.clusters[c].node_power.load_kw
-        return float(table[min(math.floor(load * (len(table) - 1) + 0.5), len(table) - 1)])
-
-    def power(self, used: list[float], nodes: list[float], on: list[bool]) -> list[float]:
-        return [
-            n * self.node_kw(c, u / n) if n > 0 and on[c] else 0.0
-            for c, (u, n) in enumerate(zip(used, nodes, strict=True))
-        ]
-
-    def facility(self, it: float, hour: int) -> float:
-        site = self.plan.site
-        fixed = site.fixed_fraction
-        return it + float(site.overhead_ratio[hour]) * (fixed * self.rated + (1 - fixed) * it)
-
-    def fill(
-        self, requests: float, room: tuple[list[float], list[float]], rates: list[float], order: tuple[int, ...]
-    ) -> list[float]:
-        """Add requests to clusters; return the node-equivalents taken, and update what is used."""
-        usable, used = room
-        taken = [0.0] * len(used)
-        for c in order:
-            part = min(max(usable[c] * self.plan.preferred_utilisation - used[c], 0.0), requests / rates[c])
-            used[c] += part
-            taken[c] += part
-            requests -= part * rates[c]
-        free = {c: max(usable[c] - used[c], 0.0) for c in order}
-        whole = sum(free[c] * rates[c] for c in order)
-        for c in order:
-            part = free[c] * min(requests, whole) / whole if whole > 0 else 0.0
-            used[c] += part
-            taken[c] += part
-        return taken
 
     def run(self, window: WindowInput) -> list[Hour]:
         return [self.hour(window, h) for h in range(window.nodes.shape[1])]
 
     def hour(self, window: WindowInput, h: int) -> Hour:
-        plan, now = self.plan, window.first_hour + h
-        nodes = [float(n) for n in window.nodes[:, h]]
-        rates = [
-            [
-                self.rate(c, w, now, float(window.speed[c, w][h]) if (c, w) in window.speed else 1.0)
-                for c in range(len(nodes))
-            ]
-            for w in range(len(plan.workloads))
-        ]
+        plan, out = self.plan, Hour()
+        rates = np.zeros((len(plan.clusters), len(plan.workloads)))
+        for w, workload in enumerate(plan.workloads):
+            for c in workload.cluster_order:
+                speed = float(window.speed[c, w][h]) if (c, w) in window.speed else 1.0
+                rates[c, w] = plan.requests_per_node_h[c, w, 0] * speed
+        allowed = None
+        if plan.site.cap_kw is not None:
+            now = np.array([window.first_hour + h])
+            allowed = float(allowed_it_kw(plan, plan.site.cap_kw[now], now)[0])
+        program = Program(plan, window.nodes[:, h], rates, allowed)
+        asked: dict[int, float] = {}
+        promised: dict[int, float] = {}
         urgent = [w for w in plan.by_priority if not plan.workloads[w].deadline_h]
-        cap = math.inf if plan.site.cap_kw is None else float(plan.site.cap_kw[now])
-        out = Hour()
-        everything_on = [True] * len(nodes)
-        out.used = self.urgent(out, window, h, (nodes, rates), urgent)
-        out.wanted = list(out.used)
-        on, usable = everything_on, list(nodes)
-        if self.facility(sum(self.power(out.used, nodes, on)), now) > cap * (1 + 1e-9):
-            on, usable = self.throttled(out.used, nodes, now, cap)
-            out.used = self.urgent(out, window, h, (usable, rates), urgent)
-        for w in plan.by_priority:
-            if plan.workloads[w].deadline_h:
-                self.deferrable(out, (w, now, float(window.demand_requests[w, h])), rates[w], (nodes, usable, on, cap))
-        out.it_kw = self.power(out.used, nodes, on)
-        out.facility_kw = self.facility(sum(out.it_kw), now)
+        for priority in sorted({plan.workloads[w].priority for w in urgent}):
+            level = [w for w in urgent if plan.workloads[w].priority == priority]
+            lit = 1.0 if window.lit_fraction is None else float(window.lit_fraction[h])
+            asked |= {w: float(window.demand_requests[w, h]) * lit for w in level}
+            served = program.most(asked, level, promised)
+            promised |= {w: served[w] for w in level}
+        for w in urgent:
+            out.served[w] = promised[w]
+            out.shed[w] = float(window.demand_requests[w, h]) - promised[w]
+        for w in plan.by_priority[len(urgent) :]:
+            queue = self.queues[w]
+            queue.append([window.first_hour + h, float(window.demand_requests[w, h])])
+            asked[w] = sum(requests for _, requests in queue)
+            promised[w] = program.most(asked, [w], promised)[w]
+            self.take(out, w, window.first_hour + h, promised[w])
         return out
 
-    def urgent(
-        self, out: Hour, window: WindowInput, h: int, room: tuple[list[float], list[list[float]]], which: list[int]
-    ) -> list[float]:
-        usable, rates = room
-        used = [0.0] * len(usable)
-        for w in which:
-            came = float(window.demand_requests[w, h])
-            wanted = came if window.lit_fraction is None else came * float(window.lit_fraction[h])
-            taken = self.fill(wanted, (usable, used), rates[w], self.plan.workloads[w].cluster_order)
-            for c, part in enumerate(taken):
-                out.served[c, w] = part * rates[w][c]
-            out.shed[w] = max(0.0, came - sum(part * rates[w][c] for c, part in enumerate(taken)))
-        return used
-
-    def throttled(self, used: list[float], nodes: list[float], now: int, cap: float) -> tuple[list[bool], list[float]]:
-        """Take work from clusters in order, one point of the power table at a time, then switch clusters off."""
-        left, on = list(used), [True] * len(nodes)
-
-        def over() -> bool:
-            return self.facility(sum(self.power(left, nodes, on)), now) > cap * (1 + 1e-9)
-
-        for c in self.plan.site.throttle_order:
-            if nodes[c] <= 0 or left[c] <= 0 or not over():
-                continue
-            points = len(self.plan.clusters[c].node_power.load_kw) - 1
-            low, high = 0, math.floor(used[c] / nodes[c] * points + 0.5)  # power fits at low, not at high
-            left[c] = 0.0
-            if over():
-                continue
-            while high - low > 1:
-                middle = (low + high) // 2
-                left[c] = nodes[c] * middle / points
-                low, high = (low, middle) if over() else (middle, high)
-            left[c] = min(used[c], nodes[c] * low / points)
-        for c in self.plan.site.throttle_order:
-            if over() and nodes[c] > 0:
-                on[c], left[c] = False, 0.0
-        return on, left
-
-    def deferrable(
-        self,
-        out: Hour,
-        work: tuple[int, int, float],
-        rates: list[float],
-        site: tuple[list[float], list[float], list[bool], float],
-    ) -> None:
-        (w, now, arrivals), (nodes, usable, on, cap) = work, site
-        order, queue = self.plan.workloads[w].cluster_order, self.queues[w]
-        queue.append([now, arrivals])
-        backlog = sum(requests for _, requests in queue)
-        room = sum(max(usable[c] - out.used[c], 0.0) * rates[c] for c in order)
-
-        def fits(requests: float) -> bool:
-            used = list(out.used)
-            self.fill(requests, (usable, used), rates, order)
-            return self.facility(sum(self.power(used, nodes, on)), now) <= cap * (1 + 1e-9)
-
-        share = 1.0
-        if not fits(room):
-            share, high = 0.0, 1.0
-            for _ in range(50):
-                middle = (share + high) / 2
-                share, high = (middle, high) if fits(room * middle) else (share, middle)
-            share *= 1 - 1e-7  # clear of the step of the power table at which the bisection ends
-        free = sum(max(nodes[c] - out.wanted[c], 0.0) * rates[c] for c in order)
-        self.fill(min(arrivals, free), (nodes, out.wanted), rates, order)
-        served = min(backlog, room * share)
-        taken = self.fill(served, (usable, out.used), rates, order)
-        for c, part in enumerate(taken):
-            out.served[c, w] = part * rates[c]
-        while queue and served > 0:  # first come, first served
+    def take(self, out: Hour, w: int, now: int, served: float) -> None:
+        """Serve a queue first come, first served, and drop what has waited too long."""
+        queue = self.queues[w]
+        out.served[w], out.shed[w] = served, 0.0
+        while queue and served > 0:
             part = min(served, queue[0][1])
             queue[0][1] -= part
             served -= part
             if queue[0][1] > 0:
                 break
             queue.popleft()
-        out.shed[w] = 0.0
         while queue and now - queue[0][0] >= self.plan.workloads[w].deadline_h:
             out.shed[w] += queue.popleft()[1]
 
@@ -188,15 +144,8 @@ class Naive:
 def assert_same(naive: Naive, hours: list[Hour], result: WindowResult, scale: float) -> None:
     """Hold a walked window against an evaluated one; requests to a share of ``scale``."""
     for h, hour in enumerate(hours):
-        for (c, w), served in hour.served.items():
-            assert abs(result.served_requests[c, w, h] - served) <= 1e-6 * scale, (h, c, w)
-        for w, shed in hour.shed.items():
-            assert abs(result.shed_requests[w, h] - shed) <= 1e-6 * scale, (h, w)
-        np.testing.assert_allclose(result.busy_nodes[:, h], hour.used, atol=1e-5)
-        lost = np.maximum(np.array(hour.wanted) - hour.used, 0.0)
-        np.testing.assert_allclose(result.throttled_nodes[:, h], lost, atol=1e-5)
-        # Power is read at the nearest point of a table, 0.3% apart near idle: rounding may pick either neighbour.
-        np.testing.assert_allclose(result.it_kw[:, h], hour.it_kw, rtol=4e-3, atol=1e-3)
-        assert abs(result.facility_kw[h] - hour.facility_kw) <= 4e-3 * hour.facility_kw + 1e-9
+        for w, served in hour.served.items():
+            assert abs(result.served_requests[:, w, h].sum() - served) <= 1e-6 * scale, (h, w)
+            assert abs(result.shed_requests[w, h] - hour.shed[w]) <= 1e-6 * scale, (h, w)
     for queue, waiting in zip(naive.queues, result.waiting_requests, strict=True):
-        assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= 1e-6 * scale
+        assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= 1e-6 * scale * len(hours)

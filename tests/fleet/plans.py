@@ -43,7 +43,7 @@ def node_power(idle_kw: float = 2.0, full_kw: float = 10.0, points: int = 8193) 
         full_kw=full_kw,
         load_kw=idle_kw + (full_kw - idle_kw) * load**0.6,
         cap_kw=cap_kw,
-        cap_throughput_fraction=np.linspace(0.0, 1.0, 65),
+        cap_throughput_fraction=np.linspace(0.0, 1.0, 65) ** 0.4,
     )
 
 
@@ -172,7 +172,9 @@ def site_plan(hours: int, clusters: int = 1, **changes: Any) -> SitePlan:
         cap_kw=None,
         overhead_ratio=np.full(hours, 0.3),
         fixed_fraction=0.3,
-        throttle_order=tuple(range(clusters)),
+        most_it_kw=np.inf,
+        rated_kw=100.0 * clusters,
+        throttle_order=(),
         block_h=np.zeros(0),
         block_kw=np.zeros(0),
         outages_per_year=0.0,

@@ -13,9 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.plan import Plan
+from planner.fleet.plan import Plan, SitePlan
 from planner.fleet.power import facility_kw
-from planner.fleet.window import MISS_CELLS, Slowdown, WindowInput, WindowResult, defer, evaluate_window
+from planner.fleet.scan import defer
+from planner.fleet.window import MISS_CELLS, Slowdown, WindowInput, WindowResult, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -84,7 +85,7 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
     nodes *= np.where(random.random(nodes.shape) < 0.1, 0.0, random.uniform(0.5, 1.0, nodes.shape))
     share = recipe.level * float((nodes.mean(axis=1) * rates[:, :, 0].mean(axis=1)).sum()) / len(workloads)
     demand = random.exponential(share, (len(workloads), hours)) * random.integers(0, 2, (len(workloads), hours))
-    site = site_plan(744, len(clusters), throttle_order=tuple(random.permutation(len(clusters)).tolist()))
+    site = site_plan(744, len(clusters))
     if recipe.tightest < math.inf:
         full = 1.3 * sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
         site = dataclasses.replace(site, cap_kw=full * random.uniform(recipe.tightest, 1.0, 744))
@@ -114,16 +115,20 @@ def scale(plan: Plan, window: WindowInput) -> float:
     return float((window.nodes.max(axis=1) * plan.requests_per_node_h.max(axis=(1, 2))).sum()) + 1.0
 
 
-@given(sites(capped=False))
-def test_arrays_say_what_an_hour_by_hour_walk_says(recipe: Recipe) -> None:
+@settings(max_examples=8)
+@given(either)
+def test_every_hour_is_served_as_a_linear_program_would(recipe: Recipe) -> None:
+    check(recipe._replace(hours=min(recipe.hours, 8)))
+
+
+@pytest.mark.prove
+@settings(max_examples=2000, deadline=None)
+@given(either)
+def test_thousands_of_sites_are_served_as_a_linear_program_would(recipe: Recipe) -> None:
     check(recipe)
 
 
-@given(sites(capped=True))
-def test_under_a_power_cap_too(recipe: Recipe) -> None:
-    check(recipe)
-
-
+@settings(max_examples=20)
 @given(either, st.integers(1, 29))
 def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
     plan, window = built(recipe)
@@ -151,6 +156,7 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
         np.testing.assert_allclose(joined, getattr(whole, name), atol=tolerance, rtol=1e-6, err_msg=name)
 
 
+@settings(max_examples=30)
 @given(sites(capped=True))
 def test_power_stays_under_the_cap(recipe: Recipe) -> None:
     plan, window = built(recipe)
@@ -161,6 +167,7 @@ def test_power_stays_under_the_cap(recipe: Recipe) -> None:
     assert np.all(result.facility_kw <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12)))
 
 
+@settings(max_examples=30)
 @given(either)
 def test_nothing_is_made_or_lost(recipe: Recipe) -> None:
     plan, window = built(recipe)
@@ -216,21 +223,51 @@ def test_slow_software_takes_nodes_and_says_how_many() -> None:
     assert result.drag_nodes[0] == pytest.approx([0.25, 0.0, 1.0])
 
 
-def test_the_cap_throttles_clusters_in_the_sites_order() -> None:
-    """Two clusters of ten nodes at full load draw 200 kW; a cap of 150 takes it from the first named."""
+def capped_site(cap_kw: float, clusters: int = 1, **changes: object) -> SitePlan:
+    """A site without overhead, so that its cap is on IT power."""
+    return site_plan(744, clusters, overhead_ratio=np.zeros(744), cap_kw=np.full(744, cap_kw), **changes)
+
+
+def test_under_a_loose_cap_clocks_fall_and_under_a_tight_one_nodes_are_parked() -> None:
+    """A node of 2 to 10 kW keeps ((kW - 2) / 8)^0.4 of its work: most per watt at a sixth, 3.33 kW for 0.488.
+
+    Ten nodes at 6 kW each keep 7.58. On 20 kW all ten would idle; six at 3.33 kW do 2.93 nodes' work.
+    """
+    for cap_kw, kept in ((60.0, 10 * 0.5**0.4), (20.0, 20 / (2 + 8 / 6) * (1 / 6) ** 0.4)):
+        plan = make_plan(site=capped_site(cap_kw))
+        result = evaluate_window(plan, window_of(plan, np.full((1, 2), 36_000.0), np.full((1, 2), 10.0)))
+        assert result.busy_nodes[0] == pytest.approx([kept] * 2, rel=0.005)
+        assert result.it_kw[0] == pytest.approx([cap_kw] * 2, rel=1e-6)
+        assert result.throttled_nodes[0] == pytest.approx(10 - result.busy_nodes[0])
+
+
+def test_power_that_is_left_keeps_nodes_on_for_headroom() -> None:
+    """Ten nodes at 0.3 load draw 58.8 kW; on 50 kW all is served, at the utilisation that 50 kW allow."""
+    late = np.zeros((1, 1, MISS_CELLS + 1))
+    late[:, :, -26:] = 1.0  # late from 90% utilisation on
+    plan = make_plan(site=capped_site(50.0), miss_tables=late)
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 3 * 3600.0), np.full((1, 1), 10.0)))
+    assert result.served_requests.sum() == pytest.approx(3 * 3600.0)
+    assert result.it_kw[0, 0] == pytest.approx(50.0, rel=1e-3)
+    assert result.late_requests.sum() == 0.0
+
+
+def test_named_clusters_are_spared_where_as_much_is_served_without_them() -> None:
     clusters = [cluster_plan("a"), cluster_plan("b")]
-    for order in ((0, 1), (1, 0)):
-        site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 150.0), throttle_order=order)
-        plan = make_plan(clusters, site=site, requests_per_s=[20.0])
-        window = window_of(plan, np.full((1, 2), 20 * 3600.0), np.full((2, 2), 10.0))
-        result = evaluate_window(plan, window)
-        first, second = order
-        assert result.busy_nodes[second] == pytest.approx([10, 10])
-        assert result.it_kw[first] == pytest.approx([50, 50], rel=1e-3)
-        assert np.all(result.facility_kw <= 150.0 * (1 + 1e-9))
-        kept = (3 / 8) ** (1 / 0.6)  # 2 + 8 u^0.6 = 5 kW a node
-        assert result.busy_nodes[first] == pytest.approx([10 * kept] * 2, rel=1e-3)
-        assert result.throttled_nodes[first] == pytest.approx([10 * (1 - kept)] * 2, rel=1e-3)
+    for spared in (0, 1):
+        plan = make_plan(clusters, site=capped_site(80.0, 2, throttle_order=(spared,)))
+        result = evaluate_window(plan, window_of(plan, np.full((1, 2), 5 * 3600.0), np.full((2, 2), 10.0)))
+        assert result.served_requests.sum() == pytest.approx(2 * 5 * 3600.0)
+        assert result.busy_nodes[spared] == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def test_at_the_cap_work_moves_to_the_pool_that_does_it_for_less() -> None:
+    """Both clusters serve alike, but the second draws twice the power: at the cap it is left idle first."""
+    clusters = [cluster_plan("a"), cluster_plan("b", node_power=node_power(4.0, 20.0))]
+    plan = make_plan(clusters, [workload_plan("x", [1, 0])], site=capped_site(100.0, 2))
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 8 * 3600.0), np.full((2, 1), 10.0)))
+    assert result.served_requests.sum() == pytest.approx(8 * 3600.0)
+    assert result.busy_nodes[0, 0] > 5.0
 
 
 def test_a_throttled_cluster_makes_no_other_late() -> None:
@@ -238,37 +275,15 @@ def test_a_throttled_cluster_makes_no_other_late() -> None:
     work = [workload_plan("x", [0]), workload_plan("y", [1])]
     steep = np.zeros((2, 2, MISS_CELLS + 1))
     steep[:, :, -26:] = 1.0  # late from 90% utilisation on
-    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 120.0))
-    plan = make_plan(clusters, work, site=site, miss_tables=steep)
+    plan = make_plan(clusters, work, site=capped_site(140.0, 2), miss_tables=steep)
     window = window_of(plan, np.array([[8 * 3600.0], [5 * 3600.0]]), np.full((2, 1), 10.0))
     result = evaluate_window(plan, window)
-    assert result.busy_nodes[0, 0] < 8.0  # a is throttled
-    assert result.busy_nodes[1, 0] == pytest.approx(5.0)
-    assert result.late_requests[1, 0] == 0.0  # b has half its nodes free
-
-
-def test_a_cluster_without_work_still_draws_idle_power_under_a_cap() -> None:
-    clusters = [cluster_plan("a"), cluster_plan("b")]
-    work = [workload_plan("x", [0])]
-    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 100.0), throttle_order=(0, 1))
-    plan = make_plan(clusters, work, site=site)
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 36_000.0), np.full((2, 1), 10.0)))
-    assert result.it_kw[1, 0] == pytest.approx(20.0)
-    assert result.it_kw[0, 0] == pytest.approx(80.0, rel=1e-3)
-
-
-def test_clusters_are_switched_off_when_idle_power_is_too_much() -> None:
-    clusters = [cluster_plan("a"), cluster_plan("b")]
-    site = site_plan(744, 2, overhead_ratio=np.zeros(744), cap_kw=np.full(744, 30.0), throttle_order=(1, 0))
-    plan = make_plan(clusters, site=site)
-    result = evaluate_window(plan, window_of(plan, np.full((1, 4), 36_000.0), np.full((2, 4), 10.0)))
-    assert result.it_kw[1] == pytest.approx([0.0] * 4)
-    assert np.all(result.facility_kw <= 30.0 * (1 + 1e-9))
-    assert np.all(result.served_requests[1] == 0.0)
+    assert result.busy_nodes[:, 0] == pytest.approx([8.0, 5.0])
+    assert result.late_requests.sum() == 0.0  # both have the same headroom left
 
 
 def test_capped_hours_push_deferrable_work_on_hour_by_hour() -> None:
-    """A cap that binds for a day: the backlog moves through more hours than any fixed number of passes."""
+    """A cap that binds for a day: the backlog is worked off hour by hour at what power allows."""
     work = [workload_plan("batch", priority=2, deadline_h=48)]
     cap = np.full(744, 100.0)
     cap[:24] = 40.0
@@ -277,8 +292,8 @@ def test_capped_hours_push_deferrable_work_on_hour_by_hour() -> None:
     demand = np.zeros((1, 30))
     demand[0, 0] = 20 * 3600.0
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 30), 10.0)))
-    each = 10 * (2 / 8) ** (1 / 0.6)  # 4 kW a node
-    assert result.busy_nodes[0, :20] == pytest.approx([each] * 20, rel=1e-3)
+    each = 10 * (2 / 8) ** 0.4  # 4 kW a node
+    assert result.busy_nodes[0, :3] == pytest.approx([each] * 3, rel=0.01)
     assert result.facility_kw[:24].max() <= 40.0 * (1 + 1e-9)
     assert result.served_requests.sum() == pytest.approx(20 * 3600.0)
 
@@ -311,10 +326,82 @@ def test_deferral_is_a_first_come_first_served_queue(
     np.testing.assert_allclose(found[2], [requests for _, requests in queue][-deadline:], atol=1e-9)
 
 
+def served_tokens(plan: Plan, window: WindowInput) -> Floats:
+    """Tokens served by the end, by priority."""
+    result = evaluate_window(plan, window)
+    tokens = [load.tokens_per_request[0] for load in plan.workloads] * result.served_requests.sum(axis=(0, 2))
+    totals = np.zeros(3)
+    np.add.at(totals, [load.priority for load in plan.workloads], tokens)
+    return totals
+
+
+@settings(max_examples=40)
+@given(either, st.floats(1.0, 3.0), st.booleans())
+def test_more_nodes_or_more_power_never_serve_less(recipe: Recipe, more: float, power: bool) -> None:
+    """A priority may lose only to one before it; with a single workload of each kind."""
+    plan, window = built(recipe._replace(deadlines=(0, 0, *[d for d in recipe.deadlines if d][:1])))
+    less = served_tokens(plan, window)
+    if power and plan.site.cap_kw is not None:
+        plan = dataclasses.replace(plan, site=dataclasses.replace(plan.site, cap_kw=plan.site.cap_kw * more))
+    else:
+        window = dataclasses.replace(window, nodes=window.nodes * more)
+    after = served_tokens(plan, window)
+    for priority in range(3):
+        if after[priority] > less[priority] * (1 + 1e-6):
+            return
+        assert after[priority] >= less[priority] * (1 - 1e-6) - 1e-3
+
+
 @settings(max_examples=30)
-@given(sites(capped=False), st.floats(1.0, 3.0))
-def test_more_nodes_shed_no_more(recipe: Recipe, more: float) -> None:
-    plan, window = built(recipe._replace(deadlines=recipe.deadlines[:1]))
-    small = evaluate_window(plan, window).shed_requests.sum()
-    large = evaluate_window(plan, dataclasses.replace(window, nodes=window.nodes * more)).shed_requests.sum()
-    assert large <= small + 1e-6
+@given(either)
+def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
+    plan, window = built(recipe)
+    result = evaluate_window(plan, window)
+    clusters, workloads = np.arange(len(plan.clusters))[::-1], np.arange(len(plan.workloads))[::-1]
+    place = {int(old): new for new, old in enumerate(clusters)}
+    turned = dataclasses.replace(
+        plan,
+        clusters=tuple(plan.clusters[c] for c in clusters),
+        workloads=tuple(
+            dataclasses.replace(
+                plan.workloads[w], cluster_order=tuple(place[c] for c in plan.workloads[w].cluster_order)
+            )
+            for w in workloads
+        ),
+        requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
+        miss_tables=plan.miss_tables[np.ix_(clusters, workloads)],
+        by_priority=tuple(len(workloads) - 1 - w for w in plan.by_priority),
+    )
+    other = dataclasses.replace(
+        window,
+        demand_requests=window.demand_requests[workloads],
+        nodes=window.nodes[clusters],
+        waiting_requests=window.waiting_requests[::-1],
+        speed={(place[c], len(workloads) - 1 - w): series for (c, w), series in window.speed.items()},
+    )
+    found = evaluate_window(turned, other)
+    tolerance = 1e-6 * scale(plan, window)
+    np.testing.assert_allclose(found.shed_requests[workloads], result.shed_requests, atol=tolerance)
+    np.testing.assert_allclose(
+        found.served_requests[np.ix_(clusters, workloads)], result.served_requests, atol=tolerance, rtol=1e-6
+    )
+
+
+def test_movable_work_makes_way_for_work_that_can_go_nowhere_else() -> None:
+    """Whichever comes first in the file: nothing is shed or crowded while another cluster stands free."""
+    for names in (("big", "small"), ("z-big", "a-small")):
+        clusters = [cluster_plan("a"), cluster_plan("b", nodes=30)]
+        work = [workload_plan(names[0], [0]), workload_plan(names[1], [0, 1])]
+        for by_priority in ((0, 1), (1, 0)):
+            plan = make_plan(clusters, work, by_priority=by_priority, preferred_utilisation=0.85)
+            window = window_of(plan, np.array([[5 * 3600.0], [9 * 3600.0]]), np.array([[10.0], [30.0]]))
+            result = evaluate_window(plan, window)
+            assert result.shed_requests.sum() == 0.0
+            assert result.busy_nodes[:, 0].sum() == pytest.approx(14.0)
+            assert result.busy_nodes[0, 0] <= 8.5 * (1 + 1e-9)
+
+
+def test_alike_workloads_share_what_there_is_by_their_demand() -> None:
+    plan = make_plan([cluster_plan(nodes=6)], [workload_plan("x"), workload_plan("y")])
+    result = evaluate_window(plan, window_of(plan, np.array([[8 * 3600.0], [4 * 3600.0]]), np.full((1, 1), 6.0)))
+    assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0])

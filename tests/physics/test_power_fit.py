@@ -5,17 +5,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import planner.catalog
 from planner.errors import ScenarioError
 from planner.physics.node_power import HOST_SLOPE_AIR, HOST_SLOPE_LIQUID
-from planner.physics.power import FITTED, PowerCoefficients, power_fraction, throughput_fraction_at_cap
+from planner.physics.power import (
+    CAP_EXPONENT,
+    CAP_FLOOR_FRACTION,
+    FITTED,
+    PowerCoefficients,
+    power_fraction,
+    throughput_fraction_at_cap,
+)
 from planner.physics.power_fit import (
     PowerMeasurement,
     board_power_residuals,
     cap_residuals,
+    clocked_throughput_fraction,
     column,
     fit_board_power,
+    fit_cap_curve,
     fit_host_slope,
     read_power_measurements,
 )
@@ -58,6 +68,38 @@ def test_throughput_kept_at_500_of_700_watts_is_right_to_four_points(rows: list[
     assert np.abs(cap_residuals(_of(rows, "cap"), FITTED)).max() < 0.04
 
 
+def test_refitting_the_measured_caps_gives_the_shipped_curve(rows: list[PowerMeasurement]) -> None:
+    assert fit_cap_curve(_of(rows, "throttle")) == pytest.approx((CAP_FLOOR_FRACTION, CAP_EXPONENT), abs=1e-3)
+
+
+def kept_errors(rows: list[PowerMeasurement], floor: float, exponent: float) -> NDArray[np.float64]:
+    cap, uncapped = column(rows, "power_fraction"), column(rows, "uncapped_power_fraction")
+    kept = 1.0 - (1.0 - np.clip((cap - floor) / (uncapped - floor), 0.0, 1.0)) ** exponent
+    return np.abs(kept - column(rows, "throughput_fraction"))
+
+
+def test_throughput_under_measured_caps_is_right_to_three_points_in_the_mean_and_eight_at_worst(
+    rows: list[PowerMeasurement],
+) -> None:
+    caps = _of(rows, "throttle")
+    errors = kept_errors(caps, CAP_FLOOR_FRACTION, CAP_EXPONENT)
+    assert len(caps) == 34
+    assert errors.mean() < 0.03
+    assert errors.max() < 0.081
+
+
+def test_a_curve_learnt_from_one_part_predicts_another(rows: list[PowerMeasurement]) -> None:
+    learnt = fit_cap_curve([row for row in _of(rows, "throttle") if row.accelerator == "H200"])
+    others = [row for row in _of(rows, "throttle") if row.accelerator != "H200"]
+    assert kept_errors(others, *learnt).max() < 0.07
+
+
+def test_the_planners_curve_is_the_one_fitted() -> None:
+    """Prefill of 4,096 tokens draws the board's limit: 85% kept at 525 of 700 W, 54% at 350 (measured)."""
+    kept = throughput_fraction_at_cap(0.0453, 0.5752, np.array([520.35, 348.16]) / 700.0)
+    assert kept == pytest.approx([0.85, 0.536], abs=0.03)
+
+
 def test_the_host_slopes_are_those_shipped(rows: list[PowerMeasurement]) -> None:
     assert fit_host_slope(rows, "air") == pytest.approx(HOST_SLOPE_AIR, abs=1e-3)
     assert fit_host_slope(rows, "liquid") == pytest.approx(HOST_SLOPE_LIQUID, abs=1e-3)
@@ -93,7 +135,7 @@ def test_made_up_measurements_are_recovered() -> None:
         numbers = {"memory_fraction": memory, "compute_fraction": compute, "clock_fraction": clock}
         numbers["power_fraction"] = float(power_fraction(memory, compute, clock, truth))
         rows.append(_row("board", numbers))
-    kept = float(throughput_fraction_at_cap(0.1, 0.5, 0.7, truth))
+    kept = float(clocked_throughput_fraction(np.array(0.1), np.array(0.5), np.array(0.7), truth))
     cap = {"memory_fraction": 0.1, "compute_fraction": 0.5, "power_fraction": 0.7, "throughput_fraction": kept}
     fitted = fit_board_power([*rows, _row("cap", cap)])
     for name, number in dataclasses.asdict(truth).items():

@@ -23,14 +23,14 @@ class Recorder:
     def __init__(self) -> None:
         self.env = self.Env()
         self.bought: list[tuple[int, int, float, float]] = []
-        self.retired: list[tuple[int, int]] = []
+        self.retired = [0]
         self.returned_kw = 0.0
 
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
         self.bought.append((index, nodes, lead_h, price_factor))
 
     def retire(self, index: int, nodes: int) -> int:
-        self.retired.append((index, nodes))
+        self.retired[index] += nodes
         self.returned_kw += 10.0 * nodes
         return nodes
 
@@ -108,8 +108,8 @@ def test_retired_nodes_give_their_room_in_the_envelope_back() -> None:
 
 def test_idle_nodes_are_retired() -> None:
     plan = plan_with(rule(when="utilisation_below", threshold=0.2, nodes=3))
-    assert reviewed(plan, [0.1, 0.1]).retired == [(0, 3)]
-    assert reviewed(plan, [0.3, 0.3]).retired == []
+    assert reviewed(plan, [0.1, 0.1]).retired == [3]
+    assert reviewed(plan, [0.3, 0.3]).retired == [0]
 
 
 def test_in_a_run_the_review_buys_after_the_months_and_the_lead() -> None:
@@ -144,3 +144,13 @@ def test_what_is_shed_counts_in_tokens_as_it_is_documented() -> None:
         watch = rule(when="shed_above", threshold=threshold, months=1, cluster=0, cooldown_months=9)
         run, _ = run_engine(make_plan(clusters, work, months=3, expansion=expansion_plan(rules=(watch,))), 1)
         assert len(run.log.purchases) == 1 + bought
+
+
+def test_no_more_is_bought_than_the_site_can_run() -> None:
+    """Ten nodes of 10 kW at full load under a cap for 135: one lot of two fits, and a second would not."""
+    plan = plan_with(rule(cooldown_months=0, months=1))
+    capped = dataclasses.replace(plan, site=dataclasses.replace(plan.site, most_it_kw=135.0))
+    assert len(reviewed(capped, [0.9] * 6).bought) == 1
+    blocks = dataclasses.replace(plan.site, block_h=np.zeros(1), block_kw=np.array([145.0]))
+    assert len(reviewed(dataclasses.replace(plan, site=blocks), [0.9] * 6).bought) == 2
+    assert len(reviewed(plan, [0.9] * 6).bought) == 6

@@ -123,17 +123,29 @@ def test_facility_power_never_exceeds_the_cap(share: float) -> None:
     assert capped.monthly.served_requests.sum() < free.monthly.served_requests.sum()
 
 
-def test_the_named_cluster_is_throttled_first() -> None:
-    busy = {"workloads": {"chat": {"requests_per_s": 6000}, "nightly": {"requests_per_s": 0}}}
+def test_the_named_cluster_is_spared_where_as_much_is_served_without_it() -> None:
+    busy = {"workloads": {"chat": {"requests_per_s": 300}, "nightly": {"requests_per_s": 0}}}
     plan = plan_of(QUIET, busy)
-    full = 1.3 * sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
+    place = {cluster.name: index for index, cluster in enumerate(plan.clusters)}
+    idle = 1.3 * sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
     for first, second in (("h200", "mi325x"), ("mi325x", "h200")):
-        capped = {"site": {"power_cap_kw": 0.9 * full, "throttle_order": [first]}}
+        capped = {"site": {"power_cap_kw": idle, "throttle_order": [first]}}
         _, monthly = run_engine(plan_of(QUIET, busy, capped), 1)
-        names = list(plan.clusters)
-        place = {cluster.name: index for index, cluster in enumerate(names)}
-        assert monthly.throttled_node_h[:, place[first]].sum() > 0
-        assert monthly.throttled_node_h[:, place[second]].sum() == 0.0
+        assert monthly.shed_requests.sum() == 0.0
+        assert monthly.busy_node_h[:, place[first]].sum() < 0.01 * monthly.busy_node_h[:, place[second]].sum()
+
+
+def test_more_nodes_under_a_cap_never_serve_less() -> None:
+    """Failures off, one cap, more and more nodes: lower clocks make them worth a little, never less than nothing."""
+    busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
+    served = []
+    for nodes in (1, 2, 4, 8, 16):
+        clusters = {"clusters": {"h200": {"nodes": nodes}, "mi325x": {"nodes": nodes}}}
+        _, monthly = run_engine(plan_of(QUIET, busy, clusters, {"site": {"power_cap_kw": 60}}), 1)
+        assert monthly.peak_facility_kw.max() <= 60 * (1 + 1e-9)
+        served.append(monthly.served_requests.sum())
+    assert np.all(np.diff(served) >= -1e-6 * served[-1])
+    assert served[-1] > served[0]
 
 
 def test_pue_is_the_stated_one_at_rated_load_and_worse_below() -> None:

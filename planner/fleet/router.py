@@ -1,0 +1,270 @@
+"""Who is served where, hour by hour: the routing policy where it serves all, and a plan of the whole hour elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
+from planner.fleet.plan import Plan
+from planner.fleet.power import allowed_it_kw, it_kw
+from planner.fleet.routing import Room, Way, crowded, fill, spare
+from planner.fleet.scan import defer
+
+Floats = NDArray[np.float64]
+Chosen = NDArray[np.intp]
+_LEVELS = 2  # of utilisation at which crowded clusters are levelled
+_SLACK = 1e-8  # of what is asked for: what a linear program may be off by
+_BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned again
+_ROUNDING = 1e-13
+_NOTHING = 1e-300  # stands for no requests where they are divided by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """The hours of a window in which incidents slow a cluster on a workload."""
+
+    hours: NDArray[np.intp]
+    """Within the window, shape (some hours,)."""
+    lost_fraction: Floats
+    """Share of speed lost in each, shape (some hours,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowInput:
+    """What the window's hours bring; arrays have the window's hours as last axis."""
+
+    first_hour: int
+    demand_requests: Floats
+    """Arrivals, shape (workloads, hours)."""
+    nodes: Floats
+    """Healthy nodes with power, shape (clusters, hours)."""
+    speed: Mapping[tuple[int, int], Floats]
+    """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
+    incidents: Mapping[tuple[int, int], Slowdown]
+    """What open incidents take of that speed, where there are any."""
+    waiting_requests: tuple[Floats, ...]
+    """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
+    lit_fraction: Floats | None = None
+    """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
+    over the whole hour, so they fall with it."""
+
+    @property
+    def hours(self) -> slice:
+        """The window's hours within the horizon."""
+        return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
+
+    def lit(self, hours: Chosen) -> Floats | float:
+        """Return the share of some hours in which the site has power."""
+        return 1.0 if self.lit_fraction is None else self.lit_fraction[hours]
+
+    def dark_requests(self, workload: int) -> Floats | float:
+        """Return the arrivals of a workload while the site is dark, shape (hours,); 0 where it never is.
+
+        Requests come evenly within an hour, so they are demand × dark share. Machines that are lit for the rest of the
+        hour cannot serve them, however much room they have: who cannot wait is gone.
+        """
+        return 0.0 if self.lit_fraction is None else self.demand_requests[workload] * (1.0 - self.lit_fraction)
+
+
+class Router:
+    """Routes the requests of one window."""
+
+    def __init__(self, plan: Plan, window: WindowInput) -> None:
+        """Begin with idle clusters."""
+        self.plan, self.window = plan, window
+        self.ways = _ways(plan, window)
+        shape = (len(plan.workloads), window.nodes.shape[1])
+        self.room = Room.empty(window.nodes, plan.preferred_utilisation)
+        self.served = np.zeros((len(plan.clusters), *shape))
+        """Requests, shape (clusters, workloads, hours)."""
+        self.shed = np.zeros(shape)
+        """Requests, shape (workloads, hours)."""
+        self.waiting = [*window.waiting_requests]
+        """Per workload, requests that still wait at the end, by hour of arrival."""
+
+    def route(self) -> None:
+        """Route workloads by priority over the nodes there are; under a cap, deferrable work within what power allows.
+
+        Each is offered to its clusters by the routing policy. That is a matter of order, and may leave work undone that
+        another order would serve; such hours are planned anew, all workloads together.
+        """
+        plan, window = self.plan, self.window
+        short = np.zeros(window.nodes.shape[1], dtype=np.bool_)
+        urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
+        for index in urgent:
+            self.shed[index] = window.dark_requests(index)
+            wanted = window.demand_requests[index] - self.shed[index]
+            hours, left = fill(wanted, self.room, self.ways[index], self.served[:, index])
+            self.shed[index][hours] += left
+            outgrown = self.ways[index].outgrown
+            short[hours] |= (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
+        if len(urgent) > 1:  # one workload alone has been offered every cluster
+            if short.any():
+                self.place(np.flatnonzero(short), urgent)
+            self._relieve(urgent)
+        for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
+            self._defer(plan.by_priority[:place])
+
+    def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
+        """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
+        wants = self._wants(hours, which)
+        self._settle(wants, self._allocate(wants, self.window.nodes[:, hours], allowed_kw))
+
+    def wanted_nodes(self) -> Floats:
+        """Return the node-equivalents that would work were deferrable work not held back, shape (clusters, hours)."""
+        room = Room.empty(self.window.nodes, self.plan.preferred_utilisation)
+        room.used[:] = self.room.used
+        for index in self.plan.by_priority:
+            if self.plan.workloads[index].deadline_h:
+                came, way = self.window.demand_requests[index], self.ways[index]
+                held_back = np.maximum(came - self.served[:, index].sum(axis=0), 0.0)
+                fill(np.minimum(held_back, spare(room, way)), room, way, np.zeros_like(room.used))
+        return room.used
+
+    def _relieve(self, which: Sequence[int]) -> None:
+        """Level clusters where one is crowded while another has preferred nodes free.
+
+        The lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
+        """
+        hours = np.flatnonzero(crowded(self.room))
+        for index in which:
+            hours = hours[~self._is_undone(index, hours)]
+        for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
+            if not hours.size:
+                return
+            nodes = self.window.nodes[:, hours]
+            tried = self.room.used[:, hours].sum(axis=0) <= level * nodes.sum(axis=0)  # below the mean is hopeless
+            wants = self._wants(hours[tried], which)
+            given = self._allocate(wants, level * nodes[:, tried])
+            kept = np.all(self._requests(wants, given).sum(axis=0) >= wants.requests * (1.0 - _SLACK), axis=0)
+            self._settle(wants.only(kept), given[:, :, kept])
+            hours = np.setdiff1d(hours, wants.hours[kept])
+
+    def _defer(self, which: Sequence[int]) -> None:
+        """Serve the last of some workloads, which can wait, from what all before it leave.
+
+        Moving others aside may leave more than is free as they stand. That is worked out for the hours in which what is
+        free does not clear the queue; with more room there, no other hour can be left with a queue. Power that may run
+        out makes room smaller, so hours that it can touch are worked out first of all.
+        """
+        index, arrivals = which[-1], self.window.demand_requests[which[-1]]
+        way, waiting = self.ways[index], self.waiting[index]
+        free = spare(self.room, way)
+        room, known = self._room_within_power(free, which)
+        served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
+        queued = self._improvable(np.flatnonzero((served >= room * (1.0 - _ROUNDING)) | (served > free)), which)
+        if not queued.size:
+            fill(served, self.room, way, self.served[:, index])
+            return
+        wants, given = self._make_room(queued, which)
+        most = self._requests(wants, given)[:, -1].sum(axis=0)
+        room[queued] = np.where(known[queued], room[queued], np.maximum(free[queued], most))
+        served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
+        fill(np.minimum(served, free), self.room, way, self.served[:, index])
+        moved = served[queued] > free[queued]
+        wants.requests[-1] = served[queued]
+        given[:, -1] *= served[queued] / np.maximum(most, np.maximum(served[queued], _NOTHING))
+        self._settle(wants.only(moved), given[:, :, moved])
+
+    def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return what is free for the last of some workloads where power may run out, and in which hours that is."""
+        plan, window, room = self.plan, self.window, free.copy()
+        if plan.site.cap_kw is None:
+            return room, np.zeros(free.size, dtype=np.bool_)
+        allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
+        known = allowed < it_kw(plan, np.ones_like(window.nodes), window.nodes).sum(axis=0)
+        wants, given = self._make_room(np.flatnonzero(known), which, allowed[known])
+        room[known] = self._requests(wants, given)[:, -1].sum(axis=0) * (1.0 - _BACK_OFF)
+        return room, known
+
+    def _improvable(self, hours: Chosen, which: Sequence[int]) -> Chosen:
+        """Return the hours in which moving others aside may leave more to the last of some workloads."""
+        if len(which) == 1:
+            return hours[:0]
+        for other in which[:-1]:
+            # Work left undone that goes before this one and can go anywhere has taken all there is.
+            way, deadline_h = self.ways[other], self.plan.workloads[other].deadline_h
+            if len(way.order) == len(self.plan.clusters) and way.outgrown is None and not deadline_h:
+                hours = hours[~self._is_undone(other, hours)]
+        several: Chosen = hours[(self.window.nodes[:, hours] > 0.0).sum(axis=0) > 1]
+        return several
+
+    def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
+        """Say whether a workload was shed for want of room in some hours."""
+        came = self.window.demand_requests[index, hours]
+        return np.asarray(self.shed[index, hours] > came * (1.0 - self.window.lit(hours) + _SLACK))
+
+    def _make_room(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Wants, Floats]:
+        """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
+        wants = self._wants(hours, which)
+        wants.requests[-1] = PLENTY
+        return wants, self._allocate(wants, self.window.nodes[:, hours], allowed_kw)
+
+    def _wants(self, hours: Chosen, which: Sequence[int]) -> Wants:
+        """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""
+        requests, levels = np.empty((len(which), hours.size)), []
+        for place, index in enumerate(which):
+            workload = self.plan.workloads[index]
+            if workload.deadline_h:
+                # Each has a level of its own: those before it have been promised what they ask for.
+                levels.append(workload.priority + 1 + place)
+                requests[place] = self.served[:, index][:, hours].sum(axis=0)
+            else:
+                levels.append(workload.priority)
+                requests[place] = self.window.demand_requests[index, hours] * self.window.lit(hours)
+        return Wants(workloads=which, levels=levels, requests=requests, hours=hours)
+
+    def _allocate(self, wants: Wants, nodes: Floats, allowed_kw: Floats | None = None) -> Floats:
+        """Return the best plan: node-equivalents by cluster, workload and hour."""
+        steps: Steps = node_steps(self.plan) if allowed_kw is None else power_steps(self.plan)
+        return allocate(self.ways, nodes, wants, steps, allowed_kw)
+
+    def _requests(self, wants: Wants, given: Floats) -> Floats:
+        """Return the requests that node-equivalents serve, shape (clusters, workloads, some hours)."""
+        served = np.zeros_like(given)
+        for place, index in enumerate(wants.workloads):
+            for c in self.ways[index].order:
+                served[c, place] = given[c, place] * self.ways[index].rate(c, wants.hours)
+        return served
+
+    def _settle(self, wants: Wants, given: Floats) -> None:
+        """Write what a new plan of some hours serves and sheds in place of what was."""
+        hours, served = wants.hours, self._requests(wants, given)
+        self.room.used[:, hours] = given.sum(axis=1)
+        for place, index in enumerate(wants.workloads):
+            total, asked = served[:, place].sum(axis=0), wants.requests[place]
+            deferred = self.plan.workloads[index].deadline_h > 0
+            # But for rounding, what was promised is served, and so is all that came where there is room for all.
+            whole = (total >= asked * (1.0 - _SLACK)) | deferred
+            served[:, place] *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))
+            self.served[:, index, hours] = served[:, place]
+            if not deferred:
+                left = np.where(whole, 0.0, asked - total)
+                self.shed[index, hours] = self.window.demand_requests[index, hours] - asked + left
+
+
+def _ways(plan: Plan, window: WindowInput) -> list[Way]:
+    """Return where each workload may go and the requests per node and hour there."""
+    table = plan.requests_per_node_h
+    counts = None
+    if table.shape[2] > 1:
+        edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
+        counts = np.diff(edges)
+    ways = []
+    for w, workload in enumerate(plan.workloads):
+        rates = []
+        for c in range(len(plan.clusters)):
+            rate = table[c, w] if counts is None else np.repeat(table[c, w], counts)
+            speed = window.speed.get((c, w))
+            rates.append(rate if speed is None else rate * speed)
+        tokens, outgrown = workload.tokens_per_request[:1], None
+        if counts is not None:
+            tokens = np.repeat(workload.tokens_per_request, counts)
+            if np.any(table[list(workload.cluster_order), w] <= 0.0):
+                outgrown = np.repeat(np.all(table[:, w] <= 0.0, axis=0), counts)
+        ways.append(Way(order=workload.cluster_order, rates=rates, tokens_per_request=tokens, outgrown=outgrown))
+    return ways
