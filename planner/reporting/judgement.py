@@ -106,6 +106,17 @@ def choose(plans: Sequence[Served]) -> Choice:
     )
 
 
+def frontier(plans: Sequence[Served]) -> list[Served]:
+    """Return the plans that no other beats in both cost and requests in time, cheapest first."""
+    known = [plan for plan in plans if plan.cost is not None and plan.in_time_fraction is not None]
+    best: list[Served] = []
+    for plan in sorted(known, key=lambda plan: (plan.cost or 0.0, -(plan.in_time_fraction or 0.0))):
+        # Cheapest first: a plan is beaten exactly if one before it keeps as much in time.
+        if not best or (plan.in_time_fraction or 0.0) > (best[-1].in_time_fraction or 0.0):
+            best.append(plan)
+    return best
+
+
 def against(own: float | None, reference: float | None) -> str:
     """Return a cost against another as 31.5% less, 8.7% more or the same; nothing where one is not known."""
     if own is None or not reference:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 FLEET = "fleet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult:
     """One finished replication; frozen, checked, and independent of how it will be shown."""
 
@@ -40,6 +41,15 @@ class RunResult:
     rented: Rented
     """What rented accelerators served of what would have been shed."""
     ledger: Ledger
+
+    def __repr__(self) -> str:
+        parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
+        return f"<RunResult of {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the fleet month by month."""
+        fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
+        return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
