@@ -112,7 +112,9 @@ class SweepAnswer(Answer):
     """Every combination of some values."""
 
     axes: tuple[Axis, ...]
+    """The keys that were varied, with their values."""
     points: tuple[Point, ...]
+    """Each combination and what came of it, the last axis moving fastest."""
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one mapping for each combination."""
@@ -145,6 +147,7 @@ class StudyAnswer(Answer):
     """A study, finished: its distribution (montecarlo) or what drives it (the other methods)."""
 
     method: Method
+    """How it was run: montecarlo, tornado, morris, sobol or importance."""
     finished: Finished
     """The replications, and what can be computed from them."""
     drivers: tuple[Driver, ...] = ()
