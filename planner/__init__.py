@@ -1,10 +1,11 @@
 """Plan which accelerators to buy, when, and what a token will cost over their depreciation.
 
-A notebook needs three names::
+What a command does, a function of the same name does, with the same folder on the disk::
 
-    from planner import load_scenario, simulate
-    result = simulate(load_scenario("scenarios/mixed-fleet.yaml"), seed=1)
-    result.timeline_monthly()
+    import planner
+
+    answer = planner.run("scenarios/mixed-fleet.yaml", out="outputs/mixed-fleet")
+    answer.result.timeline_monthly()
 """
 
 from __future__ import annotations
@@ -13,19 +14,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.scenario.loading import load_scenario
+    from planner.scenario.loading import load_scenario as load
     from planner.simulation.result import RunResult
-    from planner.simulation.run import simulate
     from planner.studies.study import run_study
+    from planner.verbs import compare, report, run, simulate, study, sweep
 
-__version__ = "0.1.0"
-__all__ = ["RunResult", "__version__", "load_scenario", "run_study", "simulate"]
+__version__ = "0.2.0.dev0"
+"""The one place of the version: pyproject.toml reads it here."""
 
 _HOMES = {
-    "load_scenario": "planner.scenario.loading",
-    "simulate": "planner.simulation.run",
-    "RunResult": "planner.simulation.result",
-    "run_study": "planner.studies.study",
+    "load": "planner.scenario.loading:load_scenario",
+    "run": "planner.verbs:run",
+    "simulate": "planner.verbs:simulate",
+    "compare": "planner.verbs:compare",
+    "sweep": "planner.verbs:sweep",
+    "study": "planner.verbs:study",
+    "report": "planner.verbs:report",
+    "RunResult": "planner.simulation.result:RunResult",
+    "load_scenario": "planner.scenario.loading:load_scenario",  # the older name of load
+    "run_study": "planner.studies.study:run_study",  # stores replications alone; study writes the tables too
 }
+__all__ = [
+    "RunResult",
+    "__version__",
+    "compare",
+    "load",
+    "load_scenario",
+    "report",
+    "run",
+    "run_study",
+    "simulate",
+    "study",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,4 +55,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib  # noqa: PLC0415 - on first use, see above
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """List what is public, loaded or not."""
+    return sorted(__all__)

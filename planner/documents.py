@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,14 @@ class Document:
     """Bytes of the further files that the content names, by path: each is read once, and travels with the document."""
     is_sealed: bool = False
     """No further file is read: a study's workers have what the study had when it began, and nothing of their own."""
+    overrides: tuple[str, ...] = ()
+    """What was laid over the files, as ``--set`` takes it."""
+    before: Document | None = None
+    """The files alone, without overrides and workload classes, so that further overrides start from there."""
+
+    def copy(self) -> Document:
+        """Return a document that can be laid over without changing this one; the files read are shared."""
+        return Document(self.content, dict(self.locations), self.files)  # laying over makes new mappings
 
     def file_at(self, path: KeyPath, name: str) -> tuple[Path, bytes]:
         """Return the path and bytes of a file that the value at ``path`` names, relative to where that was written."""
@@ -153,6 +162,34 @@ def document_from(raw: bytes, name: str) -> Document:
         message = f"is not UTF-8 text (byte {error.start}), so not YAML"
         raise ScenarioError(Problem(file=name, line=line, message=message)) from None
     return parse_document(text, name)
+
+
+def document_of_mapping(content: Mapping[str, Any], name: str = "dict") -> Document:
+    """Take in a mapping as if it had been read from a file in the current folder; ``name`` is what messages call it.
+
+    Text such as 2026-01-31 is a date, as it is in YAML; NumPy's numbers are numbers.
+    """
+    document = Document(None)
+    document.content = _plain(content, (), document, name)
+    return document
+
+
+def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
+    """Return a copy of a value in the types that YAML has, and note its place."""
+    document.locations[path] = Location(name, None)
+    if len(path) > MAX_DEPTH or len(document.locations) > MAX_NODES:  # also ends a mapping that holds itself
+        raise ScenarioError(Problem(file=name, path=dotted(path), message="is too deep or too large"))
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(part, (*path, key), document, name) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, (*path, place), document, name) for place, part in enumerate(value)]
+    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    if isinstance(value, str) and _DATE.match(value):
+        return parse_scalar(value)
+    if value is None or isinstance(value, str | int | float | datetime.date):
+        return value
+    message = f"is a {type(value).__name__}; a scenario holds text, numbers, dates, lists and mappings by text"
+    raise ScenarioError(Problem(file=name, path=dotted(path), message=message))
 
 
 def _nearest_file(path: Path) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed
+from planner.cli.progress import say, tell, warn
 from planner.simulation.measure_names import DRAWS
 
 
@@ -32,34 +32,18 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run scenarios side by side: measures, savings, and why a token costs more or less."""
-    from planner.errors import Problem, ScenarioError, printable
-    from planner.reporting.comparison import comparison_summary, comparison_table, write_comparison
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target, json_text
-    from planner.scenario.loading import load_scenario
-    from planner.studies.compare import check_comparable, compare, find_baseline
+    from planner.verbs import compare
 
-    if len(scenarios) < 2:
-        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
-    loaded = [load_scenario(path, overrides or ()) for path in scenarios]
-    files = {str(path): scenario.name for path, scenario in zip(scenarios, loaded, strict=True)}
-    position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
-    check_comparable(loaded, position)
-    folder = out or Path("outputs") / "-vs-".join(scenario.name for scenario in loaded)[:120]
-    check_target(folder)
-
-    def say(name: str) -> None:
-        if not quiet:
-            print(f"simulating {name}", file=sys.stderr)
-
-    comparison = compare(loaded, position, seed, say, draws)
-    if not quiet:
-        for warning in comparison.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    write_comparison(comparison, folder, overrides or (), form)
-    if as_json:
-        typer.echo(json_text(comparison_summary(comparison)), nl=False)
-    elif not quiet:
-        typer.echo(comparison_table(comparison))
-        typer.echo(f"\nresults in {printable(str(folder))}")
+    answer = compare(
+        scenarios,
+        out,
+        baseline=baseline,
+        overrides=overrides or (),
+        seed=seed,
+        draws=draws,
+        decimal_comma=decimal_comma,
+        byte_order_mark=byte_order_mark,
+        progress=say(quiet=quiet),
+    )
+    warn(answer.comparison.warnings, quiet=quiet)
+    tell(answer, as_json=as_json, quiet=quiet)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
+from planner.cli.progress import say, stoppable, tell, watching
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
 
@@ -41,56 +39,28 @@ def montecarlo(
     quiet: Quiet = False,
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
-    from planner.cli.study_options import command_of, run_watched, workforce
-    from planner.errors import PlannerError, printable
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import json_text
-    from planner.reporting.study_folder import write_study
-    from planner.reporting.study_summary import study_summary, study_table
-    from planner.studies.analysis import MOST_DROPPED, Finished
-    from planner.studies.prepare import prepare
-    from planner.studies.runner import Goal
-    from planner.studies.study import open_store
+    from planner.verbs import study as run_study
 
     share = _share(until)
-    force = workforce(workers, scheduler)
-    prepared = prepare(study, overrides or (), seed)
-    folder = out or Path("outputs") / prepared.study.name
-    store = open_store(prepared, folder, resume=resume, restart=restart)
-    if not quiet:
-        print(
-            f"{prepared.study.name}: {replications:,} replications of {len(prepared.scenarios)} scenarios, "
-            f"{len(prepared.inputs)} uncertain inputs",
-            file=sys.stderr,
+    with stoppable(command_again()), watching(quiet=quiet) as watch:
+        answer = run_study(
+            study,
+            replications,
+            out,
+            until=share,
+            overrides=overrides or (),
+            seed=seed,
+            workers=workers,
+            scheduler=scheduler,
+            resume=resume,
+            restart=restart,
+            charts=charts,
+            decimal_comma=decimal_comma,
+            byte_order_mark=byte_order_mark,
+            progress=say(quiet=quiet),
+            watch=watch,
         )
-    goal = Goal(
-        rows=replications,
-        headline=prepared.headline.name,
-        scramblings=prepared.study.scramblings,
-        until=share,
-    )
-    rows = run_watched(store, goal, force, quiet=quiet, again=command_again())
-    finished = Finished(prepared=prepared, store=store, rows=rows)
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    asked = ["--replications", str(rows), *form.options, *([] if charts else ["--no-charts"])]
-    command = command_of("montecarlo", prepared, asked, overrides or ())
-    write_study(finished, form, charts=charts, command=command)
-    if share is not None and not quiet and not (reached := finished.interval().relative) <= share:
-        told = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
-        print(
-            f"the interval of the mean {told} after {rows:,} replications; extend with --resume and more",
-            file=sys.stderr,
-        )
-    if not quiet and finished.dropped_share() > MOST_DROPPED:
-        for line in finished.dropped():
-            print(f"{paint('warning:', 'yellow')} {printable(line)}", file=sys.stderr)
-    if as_json:
-        typer.echo(json_text(study_summary(finished)), nl=False)
-    elif not quiet:
-        typer.echo(study_table(study_summary(finished)))
-        typer.echo(f"\nresults in {printable(str(folder))}")
-    if finished.is_void():
-        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
+    tell(answer, as_json=as_json, quiet=quiet)
 
 
 def _share(until: str | None) -> float | None:

@@ -1,10 +1,64 @@
-"""Progress on stderr: a bar on a terminal, one line elsewhere, nothing when asked to be quiet."""
+"""What a command says: progress and warnings on stderr, a bar on a terminal, answers on stdout; less when quiet."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from planner.cli.colour import paint
+
+if TYPE_CHECKING:
+    from planner.answers import Answer
+    from planner.studies.runner import Progress
+
+
+def say(*, quiet: bool) -> Callable[[str], None]:
+    """Return what a verb tells of its progress to: lines on standard error, their kind in colour."""
+
+    def line(text: str) -> None:
+        kind, colon, rest = text.partition(":")
+        shown = f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text
+        if not quiet:
+            print(shown, file=sys.stderr)
+
+    return line
+
+
+def warn(warnings: Sequence[str], *, quiet: bool) -> None:
+    """Print what a reader of the answer should know."""
+    for warning in warnings:
+        say(quiet=quiet)(f"warning: {warning}")
+
+
+def tell(answer: Answer, *, as_json: bool, quiet: bool, written: bool = True, more: str = "") -> None:
+    """Print an answer: as JSON, or as a table and where its files are."""
+    from planner.errors import printable
+    from planner.reporting.folder import json_text
+
+    if as_json:
+        typer.echo(json_text(answer.summary()), nl=False)
+    elif not quiet:
+        typer.echo(answer.text(sys.stdout.encoding or "ascii"))
+        if written:
+            typer.echo(f"\nresults in {printable(str(answer.folder))}{more}")
+
+
+@contextlib.contextmanager
+def stoppable(again: str) -> Iterator[None]:
+    """Let Ctrl-C or an order to end stop a sweep or a study, and say how it goes on."""
+    from planner.verbs import Stopped
+
+    try:
+        with _stopped_by_signals():
+            yield
+    except Stopped as stopped:
+        print(f"{stopped}; continue with:\n  {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @contextlib.contextmanager
@@ -35,3 +89,47 @@ def _bar(title: str, count: int) -> Iterator[Callable[[str], None]]:
             begun += 1
 
         yield begin
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Let a polite order to end (of a batch system, of a closed terminal) stop a study as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {kind: signal.signal(kind, stop) for kind in kinds if signal.getsignal(kind) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+@contextlib.contextmanager
+def watching(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Show a bar on standard error with rate, time left and the headline's interval, where someone is looking."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed or 0.0:,.0f}/s")
+
+    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(), TextColumn("{task.fields[interval]}"))
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None, interval="")
+
+        def watch(progress: Progress) -> None:
+            text = ""
+            if progress.interval is not None:
+                text = f"{progress.interval.value:.4g} ± {progress.interval.half_width:.2g}"
+            bar.update(task, total=progress.total, completed=progress.done, interval=text)
+
+        yield watch

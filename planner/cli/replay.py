@@ -28,7 +28,6 @@ def replay(
     quiet: Quiet = False,
 ) -> None:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
-    from planner.cli.study_options import command_of
     from planner.errors import ScenarioError, printable
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
@@ -36,6 +35,7 @@ def replay(
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
     from planner.validation import choices, nearest
+    from planner.verbs import study_command
 
     prepared = prepare(study, overrides or (), seed)
     name = prepared.names[0] if scenario is None else scenario
@@ -48,8 +48,8 @@ def replay(
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(prepared.names.index(name), values[0], int(chance[0]))
     asked = ["--replication", str(replication), "--scenario", name, *(["--hourly"] if hourly else [])]
-    command = command_of("replay", prepared, asked, overrides or ())
-    write_run(result, folder, overrides or (), wanted=Wanted(hourly=hourly), command=command)
+    command = study_command("replay", prepared, asked, overrides or ())
+    write_run(result, folder, wanted=Wanted(hourly=hourly), command=command)
     if as_json:
         typer.echo(json_text(summary(result)), nl=False)
     elif not quiet:

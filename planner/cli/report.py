@@ -16,9 +16,9 @@ def report(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> Non
     """Write report.html of an output folder anew from the files in it."""
     from planner.errors import printable
     from planner.reporting.folder import json_text
-    from planner.reporting.report.build import rebuild_report
+    from planner.verbs import report
 
-    written = rebuild_report(folder)
+    written = report(folder)
     if as_json:
         typer.echo(json_text({"report": str(written), "bytes": written.stat().st_size}), nl=False)
     elif not quiet:

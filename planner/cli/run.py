@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.colour import paint
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed
-from planner.cli.progress import stages
+from planner.cli.progress import stages, tell, warn
 from planner.simulation.measure_names import DRAWS
 
 
@@ -30,36 +28,21 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
-    from planner.build import build_plan
-    from planner.errors import printable
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target, json_text
-    from planner.reporting.run_folder import Wanted, write_run
-    from planner.reporting.summary import month_lines, summary, summary_table
     from planner.scenario.loading import load_scenario
-    from planner.simulation.chance import draw_again
-    from planner.simulation.run import simulate_plan
+    from planner.verbs import run
 
     loaded = load_scenario(scenario, overrides or ())
-    folder = out or Path("outputs") / loaded.name
-    check_target(folder)
     with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 4, quiet=quiet) as begin:
-        begin("compiling")
-        plan = build_plan(loaded)
-        begin("simulating")
-        result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
-        begin("drawing again")
-        chance = draw_again(result, draws) if draws > 1 else None
-        begin("writing")
-        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
-        write_run(result, folder, overrides or (), chance=chance, wanted=wanted)
-    if not quiet:
-        for warning in result.warnings:
-            print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
-    if as_json:
-        typer.echo(json_text(summary(result, chance)), nl=False)
-    elif not quiet:
-        typer.echo(summary_table(summary(result, chance)))
-        typer.echo("\n" + month_lines(result, sys.stdout.encoding or "ascii"))
-        typer.echo(f"\nresults in {printable(str(folder))}; open report.html there")
+        answer = run(
+            loaded,
+            out,
+            seed=seed,
+            draws=draws,
+            hourly=hourly,
+            parquet=parquet,
+            decimal_comma=decimal_comma,
+            byte_order_mark=byte_order_mark,
+            progress=begin,
+        )
+    warn(answer.result.warnings, quiet=quiet)
+    tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
-from planner.cli.study_options import Restart, Resume, command_again, say_notes, stopped_by_signals
+from planner.cli.progress import say, stoppable, tell
+from planner.cli.study_options import Restart, Resume, command_again
 
 
 def sweep(
@@ -38,56 +37,20 @@ def sweep(
     quiet: Quiet = False,
 ) -> None:
     """Run every combination of some values and write one tidy CSV."""
-    from planner.errors import printable
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target, command_line, json_text
-    from planner.reporting.sweep_table import sweep_rows, sweep_text, write_sweep
-    from planner.scenario.loading import load_scenario
-    from planner.studies.axes import check_size, count_points, parse_axes
-    from planner.studies.sweep import SweepWork, check_values, sweep
+    from planner.verbs import sweep
 
-    axes = parse_axes(vary)
-    check_size(axes, confirmed=yes)
-    loaded = load_scenario(scenario, overrides or ())
-    folder = out or Path("outputs") / f"{loaded.name}-sweep"
-    check_values(scenario, axes, overrides or ())
-    seed_used = loaded.seed if seed is None else seed
-    work = SweepWork(folder, loaded, axes, overrides or (), seed_used)
-    work.open(resume=resume, restart=restart)
-    say_notes(work, quiet=quiet)
-    try:
-        with stopped_by_signals():
-            points = sweep(scenario, axes, overrides or (), seed, _counting(count_points(axes), quiet=quiet), work)
-        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        options = [*(word for axis in vary for word in ("--vary", axis)), "--seed", str(seed_used)]
-        options += [*(["--yes"] if yes else []), *form.options]
-        manifest = {
-            "scenario_file": str(scenario),
-            "overrides": list(overrides or ()),
-            "seed": seed_used,
-            "identity": work.identity,
-            "command": command_line("sweep", [str(scenario)], options, overrides or ()),
-        }
-        check_target(folder, work=True)
-        write_sweep(loaded, axes, points, folder, manifest, form)
-    except KeyboardInterrupt:
-        print(f"stopped; what is done is kept, continue with:\n  {command_again()}", file=sys.stderr)
-        raise typer.Exit(130) from None
-    finally:
-        work.close()
-    if as_json:
-        rows = sweep_rows(axes, points)
-        typer.echo(json_text([dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]), nl=False)
-    elif not quiet:
-        typer.echo(sweep_text(axes, points))
-        typer.echo(f"\nresults in {printable(str(folder))}")
-
-
-def _counting(total: int, *, quiet: bool) -> Callable[[int], None]:
-    """Return what tells of each point, of every tenth where there are many."""
-
-    def say(number: int) -> None:
-        if not quiet and (number % 10 == 0 or total <= 10):
-            print(f"point {number + 1} of {total}", file=sys.stderr)
-
-    return say
+    with stoppable(command_again()):
+        answer = sweep(
+            scenario,
+            vary,
+            out,
+            overrides=overrides or (),
+            seed=seed,
+            resume=resume,
+            restart=restart,
+            yes=yes,
+            decimal_comma=decimal_comma,
+            byte_order_mark=byte_order_mark,
+            progress=say(quiet=quiet),
+        )
+    tell(answer, as_json=as_json, quiet=quiet)

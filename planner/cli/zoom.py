@@ -69,7 +69,7 @@ def zoom(
         words += ["--workload", workload] if workload is not None else []
         for override in overrides or ():
             words += ["--set", override]
-        summary = write_zoom(result, folder, overrides or (), words)
+        summary = write_zoom(result, folder, words)
     if as_json:
         typer.echo(json_text(summary), nl=False)
     elif not quiet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.benchmarks.validation import CHART, PAGE, shipped_check, validation_page
+from planner.reference.api_page import api_page
 from planner.reference.catalog_page import catalog_page
 from planner.reference.cli_page import cli_page
 from planner.reference.errors_page import errors_page
@@ -27,6 +28,7 @@ def reference_pages() -> dict[str, str]:
         "outputs.md": outputs_page(),
         "metrics.md": metrics_page(),
         "errors.md": errors_page(),
+        "api.md": api_page(),
         "nomenclature.md": nomenclature_page(),
         PAGE: validation_page(*shipped_check()),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from planner.finance.unit_costs import cumulative_per_million_tokens, per_millio
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
-from planner.reporting.folder import command_line, json_text, write_folder
+from planner.reporting.folder import json_text, write_folder
 from planner.reporting.judgement import COST, change_words, choose, comparable, recommendation, served, warnings_of
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
-from planner.reporting.run_folder import scenario_file, scenario_sha256
+from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
 from planner.reporting.summary import chance_summary
 from planner.reporting.text_table import signed, text_table, wrapped
 from planner.simulation.chance import Interval, ends_of
@@ -176,9 +175,7 @@ def _signed(amount: float) -> str:
     return f"{amount:+.4f}" if round(amount, 4) else "0"
 
 
-def write_comparison(
-    comparison: Comparison, folder: Path, overrides: Sequence[str] = (), form: CsvFormat = DEFAULT_FORMAT
-) -> None:
+def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a comparison's folder, whole or not at all."""
     rows = (comparison_rows(comparison), bridge_rows(comparison), monthly_rows(comparison))
     results = dict(zip(comparison.names, comparison.results, strict=True))
@@ -196,18 +193,17 @@ def write_comparison(
         "version": planner.__version__,
         "scenarios": {result.scenario.name: scenario_sha256(result.scenario) for result in comparison.results},
         "baseline": comparison.names[comparison.baseline],
-        "overrides": list(overrides),
+        "overrides": list(common_overrides([result.scenario for result in comparison.results]) or ()),
         "seed": comparison.results[0].seed,
         "draws": comparison.chances[0].draws,
     }
-    manifest["command"] = _command(comparison, overrides, form)
+    manifest["command"] = _command(comparison, form)
     write_folder(folder, with_report(files, manifest), manifest)
 
 
-def _command(comparison: Comparison, overrides: Sequence[str], form: CsvFormat) -> list[str]:
+def _command(comparison: Comparison, form: CsvFormat) -> list[str]:
     """Return the command that makes the same comparison again."""
     options = ["--baseline", comparison.names[comparison.baseline], "--seed", str(comparison.results[0].seed)]
     if (draws := comparison.chances[0].draws) != DRAWS:
         options += ["--draws", str(draws)]
-    files = [scenario_file(result.scenario) for result in comparison.results]
-    return command_line("compare", files, [*options, *form.options], overrides)
+    return command_again("compare", [result.scenario for result in comparison.results], [*options, *form.options])

@@ -7,6 +7,7 @@ Reports and terminal tables take their sentences from here, so that no two of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,20 @@ def choose(plans: Sequence[Served]) -> Choice:
             )
         ),
     )
+
+
+def frontier(plans: Sequence[Served]) -> list[Served]:
+    """Return the plans that no other beats in both cost and requests in time, as shown, cheapest first."""
+    known = [(plan.cost, -_shown(plan.in_time_fraction), place) for place, plan in enumerate(plans)
+             if plan.cost is not None and plan.in_time_fraction is not None]  # fmt: skip
+    best: list[Served] = []
+    most = -math.inf
+    for _, missing, place in sorted(known):
+        # Cheapest first, so a plan is beaten exactly if one before it keeps as much in time.
+        if -missing > most:
+            best.append(plans[place])
+            most = -missing
+    return best
 
 
 def against(own: float | None, reference: float | None) -> str:

@@ -45,17 +45,29 @@ def _sha256(model: BaseModel, exclude: set[str] | None = None) -> str:
 
 
 def scenario_file(scenario: Scenario) -> str:
-    """Return the file that a scenario was read from, as it was named."""
+    """Return the file that a scenario was read from, as it was named; nothing where it was given as a dict."""
     place = scenario.document.locate(())
-    return place.file if place is not None else f"{scenario.name}.yaml"
+    return place.file if place is not None and place.line is not None else ""
 
 
-def manifest(result: RunResult, overrides: Sequence[str]) -> dict[str, Any]:
+def command_again(verb: str, scenarios: Sequence[Scenario], options: Sequence[str]) -> list[str]:
+    """Return the command that writes the same bytes; none where there is none: no file, or overrides that differ."""
+    files, overrides = [scenario_file(scenario) for scenario in scenarios], common_overrides(scenarios)
+    return command_line(verb, files, options, overrides) if all(files) and overrides is not None else []
+
+
+def common_overrides(scenarios: Sequence[Scenario]) -> tuple[str, ...] | None:
+    """Return the overrides laid over all scenarios alike; None where they differ."""
+    first, *others = {scenario.document.overrides for scenario in scenarios}
+    return None if others else first
+
+
+def manifest(result: RunResult) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
-    return scenario_identity(result.scenario, result.seed, result.replication, overrides)
+    return scenario_identity(result.scenario, result.seed, result.replication)
 
 
-def scenario_identity(scenario: Scenario, seed: int, replication: int, overrides: Sequence[str]) -> dict[str, Any]:
+def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[str, Any]:
     """Return what identifies one replication of a scenario."""
     return {
         "kind": "run",
@@ -63,7 +75,7 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int, overrides
         "scenario": scenario.name,
         "scenario_file": scenario_file(scenario),
         "scenario_sha256": scenario_sha256(scenario),
-        "overrides": list(overrides),
+        "overrides": list(scenario.document.overrides),
         "seed": seed,
         "replication": replication,
         "catalog": {
@@ -121,7 +133,6 @@ USUAL = Wanted()
 def write_run(
     result: RunResult,
     folder: Path,
-    overrides: Sequence[str] = (),
     *,
     chance: Chance | None = None,
     wanted: Wanted = USUAL,
@@ -142,19 +153,19 @@ def write_run(
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result, chance))
     files["workbook.xlsx"] = write_workbook(content)
-    identity = manifest(result, overrides)
+    identity = manifest(result)
     identity["draws"] = 1 if chance is None else chance.draws
-    identity["command"] = list(command) or _command(identity, wanted)
+    identity["command"] = list(command) or _command(result.scenario, identity, wanted)
     write_folder(folder, with_report(files, identity), identity)
 
 
-def _command(identity: dict[str, Any], wanted: Wanted) -> list[str]:
+def _command(scenario: Scenario, identity: dict[str, Any], wanted: Wanted) -> list[str]:
     """Return the command that writes the same bytes again."""
     options = ["--seed", str(identity["seed"])]
     if identity["draws"] != DRAWS:
         options += ["--draws", str(identity["draws"])]
     options += [option for option, asked in (("--hourly", wanted.hourly), ("--parquet", wanted.parquet)) if asked]
-    return command_line("run", [identity["scenario_file"]], [*options, *wanted.form.options], identity["overrides"])
+    return command_again("run", [scenario], [*options, *wanted.form.options])
 
 
 def parquet_bytes(columns: Mapping[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from planner.reporting.judgement import IN_TIME, SHED, choose, served, warnings_of
@@ -10,6 +11,7 @@ from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import Driver, Finished
 from planner.studies.intervals import Estimate
+from planner.studies.prepare import Prepared
 
 _DRIVERS = 5
 
@@ -101,6 +103,20 @@ def study_table(summary: dict[str, Any]) -> str:
         over += f", of which {summary['completed']:,} could be run in every scenario"
     lines = [f"{summary['headline']} over {over}", "", text_table(header, rows), ""]
     return "\n".join([*lines, *_sentences(summary)]).rstrip()
+
+
+def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
+    """Lay out what drives the first scenario, and its difference to the others, largest first."""
+    order = ("swing", "mu_star", "total", "threshold")
+    lines: list[str] = []
+    for against in dict.fromkeys(driver.against for driver in drivers):
+        shown = [d for d in drivers if d.against == against and d.scenario == prepared.names[0] and d.measure in order]
+        shown.sort(key=lambda driver: (order.index(driver.measure), -abs(driver.value)))
+        rows = [(d.input, d.method, d.measure, *(_number(_known(n)) for n in (d.value, d.low, d.high))) for d in shown]
+        title = f"{prepared.names[0]} less {against}" if against else prepared.names[0]
+        header = ("input", "method", "measure", "value", "low", "high")
+        lines += [f"{title}: {prepared.headline.name}", "", text_table(header, rows), ""]
+    return "\n".join(lines).rstrip()
 
 
 def _number(value: float | None) -> str:

@@ -319,7 +319,7 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_zoom(zoom: Zoom, folder: Path, overrides: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> dict[str, Any]:
     """Write a zoom's folder, whole or not at all, and return its summary."""
     found = outcomes(zoom)
     columns = {
@@ -336,7 +336,7 @@ def write_zoom(zoom: Zoom, folder: Path, overrides: Sequence[str], command: Sequ
     files["datapackage.json"] = data_package(zoom.scenario.name.lower(), written)
     files["summary.json"] = json_text(summary)
     identity = {
-        **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication, overrides),
+        **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication),
         "kind": "zoom",
         "at": summary["at"],
         "minutes": zoom.asked.minutes,

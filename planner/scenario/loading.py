@@ -15,11 +15,11 @@ of assumptions names the file whose value stands.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from planner.documents import Document, KeyPath, Location, dotted, parse_document, read_document
+from planner.documents import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 from planner.errors import Problem, ScenarioError
 from planner.scenario.checks import check_scenario
 from planner.scenario.classes import lay_classes_under
@@ -35,11 +35,28 @@ SUCCESSORS: dict[KeyPath, KeyPath] = {
 """Keys as older scenarios and studies write them, and where their values live now."""
 
 
-def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
-    """Read and check a scenario file; ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them."""
-    document = document_of(Path(path))
+Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
+"""What a scenario may be given as: a file, what would stand in one, or a scenario that was loaded before."""
+
+
+def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
+    """Read and check a scenario: a path, a dict, or a scenario to lay more over.
+
+    ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them. Files that a dict names are relative to the
+    current folder; overrides of a loaded scenario come after those it was loaded with.
+    """
+    overrides = (overrides,) if isinstance(overrides, str) else overrides
+    if isinstance(source, Scenario):
+        if not overrides:
+            return source
+        if (before := source.document.before) is None:
+            raise ScenarioError(f"{source.name} was not loaded, so nothing can be laid over it; load it from a dict")
+        return scenario_from_document(before.copy(), (*source.document.overrides, *overrides))
+    if isinstance(source, Mapping):
+        return scenario_from_document(_over_base(document_of_mapping(source), Path("dict"), ()), overrides)
+    document = document_of(Path(source))
     if kind_of(document) == "study":
-        hint = f"planner montecarlo {path} runs it, and planner validate checks it"
+        hint = f"planner montecarlo {source} runs it, and planner validate checks it"
         raise ScenarioError(document.problem((), "is a study, not a scenario", hint))
     return scenario_from_document(document, overrides)
 
@@ -52,11 +69,12 @@ def kind_of(document: Document) -> Literal["scenario", "study"]:
 
 def document_of(path: Path) -> Document:
     """Read a scenario file over the chain of files it extends, unchecked."""
-    return _read_chain(path, ())
+    return _over_base(read_document(path), path, ())
 
 
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
     """Lay overrides over merged content, then validate it and everything that only shows across fields."""
+    document.before, document.overrides = document.copy(), tuple(overrides)
     for number, override in enumerate(overrides, start=1):
         _apply_override(document, override, f"--set #{number}")
     _move_old_keys(document)
@@ -116,9 +134,8 @@ def _contradictions(document: Document) -> list[Problem]:
     return []
 
 
-def _read_chain(path: Path, below: tuple[str, ...]) -> Document:
-    """Read a file over what it extends."""
-    document = read_document(path)
+def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Document:
+    """Lay what was read from ``path`` over the chain of files it extends."""
     if not isinstance(document.content, dict):
         return document
     base_name = document.content.get("extends")
@@ -141,7 +158,7 @@ def _read_chain(path: Path, below: tuple[str, ...]) -> Document:
         circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
         reason = "extends itself" if os.path.realpath(base_path) in chain else f"extends more than {MAX_EXTENDS} deep"
         raise fail(f"{reason}: {circle}")
-    base = _read_chain(base_path, chain)
+    base = _over_base(read_document(base_path), base_path, chain)
     if not isinstance(base.content, dict):
         raise ScenarioError(Problem(file=str(base_path), line=1, message="expected a mapping of keys to values"))
     merge(base, document)

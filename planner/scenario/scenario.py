@@ -70,6 +70,9 @@ class Scenario(Strict):
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
 
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name}, {self.horizon_months} months from {self.start}>"
+
     @property
     def document(self) -> Document:
         """What the user wrote, merged, with the place of each value."""

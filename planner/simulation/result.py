@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from planner.fleet import quantities
 from planner.fleet.plan import Plan
 from planner.simulation.accounting import Cohort
 from planner.simulation.driver import Run
+from planner.simulation.measure_names import FLEET
 from planner.simulation.monthly import Monthly
 from planner.simulation.rented import Rented
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult:
     """One finished replication; frozen, checked, and independent of how it will be shown."""
 
@@ -39,6 +41,15 @@ class RunResult:
     rented: Rented
     """What rented accelerators served of what would have been shed."""
     ledger: Ledger
+
+    def __repr__(self) -> str:
+        parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
+        return f"<RunResult of {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the fleet month by month."""
+        fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
+        return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -19,12 +19,16 @@ from planner.simulation.streams import streams
 
 def simulate(scenario: Scenario, seed: int | None = None, replication: int = 0) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
-    stated: dict[str, object] = {"seed": 0 if seed is None else seed, "replication": replication}
+    check_whole(seed=0 if seed is None else seed, replication=replication)
+    plan = build_plan(scenario)
+    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication)
+
+
+def check_whole(**stated: object) -> None:
+    """Refuse a count or a seed that is not a whole number from 0 on."""
     for name, number in stated.items():
         if not isinstance(number, int | np.integer) or number < 0:
             raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
-    plan = build_plan(scenario)
-    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication)
 
 
 def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 0) -> RunResult:

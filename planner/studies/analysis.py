@@ -81,13 +81,16 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Finished:
     """A study that has been run."""
 
     prepared: Prepared
     store: Store
     rows: int
+
+    def __repr__(self) -> str:
+        return f"<Finished study {self.prepared.study.name}, {self.rows:,} replications>"
 
     def output(self, name: str) -> Floats:
         """Return one headline output, shape (rows, scenarios)."""

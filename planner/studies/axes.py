@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
@@ -26,6 +27,22 @@ class Axis:
     path: str
     values: tuple[str, ...]
     """As written, so that ``--set`` reads them."""
+
+
+def axis_text(path: str, values: Iterable[object]) -> str:
+    """Return Python's values of a key as ``--vary`` takes them."""
+    if isinstance(values, str):
+        return f"{path}={values}"
+    return f"{path}=" + ",".join(_written(value) for value in values)
+
+
+def _written(value: object) -> str:
+    """Return a value as YAML on one line would have it."""
+    if isinstance(value, str):  # quoted only where it would be read as something else than text
+        return value if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*") else json.dumps(value)
+    if isinstance(value, bool | list | tuple | dict | None):
+        return json.dumps(value)
+    return str(value)
 
 
 def parse_axis(text: str) -> Axis:

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """Finished runs, in the order given."""
 
@@ -38,6 +38,9 @@ class Comparison:
     chances: tuple[Chance, ...]
     """Each plan drawn again, all under the same chance."""
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.names)}>"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -43,6 +43,17 @@ class Prepared:
         """Return what workers are sent."""
         return Setup(seed=self.seed, scenarios=self.scenarios, inputs=self.inputs, design=design, code=code_sha256())
 
+    def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
+        """Return the design of a method; importance reads what Monte Carlo wrote."""
+        match method:
+            case "tornado":
+                return self.one_at_a_time()
+            case "morris":
+                return self.morris()
+            case "sobol":
+                return self.saltelli()
+        return self.montecarlo()
+
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
         return MonteCarlo(points=self._points(len(self.inputs)))

@@ -8,18 +8,36 @@ from pathlib import Path
 from typing import Any
 
 from planner.studies.analysis import Finished
+from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.identity import identity
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Workforce, batch_size, run_rows
 from planner.studies.store import Store
 
 
-def open_store(prepared: Prepared, folder: Path, *, resume: bool = False, restart: bool = False) -> Store:
-    """Return the store of a Monte Carlo study, ready to be run."""
-    setup = prepared.setup(prepared.montecarlo())
-    store = Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+def store_of(prepared: Prepared, folder: Path, design: Design) -> Store:
+    """Return the store of a study's design, not opened yet."""
+    setup = prepared.setup(design)
+    return Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+
+
+def open_store(
+    prepared: Prepared, folder: Path, design: Design | None = None, *, resume: bool = False, restart: bool = False
+) -> Store:
+    """Return the store of a study, Monte Carlo unless another design is given, ready to be run."""
+    store = store_of(prepared, folder, design or prepared.montecarlo())
     store.open(resume=resume, restart=restart)
     return store
+
+
+def goal_of(
+    prepared: Prepared, design: MonteCarlo | OneAtATime | Morris | Saltelli, size: int, until: float | None = None
+) -> Goal:
+    """Return how far a design is to run: ``size`` replications of Monte Carlo, or rounds of another design."""
+    headline = prepared.headline.name
+    if isinstance(design, MonteCarlo):
+        return Goal(rows=size, headline=headline, scramblings=prepared.study.scramblings, until=until)
+    return Goal(rows=size * design.period, headline=headline)
 
 
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
@@ -46,9 +64,8 @@ def run_study(
     """
     prepared = prepare(Path(path), overrides)
     store = open_store(prepared, Path(folder) if folder else Path("outputs") / prepared.study.name, resume=True)
-    goal = Goal(rows=replications, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
     try:
-        rows = run_rows(store, goal, force or Workforce())
+        rows = run_rows(store, goal_of(prepared, prepared.montecarlo(), replications), force or Workforce())
         store.commit(study_manifest(prepared, store, rows))
     finally:
         store.close()

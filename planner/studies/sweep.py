@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import itertools
@@ -12,15 +11,13 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 from planner.build import build_plan
 from planner.build.reuse import Reuse
-from planner.documents import Document
 from planner.errors import Problem, ScenarioError
 from planner.files import replace_synced
-from planner.scenario.loading import document_of, load_scenario, scenario_from_document
+from planner.scenario.loading import Source, load_scenario
 from planner.scenario.scenario import Scenario
 from planner.simulation.chance import figures_of
 from planner.simulation.run import simulate_plan
@@ -49,7 +46,7 @@ class Point:
     """Why not."""
 
 
-def check_values(scenario: str | PathLike[str], axes: Sequence[Axis], overrides: Sequence[str] = ()) -> None:
+def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> None:
     """Refuse a key that does not exist or a value it cannot have, before any run."""
     problems: list[Problem] = []
     for axis in axes:
@@ -64,7 +61,7 @@ def check_values(scenario: str | PathLike[str], axes: Sequence[Axis], overrides:
 
 
 def sweep(
-    scenario: str | PathLike[str],
+    scenario: Source,
     axes: Sequence[Axis],
     overrides: Sequence[str] = (),
     seed: int | None = None,
@@ -75,7 +72,7 @@ def sweep(
 
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
     """
-    base = document_of(Path(scenario))
+    base = load_scenario(scenario, overrides)
     points = []
     kept: dict[tuple[str, ...], Reuse] = {}
     for number, values in enumerate(itertools.product(*(axis.values for axis in axes))):
@@ -84,9 +81,8 @@ def sweep(
             continue
         progress(number)
         settings = [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)]
-        own = Document(copy.deepcopy(base.content), base.locations, base.files)
         try:
-            loaded = scenario_from_document(own, [*overrides, *settings])
+            loaded = load_scenario(base, settings)
             plan = build_plan(loaded, _reuse(kept, axes, values, loaded))
             result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         except ScenarioError as error:

@@ -104,9 +104,10 @@ def makefile_recipes(makefile: str) -> dict[str, list[str]]:
     return recipes
 
 
-def _run(step: Step, arguments: list[str], folder: Path) -> Outcome:
-    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "SYSTEMROOT") if name in os.environ}
-    environment = {
+def environment(folder: Path) -> dict[str, str]:
+    """Return the surroundings of what is carried out: this Python, a plain terminal, the folder as home."""
+    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH") if name in os.environ}
+    return {
         **kept,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "HOME": str(folder),
@@ -115,10 +116,13 @@ def _run(step: Step, arguments: list[str], folder: Path) -> Outcome:
         "PYTHONUTF8": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+def _run(step: Step, arguments: list[str], folder: Path) -> Outcome:
     done = subprocess.run(
         arguments,
         cwd=folder,
-        env=environment,
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

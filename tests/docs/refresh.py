@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.docs.blocks import steps
 from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, courses, shown
+from tests.docs.notebooks import executed, notebooks, written
 from tests.docs.pictures import refresh_pictures
 
 
@@ -55,7 +56,21 @@ def main(wanted: Sequence[str] = ()) -> int:
             continue
         if any(steps(page.read_text(encoding="utf-8")) for page in course) and not refresh(course):
             return 1
+    for notebook in notebooks():
+        if not wanted or any(word in str(notebook.relative_to(ROOT)) for word in wanted):
+            refresh_notebook(notebook)
     return 0
+
+
+def refresh_notebook(notebook: Path) -> None:
+    """Put what the cells of a notebook give now into it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "checkout"
+        copy_checkout(folder)
+        fresh = written(executed(notebook, folder))
+    if fresh != notebook.read_text(encoding="utf-8"):
+        notebook.write_text(fresh, encoding="utf-8")
+        print(f"wrote {notebook.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -127,12 +127,12 @@ def test_the_manifest_tells_runs_apart(write: Write, tmp_path: Path) -> None:
     for watts in (100, 101):
         write(overlay % watts, "own.yaml")
         scenario = load_scenario(write(), [f"catalog.overlay={tmp_path / 'own.yaml'}"])
-        write_run(simulate(scenario), tmp_path / "out", ["x=1"])
+        write_run(simulate(scenario), tmp_path / "out")
         manifests.append(json.loads((tmp_path / "out" / "manifest.json").read_text()))
     first, second = manifests
     assert first["scenario_sha256"] == second["scenario_sha256"]
     assert first["catalog"]["sha256"] != second["catalog"]["sha256"]
-    assert (first["version"], first["overrides"]) == (planner.__version__, ["x=1"])
+    assert (first["version"], first["overrides"]) == (planner.__version__, [f"catalog.overlay={tmp_path / 'own.yaml'}"])
 
 
 def test_the_hash_is_of_what_is_said_not_of_how(write: Write, tiny: str) -> None:

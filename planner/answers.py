@@ -1,0 +1,196 @@
+"""What the verbs hand back: the folder, what the command prints, a table for pandas, and the objects behind them."""
+
+from __future__ import annotations
+
+import html
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.simulation.chance import Chance
+    from planner.simulation.result import RunResult
+    from planner.studies.analysis import Driver, Finished
+    from planner.studies.axes import Axis
+    from planner.studies.compare import Comparison
+    from planner.studies.sweep import Point
+
+Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Answer(ABC):
+    """What a verb hands back."""
+
+    folder: Path
+    """Where its files are."""
+
+    @abstractmethod
+    def summary(self) -> Any:
+        """Return what ``--json`` prints, as plain data."""
+
+    @abstractmethod
+    def text(self, encoding: str = "utf-8") -> str:
+        """Return what the terminal shows."""
+
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """Return the figures as a pandas frame."""
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in {os.fspath(self.folder)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook what a terminal shows."""
+        return f"<pre>{html.escape(self.text())}</pre><p>results in {html.escape(os.fspath(self.folder))}</p>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunAnswer(Answer):
+    """One scenario, run."""
+
+    result: RunResult
+    """The run itself: its timelines, ledger and events as pandas frames."""
+    chance: Chance | None
+    """The same plan drawn again, for intervals; None with one draw."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return summary.json."""
+        from planner.reporting.summary import summary
+
+        return summary(self.result, self.chance)
+
+    def text(self, encoding: str = "utf-8") -> str:
+        """Return the clusters' figures, what there is to say of them, and the months as lines."""
+        from planner.reporting.summary import month_lines, summary_table
+
+        return f"{summary_table(self.summary())}\n\n{month_lines(self.result, encoding)}"
+
+    def table(self) -> pd.DataFrame:
+        """Return measures.csv."""
+        from planner.reporting.run_folder import measure_rows
+
+        return _frame(measure_rows(self.result, self.chance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ComparisonAnswer(Answer):
+    """Scenarios held against one of them."""
+
+    comparison: Comparison
+    """The runs, their measures and why a token costs more or less."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return summary.json."""
+        from planner.reporting.comparison import comparison_summary
+
+        return comparison_summary(self.comparison)
+
+    def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - nothing in it depends on the terminal
+        """Return the plans side by side, the advice, and the causes of differences in cost."""
+        from planner.reporting.comparison import comparison_table
+
+        return comparison_table(self.comparison)
+
+    def table(self) -> pd.DataFrame:
+        """Return comparison.csv."""
+        from planner.reporting.comparison import comparison_rows
+
+        return _frame(comparison_rows(self.comparison))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SweepAnswer(Answer):
+    """Every combination of some values."""
+
+    axes: tuple[Axis, ...]
+    """The keys that were varied, with their values."""
+    points: tuple[Point, ...]
+    """Each combination and what came of it, the last axis moving fastest."""
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return one mapping for each combination."""
+        from planner.reporting.sweep_table import sweep_rows
+
+        return _records(sweep_rows(self.axes, self.points))
+
+    def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
+        """Return the first combinations, and which to take."""
+        from planner.reporting.sweep_table import sweep_text
+
+        return sweep_text(self.axes, self.points)
+
+    def table(self) -> pd.DataFrame:
+        """Return sweep.csv."""
+        from planner.reporting.sweep_table import sweep_rows
+
+        return _frame(sweep_rows(self.axes, self.points))
+
+    def frontier(self) -> pd.DataFrame:
+        """Return the rows that no other beats in both levelised cost and requests in time, cheapest first."""
+        from planner.reporting.judgement import frontier, served
+
+        plans = [served(str(place), point.figures or {}) for place, point in enumerate(self.points)]
+        return self.table().iloc[[int(plan.name) for plan in frontier(plans)]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StudyAnswer(Answer):
+    """A study, finished: its distribution (montecarlo) or what drives it (the other methods)."""
+
+    method: Method
+    """How it was run: montecarlo, tornado, morris, sobol or importance."""
+    finished: Finished
+    """The replications, and what can be computed from them."""
+    drivers: tuple[Driver, ...] = ()
+    """What drives the headline, where the study was designed to find out."""
+    completed: int = 0
+    """Replications behind the drivers."""
+
+    def summary(self) -> Any:
+        """Return the headline's statistics, decisions and drivers; of a designed study its drivers."""
+        if self.method != "montecarlo":
+            return _records(self._driver_columns())
+        from planner.reporting.study_summary import study_summary
+
+        return study_summary(self.finished)
+
+    def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
+        """Return the headline's percentiles, or the drivers, largest first."""
+        from planner.reporting.study_summary import driver_table, study_table
+
+        if self.method != "montecarlo":
+            return driver_table(self.finished.prepared, self.drivers)
+        return study_table(self.summary())
+
+    def table(self) -> pd.DataFrame:
+        """Return percentiles.csv; of a designed study sensitivity.csv."""
+        from planner.reporting.study_rows import statistics_columns
+
+        montecarlo = self.method == "montecarlo"
+        return _frame(statistics_columns(self.finished.statistics()) if montecarlo else self._driver_columns())
+
+    def _driver_columns(self) -> dict[str, list[Any]]:
+        from planner.reporting.study_rows import driver_columns
+
+        return driver_columns(self.drivers, self.completed)
+
+
+def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return columns as rows, with None for what is not known."""
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    return [{name: None if cell != cell else cell for name, cell in row.items()} for row in rows]  # noqa: PLR0124 - NaN

@@ -1,0 +1,325 @@
+"""The verbs: what a command does, a function of the same name does, with the same bytes in its folder.
+
+Each verb takes what its command takes, writes the same folder and returns an answer (``planner.answers``). Nothing is
+printed; ``progress`` is told in a few words what goes on. What a verb needs is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.answers import ComparisonAnswer, Method, RunAnswer, StudyAnswer, SweepAnswer
+from planner.errors import PlannerError, Problem, ScenarioError, printable
+from planner.simulation.measure_names import DRAWS
+
+if TYPE_CHECKING:
+    from planner.scenario.loading import Source
+    from planner.simulation.result import RunResult
+    from planner.studies.analysis import Finished
+    from planner.studies.prepare import Prepared
+    from planner.studies.runner import Goal, Watch, Workforce
+    from planner.studies.store import Store
+
+Place = str | os.PathLike[str]
+Say = Callable[[str], None]
+SIZES: dict[str, int] = {"montecarlo": 1000, "tornado": 16, "morris": 20, "sobol": 256}
+"""Replications, chances, trajectories or points of a method, where nothing else is asked for."""
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupted sweep or study: what is done is kept, and ``resume=True`` continues it."""
+
+
+def simulate(scenario: Source, seed: int | None = None, replication: int = 0) -> RunResult:
+    """Run a scenario once and return its checked result, without writing anything."""
+    from planner.scenario.loading import load_scenario
+    from planner.simulation.run import simulate
+
+    return simulate(load_scenario(scenario), seed, replication)
+
+
+def run(
+    scenario: Source,
+    out: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    draws: int = DRAWS,
+    hourly: bool = False,
+    parquet: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> RunAnswer:
+    """Simulate a scenario and write its folder, as ``planner run`` does."""
+    from planner.build import build_plan
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import Wanted, write_run
+    from planner.scenario.loading import load_scenario
+    from planner.simulation.chance import draw_again
+    from planner.simulation.run import check_whole, simulate_plan
+
+    check_whole(draws=draws, seed=seed or 0)
+    loaded = load_scenario(scenario, overrides)
+    folder = _folder(out, loaded.name)
+    check_target(folder)
+    progress("compiling")
+    plan = build_plan(loaded)
+    progress("simulating")
+    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+    progress("drawing again")
+    chance = draw_again(result, draws) if draws > 1 else None
+    progress("writing")
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    write_run(result, folder, chance=chance, wanted=Wanted(form=form, hourly=hourly, parquet=parquet))
+    return RunAnswer(folder=folder, result=result, chance=chance)
+
+
+def compare(
+    scenarios: Sequence[Source],
+    out: Place | None = None,
+    *,
+    baseline: str | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    draws: int = DRAWS,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> ComparisonAnswer:
+    """Run scenarios under the same traffic and chance and write their folder, as ``planner compare`` does.
+
+    ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
+    """
+    from planner.reporting.comparison import write_comparison
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import scenario_file
+    from planner.scenario.loading import load_scenario
+    from planner.studies.compare import check_comparable, compare, find_baseline
+
+    if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
+        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
+    loaded = [load_scenario(scenario, overrides) for scenario in scenarios]
+    files = {scenario_file(scenario): scenario.name for scenario in loaded}
+    position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
+    check_comparable(loaded, position)
+    folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
+    check_target(folder)
+    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
+    write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
+    return ComparisonAnswer(folder=folder, comparison=comparison)
+
+
+def sweep(
+    scenario: Source,
+    vary: Sequence[str] | Mapping[str, Iterable[object]],
+    out: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    yes: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> SweepAnswer:
+    """Run every combination of some values and write its folder, as ``planner sweep`` does.
+
+    ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``; ``yes``
+    confirms more than 10,000 points.
+    """
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import command_again, scenario_file
+    from planner.reporting.sweep_table import write_sweep
+    from planner.scenario.loading import load_scenario
+    from planner.studies.axes import axis_text, check_size, count_points, parse_axes
+    from planner.studies.sweep import SweepWork, check_values, sweep
+
+    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _several(vary)
+    axes = parse_axes(texts)
+    check_size(axes, confirmed=yes)
+    loaded = load_scenario(scenario, overrides)
+    folder = _folder(out, f"{loaded.name}-sweep")
+    check_values(loaded, axes)
+    seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
+    work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
+    work.open(resume=resume, restart=restart)
+    _tell(work.notes, progress)
+
+    def count(number: int) -> None:
+        if number % 10 == 0 or total <= 10:
+            progress(f"point {number + 1} of {total}")
+
+    try:
+        points = sweep(loaded, axes, (), seed, count, work)
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
+        options += [*(["--yes"] if yes else []), *form.options]
+        manifest = {
+            "scenario_file": scenario_file(loaded),
+            "overrides": list(loaded.document.overrides),
+            "seed": seed_used,
+            "identity": work.identity,
+            "command": command_again("sweep", [loaded], options),
+        }
+        check_target(folder, work=True)
+        write_sweep(loaded, axes, points, folder, manifest, form)
+    except KeyboardInterrupt:
+        raise Stopped("stopped; what is done is kept") from None
+    finally:
+        work.close()
+    return SweepAnswer(folder=folder, axes=axes, points=points)
+
+
+def study(
+    file: Place,
+    size: int | None = None,
+    out: Place | None = None,
+    *,
+    method: Method = "montecarlo",
+    until: float | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    charts: bool = True,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+    watch: Watch | None = None,
+) -> StudyAnswer:
+    """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
+
+    ``size`` is the number of replications (montecarlo, 1,000 unless given), chances (tornado, 16), trajectories
+    (morris, 20) or points (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
+    montecarlo when the 95% interval of the headline's mean is narrower than that share of it.
+    """
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.study_folder import write_designed, write_study
+    from planner.simulation.run import check_whole
+    from planner.studies.analysis import Finished
+    from planner.studies.designs import MonteCarlo
+    from planner.studies.prepare import prepare
+    from planner.studies.study import goal_of, open_store, store_of
+
+    force, overrides = _workforce(workers, scheduler), _several(overrides)
+    count = SIZES.get(method, 1) if size is None else size
+    check_whole(size=count - 1, seed=seed or 0)
+    prepared = prepare(Path(file), overrides, seed)
+    design, name = prepared.design(method), prepared.study.name
+    folder = _folder(out, name if isinstance(design, MonteCarlo) else f"{name}-{method}")
+    if method == "importance":
+        store = store_of(prepared, folder, design)
+        return _importance(folder, Finished(prepared=prepared, store=store, rows=store.finished_rows()))
+    store = open_store(prepared, folder, design, resume=resume, restart=restart)
+    goal = goal_of(prepared, design, count, until)
+    unit = "replications" if isinstance(design, MonteCarlo) else "rows"
+    inputs = f", {len(prepared.inputs)} uncertain inputs" if isinstance(design, MonteCarlo) else ""
+    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenarios{inputs}")
+    _tell(store.notes, progress)
+    try:
+        finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))
+        if not isinstance(design, MonteCarlo):
+            command = study_command("sensitivity", prepared, ["--method", method, "--size", str(count)], overrides)
+            drivers, completed = write_designed(prepared, design, store, goal.rows, command)
+            return StudyAnswer(
+                folder=folder, method=method, finished=finished, drivers=tuple(drivers), completed=completed
+            )
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
+        write_study(finished, form, charts=charts, command=study_command("montecarlo", prepared, asked, overrides))
+    finally:
+        store.close()
+    _warn_of(finished, until, progress)
+    return StudyAnswer(folder=folder, method=method, finished=finished)
+
+
+def report(folder: Place) -> Path:
+    """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
+    from planner.reporting.report.build import rebuild_report
+
+    return rebuild_report(Path(folder))
+
+
+def _folder(out: Place | None, name: str) -> Path:
+    """Return the output folder: the one asked for, or one of the plan's name under outputs."""
+    return Path("outputs") / name if out is None else Path(out)
+
+
+def _several(words: Sequence[str]) -> Sequence[str]:
+    """Return a list of words; a single one that was not put into a list is one."""
+    return [words] if isinstance(words, str) else words
+
+
+def _tell(notes: Iterable[str], progress: Say, kind: str = "note") -> None:
+    """Say what was found in a folder: a lock taken over, damaged files."""
+    for note in notes:
+        progress(f"{kind}: {printable(note)}")
+
+
+def _workforce(workers: int | None, scheduler: str | None) -> Workforce:
+    """Return who runs a study: one process per core unless told otherwise."""
+    from planner.studies.engines import LOCAL_DASK
+    from planner.studies.runner import Workforce
+
+    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
+        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Workforce(workers=workers or cores, scheduler=scheduler)
+
+
+def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -> int:
+    """Run what is missing of a study; an interrupt leaves it resumable and says how much there is."""
+    from planner.studies.runner import run_rows
+
+    try:
+        return run_rows(store, goal, force, watch)
+    except KeyboardInterrupt:
+        store.close()
+        rows = min(sum(last - first for first, last in store.finished()), goal.rows)
+        raise Stopped(f"stopped with {rows:,} of {goal.rows:,} replications kept") from None
+
+
+def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
+    from planner.reporting.folder import command_line
+    from planner.reporting.uncertain_inputs import study_file
+
+    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
+
+
+def _importance(folder: Path, finished: Finished) -> StudyAnswer:
+    """Read what drives the headline off a finished Monte Carlo study."""
+    from planner.reporting.study_rows import completed_rows
+
+    completed = completed_rows(finished.output(finished.prepared.headline.name))
+    drivers = tuple(finished.drivers())
+    return StudyAnswer(folder=folder, method="importance", finished=finished, drivers=drivers, completed=completed)
+
+
+def _warn_of(finished: Finished, until: float | None, progress: Say) -> None:
+    """Say where an interval stayed too wide and which replications could not be run; refuse a study without any."""
+    from planner.studies.analysis import MOST_DROPPED
+
+    if until is not None and not (reached := finished.interval().relative) <= until:
+        width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
+        progress(
+            f"the interval of the mean {width} after {finished.rows:,} replications; extend with --resume and more"
+        )
+    if finished.dropped_share() > MOST_DROPPED:
+        _tell(finished.dropped(), progress, "warning")
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
