@@ -72,10 +72,14 @@ def show(
         return
     typer.echo(f"{printable(found)} ({section})\n")
     rows = [
-        (key, str(fact["value"]), fact["unit"] or "", fact["grade"], fact["date"], _short(fact))
+        (key, _written(fact["value"]), fact["unit"] or "", fact["grade"], fact["date"], _short(fact))
         for key, fact in facts.items()
     ]
     typer.echo(text_table(("field", "value", "unit", "grade", "date", "source"), rows))
+
+
+def _written(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _short(fact: dict[str, Any]) -> str:

@@ -109,6 +109,7 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         (f"{section}.{name}.{key}", fact, unit)
         for (section, name), entry in sorted(used.items())
         for key, fact, unit in entry.facts()
+        if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
     ]
     resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
     facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in resale]
