@@ -266,9 +266,9 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     mean = {"value": 1.0, "low": 0.9, "high": 1.1}
     statistics = dict.fromkeys(("mean", "p5", "p10", "p50", "p90", "p95"), mean)
     summary = {
-        "headline": COST, "replications": 8, "scenarios": {"a": statistics, "b": statistics},
+        "headline": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
         "service": {"a": {IN_TIME: 0.999, SHED: 0.0}, "b": {IN_TIME: 0.42, SHED: 0.5}},
-        "decisions": [], "drivers": [], "flips": [], "failures": [],
+        "decisions": [], "drivers": [], "flips": [], "failures": [], "dropped": [],
     }  # fmt: skip
     said = " ".join(study_table(summary).split())
     assert "b is no alternative as it stands: it keeps 42.00% of requests in time" in said
