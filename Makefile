@@ -1,4 +1,5 @@
 # make run        set up and run the reference scenario
+# make check      style, types, layers and quick tests, in a minute
 # make test       set up and run every check
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make reference  write the generated docs pages and the output shown in the docs anew
@@ -9,10 +10,18 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+QUICK  := tests/finance tests/fleet tests/physics tests/test_units.py tests/test_errors.py tests/test_documents.py
 
-.PHONY: run test prove fuzz attack pythons bench reference docs clean
+.PHONY: run check test prove fuzz attack pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not prove' $(QUICK)
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .

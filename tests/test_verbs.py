@@ -206,9 +206,13 @@ def test_the_frontier_is_what_no_combination_beats(tmp_path: Path, monkeypatch: 
 
 def test_a_plan_that_costs_more_and_serves_less_is_beaten() -> None:
     figures = {
-        "dear": (3.0, 0.99), "cheap": (1.0, 0.5), "twin": (1.0, 0.4), "mid": (2.0, 0.99), "same": (2.5, 0.990004),
+        "dear": (3.0, 0.99),
+        "cheap": (1.0, 0.5),
+        "twin": (1.0, 0.4),
+        "mid": (2.0, 0.99),
+        "same": (2.5, 0.990004),
         "idle": (None, None),
-    }  # fmt: skip
+    }
     plans = [Served(name=name, cost=cost, in_time_fraction=kept, shed_fraction=0.0)
              for name, (cost, kept) in figures.items()]  # fmt: skip
     assert [plan.name for plan in frontier(plans)] == ["cheap", "mid"]

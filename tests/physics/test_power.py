@@ -103,6 +103,7 @@ def test_under_a_cap_the_board_draws_no_more_than_the_cap(activity: tuple[float,
     assert drawn <= cap + 1e-9 or clock == pytest.approx(0.17)
 
 
+@pytest.mark.slow
 @given(activities, st.floats(0.75, 0.99))
 def test_the_inverse_cap_keeps_the_throughput_and_no_more_is_needed(activity: tuple[float, float], kept: float) -> None:
     cap = float(cap_fraction_for_throughput(*activity, kept))
