@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed, Strict, tell
 from planner.simulation.measure_names import DRAWS
 
 
@@ -26,6 +26,7 @@ def compare(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<names>].")
     ] = None,
     draws: Draws = DRAWS,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -53,9 +54,7 @@ def compare(
             print(f"simulating {name}", file=sys.stderr)
 
     comparison = compare(loaded, position, seed, say, draws)
-    if not quiet:
-        for warning in comparison.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+    tell(comparison.warnings, strict=strict, quiet=quiet)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     write_comparison(comparison, folder, overrides or (), form)
     if as_json:

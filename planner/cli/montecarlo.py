@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict, tell
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
 
@@ -33,6 +33,7 @@ def montecarlo(
     scheduler: Scheduler = None,
     resume: Resume = False,
     restart: Restart = False,
+    strict: Strict = False,
     charts: Annotated[bool, typer.Option("--charts/--no-charts", help="Draw PNG charts.")] = True,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
@@ -54,6 +55,7 @@ def montecarlo(
     share = _share(until)
     force = workforce(workers, scheduler)
     prepared = prepare(study, overrides or (), seed)
+    tell(prepared.warnings if strict else (), strict=strict, quiet=quiet)  # before hours are spent on it
     folder = out or Path("outputs") / prepared.study.name
     store = open_store(prepared, folder, resume=resume, restart=restart)
     if not quiet:
@@ -80,6 +82,7 @@ def montecarlo(
             f"the interval of the mean {told} after {rows:,} replications; extend with --resume and more",
             file=sys.stderr,
         )
+    tell(prepared.warnings, strict=strict, quiet=quiet)
     if as_json:
         typer.echo(json_text(study_summary(finished)), nl=False)
     elif not quiet:

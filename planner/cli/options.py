@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from planner.cli.colour import paint
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).", show_default=False)]
 Overrides = Annotated[
@@ -19,6 +23,10 @@ Overrides = Annotated[
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, help="Root of all random numbers [default: the scenario's].")
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -35,3 +43,18 @@ Draws = Annotated[
         help="Draws of chance behind each interval; 19 hold nine in ten of further draws, 1 leaves intervals out.",
     ),
 ]
+
+_TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
+
+
+def tell(warnings: Sequence[str], notes: Sequence[str] = (), *, strict: bool, quiet: bool) -> None:
+    """Print warnings and notes to standard error; under ``--strict`` raise the warnings as one ScenarioError."""
+    if strict and warnings:
+        from planner.errors import Problem, ScenarioError
+
+        raise ScenarioError([Problem(message=warning) for warning in warnings])
+    for kind, lines in (("warning:", warnings), ("note:", notes)):
+        for line in () if quiet else lines[:_TOLD]:
+            print(f"{paint(kind, 'yellow')} {line}", file=sys.stderr)
+        if len(lines) > _TOLD and not quiet:
+            print(f"{paint(kind, 'yellow')} and {len(lines) - _TOLD} more in the report", file=sys.stderr)

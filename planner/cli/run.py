@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.colour import paint
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import (
+    AsJson,
+    ByteOrderMark,
+    DecimalComma,
+    Draws,
+    Overrides,
+    Quiet,
+    ScenarioFile,
+    Seed,
+    Strict,
+    tell,
+)
 from planner.cli.progress import stages
 from planner.simulation.measure_names import DRAWS
 
@@ -24,6 +34,7 @@ def run(
     draws: Draws = DRAWS,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -49,15 +60,14 @@ def run(
         plan = build_plan(loaded)
         begin("simulating")
         result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+        tell(result.warnings if strict else (), strict=strict, quiet=quiet)  # before anything is written
         begin("drawing again")
         chance = draw_again(result, draws) if draws > 1 else None
         begin("writing")
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
         write_run(result, folder, overrides or (), chance=chance, wanted=wanted)
-    if not quiet:
-        for warning in result.warnings:
-            print(f"{paint('warning:', 'yellow')} {warning}", file=sys.stderr)
+    tell(result.warnings, plan.notes, strict=strict, quiet=quiet)
     if as_json:
         typer.echo(json_text(summary(result, chance)), nl=False)
     elif not quiet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, Overrides, Quiet, Seed, Strict, tell
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def sensitivity(
     scheduler: Scheduler = None,
     resume: Resume = False,
     restart: Restart = False,
+    strict: Strict = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -58,6 +59,7 @@ def sensitivity(
     from planner.studies.prepare import prepare
 
     prepared = prepare(study, overrides or (), seed)
+    tell(prepared.warnings if strict else (), strict=strict, quiet=quiet)  # before hours are spent on it
     if method == "importance":
         folder = out or Path("outputs") / prepared.study.name
         drivers = _importance(prepared, folder)
@@ -73,6 +75,7 @@ def sensitivity(
             overrides=overrides or [],
         )
         drivers = _designed(prepared, _design(prepared, method), folder, count, options)
+    tell(prepared.warnings, strict=strict, quiet=quiet)
     if as_json:
         typer.echo(json_text(_plain(driver_columns(drivers))), nl=False)
     elif not quiet:

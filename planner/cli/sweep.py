@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict, tell
 
 
 def sweep(
@@ -28,6 +28,7 @@ def sweep(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>-sweep].")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Run more than 10,000 points without asking.")] = False,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -40,7 +41,7 @@ def sweep(
     from planner.reporting.sweep_table import sweep_rows, sweep_text, write_sweep
     from planner.scenario.loading import load_scenario
     from planner.studies.axes import check_size, count_points, parse_axes
-    from planner.studies.sweep import check_values, sweep
+    from planner.studies.sweep import check_values, sweep, warnings_of_points
 
     axes = parse_axes(vary)
     check_size(axes, confirmed=yes)
@@ -54,7 +55,8 @@ def sweep(
         if not quiet and (number % 10 == 0 or total <= 10):
             print(f"point {number + 1} of {total}", file=sys.stderr)
 
-    points = sweep(scenario, axes, overrides or (), seed, say)
+    points = sweep(scenario, axes, overrides or (), seed, say, strict=strict)
+    warnings = warnings_of_points(points)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     used = loaded.seed if seed is None else seed
     options = [word for axis in vary for word in ("--vary", axis)]
@@ -63,9 +65,11 @@ def sweep(
         "scenario_file": str(scenario),
         "overrides": list(overrides or ()),
         "seed": used,
+        "warnings": warnings,
         "command": command_line("sweep", [str(scenario)], options, overrides or ()),
     }
     write_sweep(loaded, axes, points, folder, manifest, form)
+    tell(warnings, strict=strict, quiet=quiet)
     if as_json:
         rows = sweep_rows(axes, points)
         typer.echo(json_text([dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]), nl=False)

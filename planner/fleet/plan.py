@@ -260,7 +260,9 @@ class Plan:
     expansion: ExpansionPlan
     money: MoneyPlan
     warnings: tuple[str, ...]
-    """What a planner should know before the run: contradictions that are not errors, with their numbers."""
+    """What is hardly meant: contradictions that are not errors, with their numbers."""
+    notes: tuple[str, ...]
+    """What follows from the plan and may well be meant, with its numbers."""
 
     def request_usd(self, price: PricePath) -> Floats:
         """Return what a request costs at a price of tokens, shape (months, workloads).

@@ -177,6 +177,15 @@ ASSUMPTIONS = TableDescription(
         _text("grade", "A to D for a catalogue value, `user` or `default` for a scenario key."),
     ),
 )
+WARNINGS = TableDescription(
+    name="warnings",
+    description="What is hardly meant about a plan as stated, and what follows from it that a reader should know.",
+    key=(),
+    columns=(
+        _text("severity", "warning: hardly meant, an error under --strict; note: true, and may well be meant."),
+        _text("text", "What it is, with its place and numbers."),
+    ),
+)
 MEASURES = TableDescription(
     name="measures",
     description="The measures of the run, one row each, defined in docs/explanation/finance.md; an empty value means "

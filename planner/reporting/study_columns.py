@@ -146,6 +146,7 @@ UNCERTAIN = TableDescription(
         _text("source", "The catalogue's source of a prior, or file and line of the study."),
         _text("date", "Date at which a prior held."),
         _text("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),
+        _text("warning", "What is hardly meant about one draw in ten or more; empty where nothing is."),
     ),
 )
 STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN)

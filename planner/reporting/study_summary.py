@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from planner.reporting.judgement import IN_TIME, SHED, choose, served, warnings_of
+from planner.reporting.judgement import IN_TIME, SHED, choose, much_shed, served, warnings_of
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import Driver, Finished
 from planner.studies.intervals import Estimate
@@ -46,6 +46,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             for found in drivers
             if found.method == "flip"
         ],
+        "warnings": list(finished.prepared.warnings),
         "failures": [
             {"replication": found.replication, "scenario": found.scenario, "error": found.message}
             for found in finished.failures()
@@ -93,7 +94,9 @@ def study_table(summary: dict[str, Any]) -> str:
         cells = [_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95")]
         rows.append((name, _number(mean["value"]), _number(half), *cells, _percent(best.get(name))))
     header = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95", "P(best)")
-    lines = [f"{summary['headline']} over {summary['replications']:,} replications", "", text_table(header, rows), ""]
+    plans = [served(name, figures) for name, figures in summary["service"].items()]
+    lines = [*wrapped(much_shed(plans)), f"{summary['headline']} over {summary['replications']:,} replications", ""]
+    lines += [text_table(header, rows), ""]
     return "\n".join([*lines, *_sentences(summary)]).rstrip()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.reporting.judgement import sizing
+from planner.reporting.judgement import much_shed, served, sizing
 from planner.reporting.text_table import text_table, wrapped
 from planner.simulation.chance import Chance
 from planner.simulation.measures import measures
@@ -56,6 +56,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "worst_month": _worst_month(result, fleet_cost),
         "capacity_fraction": _capacity(result),
         "warnings": list(result.warnings),
+        "notes": list(result.plan.notes),
     }
 
 
@@ -167,7 +168,8 @@ def summary_table(figures: dict[str, Any]) -> str:
             )
         )
     header = ("cluster", "available", "utilised", "T tokens", "M USD", "USD/Mtok", "USD/Mtok out")
-    return "\n".join([text_table(header, rows), "", *_sentences(figures)])
+    first = wrapped(much_shed([served(figures["scenario"], figures["clusters"][FLEET])]))
+    return "\n".join([*first, *([""] if first else []), text_table(header, rows), "", *_sentences(figures)])
 
 
 def _sentences(figures: dict[str, Any]) -> list[str]:

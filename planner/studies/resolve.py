@@ -14,6 +14,7 @@ from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.scenario import study as language
 from planner.scenario.checks import check_scenario
+from planner.scenario.plausible import far_off, mark_at
 from planner.scenario.scenario import Scenario
 from planner.studies import paths
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile
@@ -181,6 +182,24 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
             problems[study.problem(("uncertain", made.name), message, hint)] = None
     if problems:
         raise ScenarioError(list(problems))
+
+
+def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: Inputs) -> dict[str, str]:
+    """Return, by input, a warning where one draw in ten lies beyond what its field plausibly holds."""
+    warnings: dict[str, str] = {}
+    for found in inputs.each:
+        numeric = found.throughput_of is None and is_numeric(found.distribution)
+        for drawn in quantile(found.distribution, np.array([0.1, 0.9])) if numeric else ():
+            for base, targets in zip(scenarios.values(), found.targets, strict=True):
+                for path in targets:
+                    mark, value = (
+                        mark_at(base.scenario, path),
+                        new_value(found, paths.at(base.dump, path), float(drawn)),
+                    )
+                    said = mark and far_off(path, value, mark, base.scenario.load_catalog())
+                    if said:
+                        warnings[found.name] = str(study.problem(("uncertain", found.name), *said))
+    return warnings
 
 
 def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:

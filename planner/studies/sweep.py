@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
 from planner.build import build_plan
+from planner.build.contradictions import hardly_meant
 from planner.build.reuse import Reuse
 from planner.errors import Problem, ScenarioError
 from planner.scenario.loading import load_scenario
@@ -35,6 +37,8 @@ class Point:
     """Measures; None where the combination is not a scenario."""
     problem: str
     """Why not."""
+    warnings: tuple[str, ...] = ()
+    """What is hardly meant about it."""
 
 
 def check_values(scenario: str | PathLike[str], axes: Sequence[Axis], overrides: Sequence[str] = ()) -> None:
@@ -57,8 +61,10 @@ def sweep(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    *,
+    strict: bool = False,
 ) -> tuple[Point, ...]:
-    """Run every combination under one seed, the last axis moving fastest."""
+    """Run every combination under one seed, the last axis moving fastest; ``strict`` refuses one that is warned of."""
     points = []
     kept: dict[tuple[str, ...], Reuse] = {}
     for number, values in enumerate(itertools.product(*(axis.values for axis in axes))):
@@ -71,8 +77,17 @@ def sweep(
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
         else:
-            points.append(Point(values=values, figures=figures_of(result), problem=""))
+            warnings = tuple(hardly_meant(loaded, plan))
+            if strict and warnings:
+                raise ScenarioError([Problem(message=warning) for warning in warnings])
+            points.append(Point(values=values, figures=figures_of(result), problem="", warnings=warnings))
     return tuple(points)
+
+
+def warnings_of_points(points: Sequence[Point]) -> list[str]:
+    """Return what points are warned of, each once, with how many of them it concerns."""
+    counts = Counter(warning for point in points for warning in point.warnings)
+    return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
 
 
 def _reuse(

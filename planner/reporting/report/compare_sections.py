@@ -16,6 +16,7 @@ from planner.reporting.judgement import (
     against,
     choose,
     comparable,
+    much_shed,
     recommendation,
     served,
     sweep_advice,
@@ -55,6 +56,7 @@ def answer_section(contents: Contents) -> Section | None:
     summary = contents.json("summary.json")
     choice = choose(plans)
     body = [
+        *(paragraph(line, class_="headline") for line in much_shed(plans)),
         paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
         *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
         _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
