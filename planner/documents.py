@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_BYTES = 4_000_000  # a scenario is a few kB; the limit leaves room for a 100-fold one
+MAX_TABLE_BYTES = 64_000_000  # a CSV file of growth or observations; a million rows have some 20 MB
 MAX_DEPTH = 32
 MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
 _TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so that repeated long text counts too
@@ -101,15 +102,25 @@ def parse_scalar(text: str) -> Any:
 
 def read_document(path: Path) -> Document:
     """Read one YAML file; raise ScenarioError naming the file and line for anything that is not usable YAML."""
+    return parse_document(read_text(path, MAX_BYTES, "YAML"), str(path))
+
+
+def read_table_text(path: Path) -> str:
+    """Read a CSV file that a scenario or study names, whole; raise ScenarioError where it is unreadable or endless."""
+    return read_text(path, MAX_TABLE_BYTES, "CSV")
+
+
+def read_text(path: Path, most_bytes: int, kind: str) -> str:
+    """Read a text file of at most so many bytes; raise ScenarioError saying why it cannot be used."""
     name = str(path)
     try:
         if path.is_dir():
-            raise ScenarioError(Problem(file=name, message="is a folder, not a YAML file"))
+            raise ScenarioError(Problem(file=name, message=f"is a folder, not a {kind} file"))
         size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {MAX_BYTES:,}"))
+        if size > most_bytes:
+            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {most_bytes:,}"))
         with path.open("rb") as stream:  # a pipe has no size: never take in more than the limit
-            raw = stream.read(MAX_BYTES + 1)
+            raw = stream.read(most_bytes + 1)
     except FileNotFoundError:
         hint = _nearest_file(path)
         raise ScenarioError(Problem(file=name, message="no such file", hint=hint)) from None
@@ -117,15 +128,14 @@ def read_document(path: Path) -> Document:
         raise ScenarioError(Problem(file=name, message=f"cannot be read: {error.strerror}")) from None
     except ValueError as error:  # a NUL in the name
         raise ScenarioError(Problem(file=repr(name), message=f"cannot be read: {error}")) from None
-    if len(raw) > MAX_BYTES:
-        raise ScenarioError(Problem(file=name, message=f"is longer than the {MAX_BYTES:,} bytes a file may have"))
+    if len(raw) > most_bytes:
+        raise ScenarioError(Problem(file=name, message=f"is longer than the {most_bytes:,} bytes a file may have"))
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        message = f"is not UTF-8 text (byte {error.start}), so not YAML"
+        message = f"is not UTF-8 text (byte {error.start}), so not {kind}"
         raise ScenarioError(Problem(file=name, line=line, message=message)) from None
-    return parse_document(text, name)
 
 
 def _nearest_file(path: Path) -> str | None:
@@ -133,7 +143,8 @@ def _nearest_file(path: Path) -> str | None:
     import difflib  # noqa: PLC0415 - only on the error path
 
     folder = path.parent
-    names = [entry.name for entry in folder.glob("*.y*ml")] if folder.is_dir() else []
+    pattern = "*.csv" if path.suffix == ".csv" else "*.y*ml"
+    names = [entry.name for entry in folder.glob(pattern)] if folder.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"did you mean {folder / close[0]}?" if close else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
-from planner.documents import KeyPath, dotted, parse_scalar
+from planner.documents import KeyPath, dotted, parse_scalar, read_table_text
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.scenario import study as language
 from planner.scenario.checks import check_scenario
@@ -23,6 +24,7 @@ from planner.studies.mixing import mixing_of
 from planner.validation import choices, nearest
 
 ERROR_PREFIX = "throughput_error"
+_MOST_TRIED = 100  # of a long list, its ends and some between: each takes a validation of the whole scenario
 _THROUGHPUT = "output_tokens_per_s_per_accelerator"
 
 
@@ -127,24 +129,22 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
     values: list[float] = []
     problems: list[Problem] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream)
-            if written.column not in (reader.fieldnames or ()):
-                hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
-                raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
-            for row in reader:
-                value = parse_scalar((row[written.column] or "").strip())
-                if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-                    message = f"{written.column} must be a finite number, not {row[written.column]!r}"
-                    problems.append(Problem(file=str(path), line=reader.line_num, message=message))
-                else:
-                    values.append(float(value))
-    except FileNotFoundError:
-        problems.append(study.problem((*where, "file"), f"no such file: {path}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.DictReader(io.StringIO(read_table_text(path), newline=""))
+        if written.column not in (reader.fieldnames or ()):
+            hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
+            raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
+        for row in reader:
+            value = parse_scalar((row[written.column] or "").strip())
+            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+                message = f"{written.column} must be a finite number, not {row[written.column]!r}"
+                problems.append(Problem(file=str(path), line=reader.line_num, message=message))
+            else:
+                values.append(float(value))
+    except csv.Error as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
-    if not problems and len(values) < 2:
-        problems.append(Problem(file=str(path), message=f"needs at least 2 values, has {len(values)}"))
+    if not problems and not 2 <= len(values) <= language.MOST_VALUES:
+        message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
+        problems.append(Problem(file=str(path), message=message))
     if problems:
         raise ScenarioError(problems[:20])
     return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
@@ -157,7 +157,8 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
     if isinstance(distribution, language.Discrete):
         tried = np.arange(len(distribution.values), dtype=np.float64)
         if is_numeric(distribution):
-            tried = np.array(distribution.values, dtype=np.float64)
+            tried = np.unique(np.array(distribution.values, dtype=np.float64))
+        tried = tried[np.unique(np.linspace(0, len(tried) - 1, _MOST_TRIED).astype(np.intp))]
     alone = Inputs(each=(made,), mixing=None)
     problems: dict[Problem, None] = {}
     for which, base in enumerate(scenarios.values()):
