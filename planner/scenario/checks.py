@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import zoneinfo
 from collections.abc import Callable
 
 from planner.catalog.load import Catalog
+from planner.demand.calendar import zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
@@ -31,21 +30,15 @@ def check_scenario(scenario: Scenario) -> None:
         report(("site", "tariff"), f"unknown tariff {scenario.site.tariff!r}", hint)
     else:
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
-        if zone is not None and zone not in _time_zones():
+        if zone is not None and zone not in zone_names():
             key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
-            report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, _time_zones()))
+            report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
     _check_prices(scenario, report)
     if problems:
         raise ScenarioError(problems)
 
 
 Report = Callable[..., None]
-
-
-@functools.cache
-def _time_zones() -> frozenset[str]:
-    """Return the names of all time zones: a walk through a folder of six hundred files, made once."""
-    return frozenset(zoneinfo.available_timezones())
 
 
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
@@ -60,10 +53,8 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
                 report(("workloads", name, "tokens"), message)
         zone = workload.shape.timezone
-        if zone not in _time_zones():
-            report(
-                ("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, _time_zones())
-            )
+        if zone not in zone_names():
+            report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
 
 
 def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> None:
