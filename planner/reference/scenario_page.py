@@ -28,8 +28,14 @@ def section_text(section: Section) -> str:
     if section.tag is not None:
         title += f" with `kind: {section.tag}`"
     rows = [_row(field) for field in section.fields]
-    header = ("path", "what it means", "type", "unit", "range", "plausible", "default")
+    header: tuple[str, ...] = ("path", "what it means", "type", "unit", "range", "plausible", "default")
+    if not any(field.plausible for field in section.fields):
+        header, rows = _without_plausible(header), [_without_plausible(row) for row in rows]
     return f"{level} {title}\n\n{text(section.description)}\n\n{table(header, rows)}"
+
+
+def _without_plausible(cells: tuple[str, ...]) -> tuple[str, ...]:
+    return (*cells[:5], cells[6])
 
 
 def _row(field: ScenarioField) -> tuple[str, ...]:

@@ -179,7 +179,8 @@ ASSUMPTIONS = TableDescription(
 )
 WARNINGS = TableDescription(
     name="warnings",
-    description="What is hardly meant about a plan as stated, and what follows from it that a reader should know.",
+    description="What is hardly meant about each scenario of a comparison or study as stated, and what follows from it "
+    "that a reader should know; the first column, `scenario`, names it. A run has both in summary.json.",
     key=(),
     columns=(
         _text("severity", "warning: hardly meant, an error under --strict; note: true, and may well be meant."),
