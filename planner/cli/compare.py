@@ -54,7 +54,7 @@ def compare(
             print(f"simulating {name}", file=sys.stderr)
 
     comparison = compare(loaded, position, seed, say, draws)
-    tell(comparison.warnings, strict=strict, quiet=quiet)
+    tell(comparison.warnings, comparison.notes, strict=strict, quiet=quiet)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     write_comparison(comparison, folder, overrides or (), form)
     if as_json:

@@ -107,6 +107,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             for name, saving in _savings(comparison).items()
         },
         "warnings": list(comparison.warnings),
+        "notes": list(comparison.notes),
     }
 
 

@@ -62,6 +62,7 @@ def answer_section(contents: Contents) -> Section | None:
         _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
+    body.extend(paragraph(f"Note: {note}", class_="note") for note in summary.get("notes", ()))
     body.append(
         paragraph(
             "All scenarios had the same traffic and the same luck, so the differences are the plans'. ",
