@@ -247,7 +247,8 @@ def test_a_packed_log_that_never_ends_is_refused_at_a_size(
     monkeypatch.setattr("planner.traffic_log.MAX_UNPACKED_BYTES", 1_000_000)
     path = tmp_path / f"bomb.{suffix}.gz"
     with gzip.open(path, "wb") as stream:
-        stream.write(b"timestamp,input_tokens,output_tokens\n" + b" " * 20_000_000)
+        stream.write(b"" if suffix == "jsonl" else b"timestamp,input_tokens,output_tokens\n")
+        stream.write(b" " * 20_000_000)
     assert path.stat().st_size < 100_000
     with pytest.raises(ScenarioError, match="has more than 1,000,000 bytes once unpacked"):
         read_request_log(path)
