@@ -85,9 +85,10 @@ def end(process: Process) -> None:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return all bytes; but a study's folder is named in its data dictionary."""
+    """Return all bytes but where the study lies, which its data dictionary, manifest and command name."""
+    place = str(folder.parent).encode()
     return {
-        path.name: path.read_bytes()
+        path.name: path.read_bytes().replace(place, b"")
         for path in folder.iterdir()
         if path.name not in ("datapackage.json", "manifest.json")
     }
