@@ -30,6 +30,16 @@ class Answer(ABC):
     folder: Path
     """Where its files are."""
 
+    @property
+    @abstractmethod
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about the plans; ``strict`` refuses it."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What follows from the plans and may well be meant."""
+        return ()
+
     @abstractmethod
     def summary(self) -> Any:
         """Return what ``--json`` prints, as plain data."""
@@ -62,6 +72,16 @@ class RunAnswer(Answer):
     chance: Chance | None
     """The same plan drawn again, for intervals; None with one draw."""
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about the plan and its run."""
+        return self.result.warnings
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What follows from the plan and may well be meant."""
+        return self.result.plan.notes
+
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
         from planner.reporting.summary import summary
@@ -87,6 +107,16 @@ class ComparisonAnswer(Answer):
 
     comparison: Comparison
     """The runs, their measures and why a token costs more or less."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about each plan."""
+        return self.comparison.warnings
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What follows from each plan and may well be meant."""
+        return self.comparison.notes
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
@@ -115,6 +145,13 @@ class SweepAnswer(Answer):
     """The keys that were varied, with their values."""
     points: tuple[Point, ...]
     """Each combination and what came of it, the last axis moving fastest."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about some combinations, each once, with how many it concerns."""
+        from planner.studies.sweep import warnings_of_points
+
+        return warnings_of_points(self.points)
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one mapping for each combination."""
@@ -154,6 +191,11 @@ class StudyAnswer(Answer):
     """What drives the headline, where the study was designed to find out."""
     completed: int = 0
     """Replications behind the drivers."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant: in the scenarios as stated, and at the ends of what is drawn."""
+        return self.finished.prepared.warnings
 
     def summary(self) -> Any:
         """Return the headline's statistics, decisions and drivers; of a designed study its drivers."""

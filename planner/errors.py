@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -55,6 +56,13 @@ class ScenarioError(PlannerError):
             problems = Problem(message=problems)
         self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def refuse(warnings: Iterable[str], *, strict: bool) -> None:
+    """Raise warnings as one ScenarioError where a user takes every warning as an error."""
+    problems = [Problem(message=warning) for warning in warnings] if strict else []
+    if problems:
+        raise ScenarioError(problems)
 
 
 class CapacityError(PlannerError):

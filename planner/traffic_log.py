@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import gzip
+import io
 import itertools
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,11 +42,16 @@ REQUIRED = ("timestamp", "input", "output")
 HASH_BLOCK_TOKENS = 512
 """Tokens a prefix block hash stands for in the Mooncake traces (their README)."""
 MAX_BYTES = 8_000_000_000
+MAX_UNPACKED_BYTES = 4_000_000_000
 MAX_NUMBER = 1e15
 """No request has more tokens, and no hour more requests: what is larger is a slip, and would overflow a square."""
 MAX_SPAN_YEARS = 30.0
 """A log's hours are held one by one."""
-_UNIT_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "excel": 86_400.0}
+"""Seconds in each unit of numeric times; excel is days since 1900 as spreadsheets count them."""
+SECONDS_PER_DAY = 86_400.0
+_EXCEL_1970, _EXCEL_2000, _EXCEL_2100 = 25_569.0, 36_526.0, 73_051.0
+_LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY  # an hour in milliseconds is longer than a week in seconds
 _FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
 _SHOWN_ROWS = 10
 SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
@@ -91,7 +98,8 @@ def read_request_log(
     names = _find_columns(table, columns or {}, path)
     first_row = 1 if _is_json(path) else 2
     problems: list[Problem] = []
-    times_s = _times_s(table[names["timestamp"]], time_unit, is_mooncake="hashes" in names)
+    unit = "ms" if time_unit == "auto" and "hashes" in names else time_unit  # from zero, by the Mooncake traces' README
+    times_s = _times_s(table[names["timestamp"]], unit, path)
     problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
     tokens: dict[str, NDArray[np.float64]] = {}
     for role in ("input", "output", "cached"):
@@ -171,7 +179,8 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
         if _is_json(path):
             table = pd.DataFrame(_json_rows(path, rows))
         else:
-            table = pd.read_csv(path, nrows=rows, skipinitialspace=True)
+            with _opened(path) as stream:
+                table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ScenarioError(Problem(file=str(path), message=f"cannot be read as a table: {reason}")) from None
@@ -182,9 +191,8 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
 
 def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
     """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
-    open_text = gzip.open if path.suffix == ".gz" else open
     found = []
-    with open_text(path, "rt", encoding="utf-8") as stream:
+    with io.TextIOWrapper(_opened(path), encoding="utf-8") as stream:
         for number, line in enumerate(itertools.islice(stream, rows), start=1):
             try:
                 row = json.loads(line)
@@ -194,6 +202,33 @@ def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
                 raise ValueError(f"line {number} is not a JSON object")
             found.append(row)
     return found
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    """Open a log for reading, unpacked where it is gzipped, and never more of it than fits."""
+    return io.BufferedReader(_Unpacked(gzip.open(path, "rb"))) if path.suffix == ".gz" else path.open("rb")
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzipped file that ends with an error where it would fill memory: a few kilobytes can unpack to terabytes."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self.packed = packed
+        self.left_bytes = MAX_UNPACKED_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        count = self.packed.readinto(buffer)
+        self.left_bytes -= count
+        if self.left_bytes < 0:
+            raise ValueError(f"has more than {MAX_UNPACKED_BYTES:,} bytes once unpacked")
+        return count
+
+    def close(self) -> None:
+        self.packed.close()
+        super().close()
 
 
 def _is_json(path: Path) -> bool:
@@ -207,6 +242,8 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
     problems = []
     for role, aliases in ROLES.items():
         wanted = (chosen[role],) if role in chosen else aliases
+        if role == "timestamp" and role not in chosen:
+            wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
         matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
         if matches:
             found[role] = matches[0]
@@ -221,7 +258,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
     return found
 
 
-def _times_s(column: pd.Series, unit: str, *, is_mooncake: bool) -> NDArray[np.float64]:
+def _times_s(column: pd.Series, unit: str, path: Path) -> NDArray[np.float64]:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
     import pandas as pd  # noqa: PLC0415 - loaded by now
 
@@ -231,13 +268,36 @@ def _times_s(column: pd.Series, unit: str, *, is_mooncake: bool) -> NDArray[np.f
         dates = dates.dt.as_unit("us")  # a slip of the pen may name a year that nanoseconds cannot reach
         seconds = (dates - pd.Timestamp(0, tz="UTC").as_unit("us")) / pd.Timedelta(seconds=1)
         return np.asarray(seconds.to_numpy(), dtype=np.float64)
-    if unit != "auto":
-        return numbers * _UNIT_SECONDS[unit]
-    if is_mooncake:  # milliseconds from zero, by that trace's README
-        return numbers * 1e-3
-    largest = float(np.nanmax(np.abs(numbers)))
-    scale = 1e-9 if largest > 1e17 else 1e-6 if largest > 1e14 else 1e-3 if largest > 1e11 else 1.0
-    return numbers * scale
+    unit = _time_unit(numbers, str(column.name), path) if unit == "auto" else unit
+    if unit == "excel":  # a day's fraction holds a millisecond, and no more
+        return np.asarray(np.round((numbers - _EXCEL_1970) * SECONDS_PER_DAY, 3))
+    return numbers * TIME_UNITS[unit]
+
+
+def _time_unit(numbers: NDArray[np.float64], name: str, path: Path) -> str:
+    """Return the unit of numeric times, from the column's name or their size; ask where two units are as likely.
+
+    Beyond 10⁹ only a clock from 1970 counts in seconds, and each finer unit has a thousand times more. Numbers between
+    36,526 and 73,051 with fractions are days since 1900, as spreadsheets write 2000 to 2100: a clock from zero would
+    have smaller ones too.
+    """
+    stated = re.search(r"[_\W](s|ms|us|ns|seconds|millis|milliseconds)\W*$", name.lower())
+    if stated:
+        return {"seconds": "s", "millis": "ms", "milliseconds": "ms"}.get(stated[1], stated[1])
+    low, high = float(np.nanmin(numbers)), float(np.nanmax(np.abs(numbers)))
+    if high >= _FIRST_DATED_S:
+        return "ns" if high > 1e17 else "us" if high > 1e14 else "ms" if high > 1e11 else "s"
+    if low >= _EXCEL_2000 and high < _EXCEL_2100:
+        if np.any(numbers % 1.0 > 0.0):
+            return "excel"
+        doubt = "whole days of a spreadsheet or seconds"
+    elif high - low > _LONGEST_UNDATED_S:
+        span = high - low
+        doubt = f"{span / SECONDS_PER_DAY:,.0f} days in seconds or {span / 3.6e6:,.1f} hours in milliseconds"
+    else:
+        return "s"
+    message = f"times from {low:,.6g} to {high:,.6g} may be {doubt}"
+    raise ScenarioError(Problem(file=str(path), path=name, message=message, hint="say which with --time-unit"))
 
 
 def _numbers(column: pd.Series) -> NDArray[np.float64]:
@@ -318,7 +378,7 @@ def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> int | N
         if any(str(name).lower().startswith("hour_of_week") for name in table.columns):
             return 0
         return None
-    seconds = _times_s(table[dated[0]], "auto", is_mooncake=False)
+    seconds = _times_s(table[dated[0]], "auto", path)
     if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
         raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
     return int(seconds[0] // 3600.0 + 72) % 168 if seconds[0] >= _FIRST_DATED_S else None

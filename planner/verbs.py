@@ -1,7 +1,8 @@
 """The verbs: what a command does, a function of the same name does, with the same bytes in its folder.
 
 Each verb takes what its command takes, writes the same folder and returns an answer (``planner.answers``). Nothing is
-printed; ``progress`` is told in a few words what goes on. What a verb needs is loaded when it is called.
+printed; ``progress`` is told in a few words what goes on. ``strict`` takes every warning as an error, before anything
+is written. What a verb needs is loaded when it is called.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ComparisonAnswer, Method, RunAnswer, StudyAnswer, SweepAnswer
-from planner.errors import PlannerError, Problem, ScenarioError, printable
+from planner.errors import PlannerError, Problem, ScenarioError, printable, refuse
 from planner.simulation.measure_names import DRAWS
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def run(
     *,
     overrides: Sequence[str] = (),
     seed: int | None = None,
+    strict: bool = False,
     draws: int = DRAWS,
     hourly: bool = False,
     parquet: bool = False,
@@ -75,6 +77,7 @@ def run(
     plan = build_plan(loaded)
     progress("simulating")
     result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+    refuse(result.warnings, strict=strict)
     progress("drawing again")
     chance = draw_again(result, draws) if draws > 1 else None
     progress("writing")
@@ -90,6 +93,7 @@ def compare(
     baseline: str | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
+    strict: bool = False,
     draws: int = DRAWS,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
@@ -115,6 +119,7 @@ def compare(
     folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
     check_target(folder)
     comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
+    refuse(comparison.warnings, strict=strict)
     write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
     return ComparisonAnswer(folder=folder, comparison=comparison)
 
@@ -126,6 +131,7 @@ def sweep(
     *,
     overrides: Sequence[str] = (),
     seed: int | None = None,
+    strict: bool = False,
     resume: bool = False,
     restart: bool = False,
     yes: bool = False,
@@ -144,7 +150,7 @@ def sweep(
     from planner.reporting.sweep_table import write_sweep
     from planner.scenario.loading import load_scenario
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
-    from planner.studies.sweep import SweepWork, check_values, sweep
+    from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
     texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _several(vary)
     axes = parse_axes(texts)
@@ -152,6 +158,8 @@ def sweep(
     loaded = load_scenario(scenario, overrides)
     folder = _folder(out, f"{loaded.name}-sweep")
     check_values(loaded, axes)
+    if strict:
+        check_warnings(loaded, axes)
     seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
     work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
     work.open(resume=resume, restart=restart)
@@ -170,6 +178,7 @@ def sweep(
             "scenario_file": scenario_file(loaded),
             "overrides": list(loaded.document.overrides),
             "seed": seed_used,
+            "warnings": warnings_of_points(points),
             "identity": work.identity,
             "command": command_again("sweep", [loaded], options),
         }
@@ -191,6 +200,7 @@ def study(
     until: float | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
+    strict: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
     resume: bool = False,
@@ -219,6 +229,7 @@ def study(
     count = SIZES.get(method, 1) if size is None else size
     check_whole(size=count - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
+    refuse(prepared.warnings, strict=strict)
     design, name = prepared.design(method), prepared.study.name
     folder = _folder(out, name if isinstance(design, MonteCarlo) else f"{name}-{method}")
     if method == "importance":

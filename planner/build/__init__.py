@@ -50,6 +50,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
     capacity = capacity_table(scenario, services, mid_years)
+    demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -61,7 +62,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         by_priority=_by_priority(workloads, capacity),
         clusters=clusters,
         demand=build_demand_plan(
-            [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()],
+            demands,
             horizon,
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
@@ -74,8 +75,10 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
         warnings=(),
+        notes=(),
     )
-    return dataclasses.replace(plan, warnings=(*refused, *contradictions(scenario, plan)))
+    warnings, notes = contradictions(scenario, plan, demands)
+    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes))
 
 
 def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:

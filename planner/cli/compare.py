@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed
-from planner.cli.progress import say, tell, warn
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed, Strict
+from planner.cli.progress import say, tell
 from planner.simulation.measure_names import DRAWS
 
 
@@ -26,6 +26,7 @@ def compare(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<names>].")
     ] = None,
     draws: Draws = DRAWS,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -40,10 +41,10 @@ def compare(
         baseline=baseline,
         overrides=overrides or (),
         seed=seed,
+        strict=strict,
         draws=draws,
         decimal_comma=decimal_comma,
         byte_order_mark=byte_order_mark,
         progress=say(quiet=quiet),
     )
-    warn(answer.comparison.warnings, quiet=quiet)
     tell(answer, as_json=as_json, quiet=quiet)

@@ -31,7 +31,9 @@ def fit_traffic(
         typer.Option("--columns", metavar="ROLE=COLUMN,...", help="timestamp=, input=, output=, cached=, client="),
     ] = None,
     series: Annotated[str | None, typer.Option("--series", help="Rate column of an hourly series.")] = None,
-    time_unit: Annotated[str, typer.Option("--time-unit", help="Of numeric timestamps: auto, s, ms, us, ns.")] = "auto",
+    time_unit: Annotated[
+        str, typer.Option("--time-unit", help="Of numeric timestamps: auto, s, ms, us, ns, excel.")
+    ] = "auto",
     requests_per_s: Annotated[
         float | None, typer.Option("--requests-per-s", min=0.0, help="State the rate instead of fitting it.")
     ] = None,
@@ -115,14 +117,16 @@ def _check_options(name: str, model: str, time_unit: str, out: Path | None) -> N
     import re
 
     from planner.errors import Problem, ScenarioError
+    from planner.traffic_log import TIME_UNITS
 
     problems = []
     if not re.fullmatch(r"[^\W_][\w-]{0,63}", name):
         problems.append(Problem(path="--name", message=f"{name!r} is not 1 to 64 letters, digits, '-' or '_'"))
     if not re.fullmatch(r"[^\W_][\w.-]{0,63}", model):
         problems.append(Problem(path="--model", message=f"{model!r} is not a model's name"))
-    if time_unit not in ("auto", "s", "ms", "us", "ns"):
-        problems.append(Problem(path="--time-unit", message=f"{time_unit!r} is not one of auto, s, ms, us, ns"))
+    if time_unit not in ("auto", *TIME_UNITS):
+        message = f"{time_unit!r} is not one of auto, {', '.join(TIME_UNITS)}"
+        problems.append(Problem(path="--time-unit", message=message))
     if out is not None and out.exists():
         problems.append(Problem(file=str(out), message="exists and will not be overwritten"))
     if problems:

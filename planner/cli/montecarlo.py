@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict
 from planner.cli.progress import say, stoppable, tell, watching
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
@@ -32,6 +32,7 @@ def montecarlo(
     scheduler: Scheduler = None,
     resume: Resume = False,
     restart: Restart = False,
+    strict: Strict = False,
     charts: Annotated[bool, typer.Option("--charts/--no-charts", help="Draw PNG charts.")] = True,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
@@ -50,6 +51,7 @@ def montecarlo(
             until=share,
             overrides=overrides or (),
             seed=seed,
+            strict=strict,
             workers=workers,
             scheduler=scheduler,
             resume=resume,

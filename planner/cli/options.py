@@ -20,6 +20,10 @@ Overrides = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, help="Root of all random numbers [default: the scenario's].")
 ]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 DecimalComma = Annotated[bool, typer.Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +15,8 @@ from planner.cli.colour import paint
 if TYPE_CHECKING:
     from planner.answers import Answer
     from planner.studies.runner import Progress
+
+_TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
 
 
 def say(*, quiet: bool) -> Callable[[str], None]:
@@ -29,17 +31,21 @@ def say(*, quiet: bool) -> Callable[[str], None]:
     return line
 
 
-def warn(warnings: Sequence[str], *, quiet: bool) -> None:
+def _warn(answer: Answer, line: Callable[[str], None]) -> None:
     """Print what a reader of the answer should know."""
-    for warning in warnings:
-        say(quiet=quiet)(f"warning: {warning}")
+    for kind, lines in (("warning", answer.warnings), ("note", answer.notes)):
+        for found in lines[:_TOLD]:
+            line(f"{kind}: {found}")
+        if len(lines) > _TOLD:
+            line(f"{kind}: and {len(lines) - _TOLD} more in the report")
 
 
 def tell(answer: Answer, *, as_json: bool, quiet: bool, written: bool = True, more: str = "") -> None:
-    """Print an answer: as JSON, or as a table and where its files are."""
+    """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
     from planner.errors import printable
     from planner.reporting.folder import json_text
 
+    _warn(answer, say(quiet=quiet))
     if as_json:
         typer.echo(json_text(answer.summary()), nl=False)
     elif not quiet:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed
-from planner.cli.progress import stages, tell, warn
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed, Strict
+from planner.cli.progress import stages, tell
 from planner.simulation.measure_names import DRAWS
 
 
@@ -22,6 +22,7 @@ def run(
     draws: Draws = DRAWS,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -37,6 +38,7 @@ def run(
             loaded,
             out,
             seed=seed,
+            strict=strict,
             draws=draws,
             hourly=hourly,
             parquet=parquet,
@@ -44,5 +46,4 @@ def run(
             byte_order_mark=byte_order_mark,
             progress=begin,
         )
-    warn(answer.result.warnings, quiet=quiet)
     tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, Seed
+from planner.cli.options import AsJson, Overrides, Quiet, Seed, Strict
 from planner.cli.progress import say, stoppable, tell, watching
 from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
 
@@ -38,6 +38,7 @@ def sensitivity(
     scheduler: Scheduler = None,
     resume: Resume = False,
     restart: Restart = False,
+    strict: Strict = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -52,6 +53,7 @@ def sensitivity(
             method=method,
             overrides=overrides or (),
             seed=seed,
+            strict=strict,
             workers=workers,
             scheduler=scheduler,
             resume=resume,

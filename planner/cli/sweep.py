@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import say, stoppable, tell
 from planner.cli.study_options import Restart, Resume, command_again
 
@@ -31,6 +31,7 @@ def sweep(
     resume: Resume = False,
     restart: Restart = False,
     yes: Annotated[bool, typer.Option("--yes", help="Run more than 10,000 points without asking.")] = False,
+    strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -46,6 +47,7 @@ def sweep(
             out,
             overrides=overrides or (),
             seed=seed,
+            strict=strict,
             resume=resume,
             restart=restart,
             yes=yes,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet
+from planner.cli.options import AsJson, Overrides, Quiet, Strict
 
 
 def validate(
@@ -16,26 +16,29 @@ def validate(
         list[Path], typer.Argument(metavar="FILE...", help="Scenario or study files (YAML).", show_default=False)
     ],
     overrides: Overrides = None,
+    strict: Strict = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Check scenario and study files without running them; list every problem of every file."""
-    from planner.errors import Problem, ScenarioError, printable
+    from planner.errors import Problem, ScenarioError, printable, refuse
     from planner.reporting.folder import json_text
 
     problems: list[Problem] = []
     told: list[dict[str, Any]] = []
     for file in files:
         try:
-            kind, warnings = _check(file, overrides or ())
+            kind, warnings, notes = _check(file, overrides or ())
+            refuse(warnings, strict=strict)
         except ScenarioError as error:
             problems += error.problems
             told.append({"file": str(file), "ok": False, "problems": [str(one) for one in error.problems]})
             continue
-        told.append({"file": str(file), "ok": True, "kind": kind, "warnings": warnings})
+        told.append({"file": str(file), "ok": True, "kind": kind, "warnings": warnings, "notes": notes})
         if not (as_json or quiet):
-            for warning in warnings:
-                typer.echo(f"{printable(str(file))}: warning: {warning}", err=True)
+            for severity, lines in (("warning", warnings), ("note", notes)):
+                for line in lines:
+                    typer.echo(f"{printable(str(file))}: {severity}: {line}", err=True)
             typer.echo(f"{printable(str(file))}: ok, a {kind}")
     if as_json:
         typer.echo(json_text({"files": told}), nl=False)
@@ -44,16 +47,19 @@ def validate(
         raise ScenarioError(problems)
 
 
-def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what a sound file is, and what it is warned of; raise ScenarioError with all that is wrong with it."""
+def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """Return what a sound file is, its warnings and its notes; raise ScenarioError with all that is wrong with it."""
     from planner.build import build_plan
+    from planner.build.contradictions import hardly_meant
     from planner.documents import read_document
     from planner.scenario.loading import kind_of, load_scenario
 
     if kind_of(read_document(file)) == "scenario":
-        return "scenario", list(build_plan(load_scenario(file, overrides)).warnings)
+        scenario = load_scenario(file, overrides)
+        plan = build_plan(scenario)
+        return "scenario", hardly_meant(scenario, plan), list(plan.notes)
     from planner.studies.prepare import prepare
 
     prepared = prepare(file, overrides)
-    plans = {base.name: build_plan(base.scenario) for base in prepared.scenarios}
-    return "study", [f"{name}: {warning}" for name, plan in plans.items() for warning in plan.warnings]
+    notes = [f"{base.name}: {note}" for base in prepared.scenarios for note in build_plan(base.scenario).notes]
+    return "study", list(prepared.warnings), notes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +41,20 @@ class Horizon:
         return (day - self.start).days * 24.0
 
 
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Return the names of all time zones that mean the same place on every machine.
+
+    ``localtime`` is whatever this machine is set to, so a plan that names it would differ from one to the next.
+    """
+    return frozenset(available_timezones()) - {"localtime"}
+
+
 def zone(name: str) -> ZoneInfo:
     """Return the IANA time zone of that name, or say that there is none and which is nearest."""
     try:
+        if name == "localtime":
+            raise ValueError(name)
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ScenarioError(f"no time zone {name!r}{_nearest_zone(name)}") from None
@@ -52,9 +63,8 @@ def zone(name: str) -> ZoneInfo:
 def _nearest_zone(name: str) -> str:
     """Return a hint naming the nearest IANA key, or where the names are to be found."""
     from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
-    from zoneinfo import available_timezones  # noqa: PLC0415
 
-    near = get_close_matches(name, available_timezones(), n=1)
+    near = get_close_matches(name, zone_names(), n=1)
     return f"; did you mean {near[0]!r}?" if near else "; names are as in 'Europe/Berlin' or 'UTC'"
 
 

@@ -85,10 +85,11 @@ class TableGrowth:
             problems.append(
                 f"needs as many factors as hours, at least one: {len(self.factors)} and {len(self.hours_h)}"
             )
-        rows = enumerate(zip(self.hours_h, self.hours_h[1:], strict=False), start=2)
-        problems += [f"row {i}: hour {b} does not come after {a}" for i, (a, b) in rows if not b > a]
-        rows_f = enumerate(self.factors, start=1)
-        problems += [f"row {i}: factor must be at least 0, not {f}" for i, f in rows_f if not 0 <= f < np.inf]
+        hours, factors = np.array(self.hours_h, dtype=np.float64), np.array(self.factors, dtype=np.float64)
+        falls = np.flatnonzero(~(np.diff(hours) > 0.0))
+        problems += [f"row {i + 2}: hour {self.hours_h[i + 1]} does not come after {self.hours_h[i]}" for i in falls]
+        bad = np.flatnonzero(~((factors >= 0.0) & (factors < np.inf)))
+        problems += [f"row {i + 1}: factor must be at least 0, not {self.factors[i]}" for i in bad]
         _raise_all("growth table", problems)
 
 

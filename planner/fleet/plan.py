@@ -278,7 +278,9 @@ class Plan:
     expansion: ExpansionPlan
     money: MoneyPlan
     warnings: tuple[str, ...]
-    """What a planner should know before the run: contradictions that are not errors, with their numbers."""
+    """What is hardly meant: contradictions that are not errors, with their numbers."""
+    notes: tuple[str, ...]
+    """What follows from the plan and may well be meant, with its numbers."""
 
     @property
     def accelerators_per_node(self) -> Floats:

@@ -24,6 +24,8 @@ class ScenarioField:
     unit: str | None
     allowed: str
     """The range of a number or the size of a mapping; empty where anything of the type goes."""
+    plausible: str
+    """The range outside which a value is warned of, and whose it is; empty where the field has none."""
     default: str | None
     """The default as it would be written; None where there is none or where the text describes it."""
     required: bool
@@ -97,6 +99,7 @@ def _field(root: Schema, path: str, field: Schema, required: bool) -> ScenarioFi
         kind=_kind(root, field),
         unit=unit_of(path.rpartition(".")[2]),
         allowed=_allowed(field),
+        plausible=_plausible(field),
         default=shown,
         required=required,
         meaning=meaning.strip(),
@@ -144,6 +147,15 @@ def _allowed(field: Schema) -> str:
     if fewest is None and most is None:
         return ""
     return f"at least {fewest}" if most is None else f"{fewest or 0} to {most}"
+
+
+def _plausible(field: Schema) -> str:
+    """Write the plausible range of a field, of the part of a union that has one, or of numbers by name."""
+    named = field.get("additionalProperties")
+    for part in (field, *field.get("anyOf", ()), *([named] if isinstance(named, Mapping) else [])):
+        if (usual := part.get("x-plausible")) is not None:
+            return f"{_bound(usual['low'])} to {_bound(usual['high'])}: {usual['source']}"
+    return ""
 
 
 def _bound(number: float) -> str:

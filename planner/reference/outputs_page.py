@@ -6,7 +6,7 @@ from planner.finance.accounts import ACCOUNTS, View
 from planner.reference.markdown import code, page, table, text
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
-from planner.reporting.run_columns import RUN_TABLES
+from planner.reporting.run_columns import RUN_TABLES, WARNINGS
 from planner.reporting.study_columns import STUDY_TABLES
 from planner.reporting.zoom_folder import ZOOM_TABLES
 
@@ -85,7 +85,7 @@ def outputs_page() -> str:
         reference_page(RUN_TABLES),
         _JSON,
         _COMPARE,
-        reference_page(COMPARISON_TABLES),
+        reference_page((*COMPARISON_TABLES, WARNINGS)),
         _SWEEP,
         reference_page([sweep_description(())]),
         _STUDY,

@@ -14,7 +14,16 @@ from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
-from planner.reporting.judgement import COST, change_words, choose, comparable, recommendation, served, warnings_of
+from planner.reporting.judgement import (
+    COST,
+    change_words,
+    choose,
+    comparable,
+    much_shed,
+    recommendation,
+    served,
+    warnings_of,
+)
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
@@ -106,6 +115,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             for name, saving in _savings(comparison).items()
         },
         "warnings": list(comparison.warnings),
+        "notes": list(comparison.notes),
     }
 
 
@@ -148,7 +158,8 @@ def comparison_table(comparison: Comparison) -> str:
     interval = savings.get(choice.best.name) if choice.best is not None else None
     saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
     advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]
-    lines = [text_table(header, rows), "", *wrapped(advice)]
+    first = wrapped(much_shed(plans))
+    lines = [*first, *([""] if first else []), text_table(header, rows), "", *wrapped(advice)]
     spans = [
         f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"
         for plan in plans

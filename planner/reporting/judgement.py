@@ -23,6 +23,9 @@ GOOD_SERVICE_FRACTION = 0.99
 """Share of requests in time from which a plan serves well, where nothing else is promised; assumption."""
 WORSE_FRACTION = 0.01
 """Share of requests more that must miss before a plan serves clearly worse than another; assumption."""
+MUCH_SHED_FRACTION = 0.1
+"""Share of tokens shed above which a plan's figures are no longer those of its traffic, so this is said first;
+assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that serves well may be larger than its traffic; assumption."""
 
@@ -91,6 +94,15 @@ class Choice:
     def ranked(self) -> tuple[Served, ...]:
         """All of them."""
         return self.serving + self.failing
+
+
+def much_shed(plans: Sequence[Served]) -> list[str]:
+    """Say, before anything else, which plans shed so much that their figures are those of the rest."""
+    return [
+        f"{plan.name} sheds {percent(plan.shed_fraction)} of the tokens asked of it: every other figure is of the rest."
+        for plan in plans
+        if plan.shed_fraction is not None and plan.shed_fraction > MUCH_SHED_FRACTION
+    ]
 
 
 def choose(plans: Sequence[Served]) -> Choice:

@@ -16,6 +16,7 @@ from planner.reporting.run_columns import (
     MODEL_ERROR,
     TIMELINE_MONTHLY,
     TIMELINE_WORKLOADS,
+    WARNINGS,
 )
 from planner.scenario.scenario import Scenario
 from planner.simulation import tables
@@ -32,7 +33,7 @@ def _by_scenario(table: TableDescription) -> TableDescription:
 
 BY_SCENARIO = {
     table.name: _by_scenario(table)
-    for table in (TIMELINE_MONTHLY, TIMELINE_WORKLOADS, LOSSES, LEDGER, EVENTS, ASSUMPTIONS)
+    for table in (TIMELINE_MONTHLY, TIMELINE_WORKLOADS, LOSSES, LEDGER, EVENTS, WARNINGS, ASSUMPTIONS)
 }
 """Tables of a run that a comparison or a study has for each of its scenarios."""
 
@@ -45,7 +46,13 @@ def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
         LOSSES.name: tables.losses(result),
         LEDGER.name: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
         EVENTS.name: tables.events(result),
+        WARNINGS.name: _warnings(result),
     }
+
+
+def _warnings(result: RunResult) -> dict[str, list[str]]:
+    told = [("warning", text) for text in result.warnings] + [("note", text) for text in result.plan.notes]
+    return {"severity": [severity for severity, _ in told], "text": [text for _, text in told]}
 
 
 def _stacked(name: str, each: Mapping[str, Mapping[str, Any]]) -> DescribedTable:

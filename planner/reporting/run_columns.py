@@ -132,6 +132,16 @@ ASSUMPTIONS = TableDescription(
         text_column("grade", "A to D for a catalogue value, `user` or `default` for a scenario key."),
     ),
 )
+WARNINGS = TableDescription(
+    name="warnings",
+    description="What is hardly meant about each scenario of a comparison or study as stated, and what follows from it "
+    "that a reader should know; the first column, `scenario`, names it. A run has both in summary.json.",
+    key=(),
+    columns=(
+        text_column("severity", "warning: hardly meant, an error under --strict; note: true, and may well be meant."),
+        text_column("text", "What it is, with its place and numbers."),
+    ),
+)
 MEASURES = TableDescription(
     name="measures",
     description="The measures of the run, one row each, defined in docs/explanation/finance.md; an empty value means "

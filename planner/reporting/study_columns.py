@@ -150,6 +150,7 @@ UNCERTAIN = TableDescription(
         text_column("source", "The catalogue's source of a prior, or file and line of the study."),
         text_column("date", "Date at which a prior held."),
         text_column("grade", "A to D for a prior or the model's error, `user` for what the study states itself."),
+        text_column("warning", "What is hardly meant about one draw in ten or more; empty where nothing is."),
     ),
 )
 STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN)

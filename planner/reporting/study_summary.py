@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from planner.reporting.judgement import IN_TIME, SHED, choose, served, warnings_of
+from planner.reporting.judgement import IN_TIME, SHED, choose, much_shed, served, warnings_of
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import Driver, Finished
@@ -50,6 +50,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             for found in drivers
             if found.method == "flip"
         ],
+        "warnings": list(finished.prepared.warnings),
         "failures": [
             {"replication": found.replication, "scenario": found.scenario, "error": found.message}
             for found in finished.failures()
@@ -98,10 +99,11 @@ def study_table(summary: dict[str, Any]) -> str:
         cells = [_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95")]
         rows.append((name, _number(mean["value"]), _number(half), *cells, _percent(best.get(name))))
     header = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95", "P(best)")
+    plans = [served(name, figures) for name, figures in summary["service"].items()]
     over = f"{summary['replications']:,} replications"
     if summary["completed"] < summary["replications"]:
         over += f", of which {summary['completed']:,} could be run in every scenario"
-    lines = [f"{summary['headline']} over {over}", "", text_table(header, rows), ""]
+    lines = [*wrapped(much_shed(plans)), f"{summary['headline']} over {over}", "", text_table(header, rows), ""]
     return "\n".join([*lines, *_sentences(summary)]).rstrip()
 
 

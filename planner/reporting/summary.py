@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.fleet.quantities import in_time
 from planner.reporting.columns import DECIMALS
-from planner.reporting.judgement import sizing
+from planner.reporting.judgement import much_shed, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.simulation import tables
 from planner.simulation.chance import Chance
@@ -52,6 +52,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "worst_month": _worst_month(result, by_month),
         "capacity_fraction": _capacity(result),
         "warnings": list(result.warnings),
+        "notes": list(result.plan.notes),
     }
 
 
@@ -125,7 +126,8 @@ def summary_table(figures: dict[str, Any]) -> str:
             )
         )
     header = ("cluster", "available", "utilised", "T tokens", "M USD", "USD/Mtok", "USD/Mtok out")
-    return "\n".join([text_table(header, rows), "", *_sentences(figures)])
+    first = wrapped(much_shed([served(figures["scenario"], figures["clusters"][FLEET])]))
+    return "\n".join([*first, *([""] if first else []), text_table(header, rows), "", *_sentences(figures)])
 
 
 def _sentences(figures: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from planner.scenario.study import Prior, Study
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.inputs import Input
 from planner.studies.prepare import Prepared
+from planner.studies.resolve import far_ends
 from planner.units import unit_of
 
 _PROBABILITIES = np.array([0.1, 0.5, 0.9])
@@ -19,8 +20,9 @@ _MODEL_ERROR = ("the throughput model's own error, from its calibration", "", "C
 
 def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
     """Return the columns of uncertain.csv."""
-    rows = [_row(prepared, found) for found in prepared.inputs.each]
-    names = ("input", "distribution", "p10", "p50", "p90", "unit", "source", "date", "grade")
+    far = far_ends(prepared.study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
+    rows = [(*_row(prepared, found), far.get(found.name, "")) for found in prepared.inputs.each]
+    names = ("input", "distribution", "p10", "p50", "p90", "unit", "source", "date", "grade", "warning")
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 

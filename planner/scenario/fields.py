@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
+from planner.catalog.load import Catalog, load_catalog
 from planner.validation import Strict
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -14,6 +17,43 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
+
+PRIOR_STRETCH = 3.0
+"""How far beyond a prior's low and high (P10 and P90) a figure is still taken as meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plausible:
+    """Where a field's number usually lies, and who says so: outside, a slip is likelier than the figure.
+
+    What a field *allows* is wider, since a plan may be meant to be odd. Zero is always plausible where the field
+    allows it: it switches something off, and no slip of unit leads to it.
+    """
+
+    low: float
+    high: float
+    source: str
+    priors: tuple[str, ...] = ()
+    """Priors of the catalogue that the range comes from, in place of ``low`` and ``high``."""
+
+    @classmethod
+    def prior(cls, *names: str) -> Plausible:
+        """Return a range from the lowest P10 over 3 to the highest P90 times 3 of some priors."""
+        return cls(0.0, 0.0, f"three times beyond prior {' and '.join(names)}", names)
+
+    def range(self, catalog: Catalog) -> tuple[float, float]:
+        """Return the lowest and the highest plausible number."""
+        if not self.priors:
+            return self.low, self.high
+        found = [catalog.prior(name) for name in self.priors]
+        low = min(prior.low for prior in found) / PRIOR_STRETCH
+        return float(f"{low:.3g}"), max(prior.high for prior in found) * PRIOR_STRETCH
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Write the range into the JSON schema, for editors and the reference page."""
+        low, high = self.range(load_catalog())
+        return {**handler(core), "x-plausible": {"low": low, "high": high, "source": self.source}}
+
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
@@ -44,11 +84,11 @@ EntryName = Annotated[Name, AfterValidator(_no_dot)]
 class Spread(Strict):
     """A triangular distribution: lowest, most likely, highest."""
 
-    low: Annotated[float, Field(ge=0, le=1e6)]
+    low: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
     """Lowest, in the unit of the field."""
-    base: Annotated[float, Field(ge=0, le=1e6)]
+    base: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
     """Most likely, in the unit of the field."""
-    high: Annotated[float, Field(ge=0, le=1e6)]
+    high: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document
 from planner.scenario.cluster import Cluster
 from planner.scenario.expansion import Expansion
-from planner.scenario.fields import EntryName, Name
+from planner.scenario.fields import EntryName, Name, Plausible
 from planner.scenario.finance import Finance
 from planner.scenario.reliability import Reliability
 from planner.scenario.site import Site
@@ -40,7 +40,7 @@ class Scenario(Strict):
     """Another scenario file that this one changes; relative to this file. Default: none."""
     start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
     """First day, from 2000-01-01 to 2100-12-31."""
-    horizon_months: Annotated[int, Field(ge=1, le=120)] = 36
+    horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
     """Months to simulate. Default 36: three years of depreciation."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
     """Root of all random numbers. Default 1: any number is as good."""

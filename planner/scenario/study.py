@@ -19,6 +19,8 @@ from planner.scenario.fields import EntryName, Name
 from planner.validation import Strict
 
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
+MOST_VALUES = 100_000
+"""Values of a discrete or empirical distribution: eleven years of hours."""
 Sampling = Literal["sobol", "lhs", "plain"]
 
 
@@ -157,9 +159,9 @@ class Discrete(_Draw):
 
     kind: Literal["discrete"]
     """Discrete."""
-    values: Annotated[tuple[float | int | bool | datetime.date | str, ...], Field(min_length=2, max_length=1000)]
+    values: Annotated[tuple[float | int | bool | datetime.date | str, ...], Field(min_length=2, max_length=MOST_VALUES)]
     """What may happen."""
-    weights: Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=1000)] | None = None
+    weights: Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=MOST_VALUES)] | None = None
     """How likely each is, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
@@ -177,7 +179,7 @@ class Empirical(_Draw):
     file: str
     """CSV file; relative to the study file."""
     column: str
-    """Column that holds the values."""
+    """Column that holds the values, 100,000 at most."""
 
 
 Distribution = Annotated[

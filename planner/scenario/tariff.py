@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.scenario.fields import Fraction
+from planner.scenario.fields import Fraction, Plausible
 from planner.validation import Strict
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -19,7 +19,13 @@ class PriceWindow(Strict):
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     """What the bill calls it: peak, off-peak, summer."""
-    usd_per_kwh: Annotated[float, Field(ge=0, le=10)]
+    usd_per_kwh: Annotated[
+        float,
+        Field(ge=0, le=10),
+        Plausible(
+            0.002, 1.0, "prior electricity_price 0.045 to 0.13; windows reach from surplus nights to critical peaks"
+        ),
+    ]
     """Price of energy inside the window."""
     months: Annotated[tuple[Month, ...], Field(min_length=1, max_length=12)] = tuple(range(1, 13))
     """Calendar months, 1 to 12. Default: all twelve."""
@@ -38,9 +44,13 @@ class Electricity(Strict):
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
     timezone: str | None = None
     """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
-    escalator_per_year: Annotated[float, Field(gt=-1, le=10)] = 0.0
+    escalator_per_year: Annotated[
+        float, Field(gt=-1, le=10), Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")
+    ] = 0.0
     """Yearly rise of energy price and demand charge, on the anniversary of the start. Default 0: today's price."""
-    demand_charge_usd_per_kw_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    demand_charge_usd_per_kw_month: Annotated[
+        float, Field(ge=0, le=1e6), Plausible(0.5, 100, "assumption: below and above what US utilities charge")
+    ] = 0.0
     """Charge per kW of each month's highest hour. Default 0: inside the energy price."""
-    demand_ratchet_fraction: Fraction = 0.0
+    demand_ratchet_fraction: Annotated[Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")] = 0.0
     """Bill at least this share of the highest peak of the eleven months before. Default 0: no ratchet."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.build.contradictions import hardly_meant
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
 from planner.fleet import quantities
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 Floats = NDArray[np.float64]
+ABSURD_SHED_FRACTION = 0.9
+"""Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,7 +56,14 @@ class RunResult:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the run should know: the plan's warnings, and machines paid for that never served."""
+        """What is hardly meant: nearly all work shed, what the scenario and plan warn of, machines that never served.
+
+        The share shed stands first, since every other figure of such a run is of the little that was served.
+        """
+        demand, shed = self.tokens(self.monthly.demand_requests).sum(), self.tokens(self.shed_requests()).sum()
+        lost = []
+        if demand > 0 and shed / demand > ABSURD_SHED_FRACTION:
+            lost.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
         idle = []
         for index, cluster in enumerate(self.plan.clusters):
             waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
@@ -63,7 +73,7 @@ class RunResult:
                     f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
                     "and did not enter service: for want of power, or too late"
                 )
-        return (*self.plan.warnings, *idle)
+        return (*lost, *hardly_meant(self.scenario, self.plan), *idle)
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""

@@ -43,6 +43,11 @@ class Comparison:
         return f"<Comparison of {', '.join(self.names)}>"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What follows from each plan and may well be meant."""
+        return tuple(f"{result.scenario.name}: {note}" for result in self.results for note in result.plan.notes)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the scenarios."""
         return tuple(result.scenario.name for result in self.results)

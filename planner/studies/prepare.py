@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.build import build_plan
+from planner.build.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError
 from planner.scenario.study import Study
 from planner.scenario.study_loading import load_study
@@ -16,7 +17,7 @@ from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, stated
 from planner.studies.points import MAX_DIMENSIONS, PointSet
 from planner.studies.replicate import Setup
-from planner.studies.resolve import resolve_inputs
+from planner.studies.resolve import far_ends, resolve_inputs
 from planner.validation import choices, nearest
 
 
@@ -28,6 +29,8 @@ class Prepared:
     scenarios: tuple[Stated, ...]
     inputs: Inputs
     seed: int
+    warnings: tuple[str, ...] = ()
+    """What is hardly meant: in the scenarios as stated, and at the ends of what is drawn."""
 
     @property
     def headline(self) -> Output:
@@ -100,7 +103,7 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
         raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
-    problems = _unplannable(bases)
+    warnings, problems = _planned(bases)
     try:
         inputs = resolve_inputs(study, bases)
     except ScenarioError as error:
@@ -110,16 +113,21 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
     for base in bases.values():
         base.scenario.document.is_sealed = True
     return Prepared(
-        study=study, scenarios=tuple(bases.values()), inputs=inputs, seed=study.seed if seed is None else seed
+        study=study,
+        scenarios=tuple(bases.values()),
+        inputs=inputs,
+        seed=study.seed if seed is None else seed,
+        warnings=(*warnings, *far_ends(study, bases, inputs).values()),
     )
 
 
-def _unplannable(bases: Mapping[str, Stated]) -> list[Problem]:
-    """Return why scenarios cannot be planned as stated: each of their runs would fail for the same reason."""
+def _planned(bases: Mapping[str, Stated]) -> tuple[list[str], list[Problem]]:
+    """Return what scenarios are warned of as stated, and why they cannot be planned: all their runs would fail."""
+    warnings: list[str] = []
     problems: list[Problem] = []
     for name, base in bases.items():
         try:
-            build_plan(base.scenario)
+            warnings += [f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))]
         except ScenarioError as error:
             problems += [replace(found, message=f"{found.message} (scenario {name})") for found in error.problems]
-    return problems
+    return warnings, problems

@@ -17,6 +17,7 @@ from planner.errors import PlannerError, Problem, ScenarioError
 from planner.physics.coefficients import groups_of
 from planner.scenario import study as language
 from planner.scenario.checks import check_scenario
+from planner.scenario.plausible import far_off, mark_at
 from planner.scenario.scenario import Scenario
 from planner.studies import paths
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile
@@ -25,6 +26,7 @@ from planner.studies.mixing import mixing_of
 from planner.validation import choices, nearest
 
 ERROR_PREFIX = "throughput_error"
+_MOST_TRIED = 1000  # of a long list of names, its ends and some between: each takes a validation of the whole scenario
 
 
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Inputs:
@@ -140,14 +142,12 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
                 values.append(float(value))
     except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
-    if not problems and len(values) < 2:
-        problems.append(Problem(file=str(path), message=f"needs at least 2 values, has {len(values)}"))
+    if not problems and not 2 <= len(values) <= language.MOST_VALUES:
+        message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
+        problems.append(Problem(file=str(path), message=message))
     if problems:
         raise ScenarioError(problems[:20])
-    # Not validated: a list that a person writes ends at a thousand values, a year of hours has 8,760.
-    return language.Discrete.model_construct(
-        kind="discrete", values=tuple(sorted(values)), weights=None, times_stated=written.times_stated
-    )
+    return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
 
 
 def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: Input) -> None:
@@ -155,7 +155,8 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
     distribution = made.distribution
     tried = quantile(distribution, np.array([TAIL, 1.0 - TAIL]))
     if isinstance(distribution, language.Discrete):
-        tried = np.arange(len(distribution.values), dtype=np.float64)
+        last = len(distribution.values) - 1
+        tried = np.arange(last + 1.0) if last < _MOST_TRIED else np.linspace(0, last, _MOST_TRIED).round()
         if is_numeric(distribution):
             known = np.array(distribution.values, dtype=np.float64)
             tried = np.array([known.min(), known.max()])  # a field's range lets through all between two that it does
@@ -183,6 +184,24 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
             problems[study.problem(("uncertain", made.name), message, hint)] = None
     if problems:
         raise ScenarioError(list(problems))
+
+
+def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: Inputs) -> dict[str, str]:
+    """Return, by input, a warning where one draw in ten lies beyond what its field plausibly holds."""
+    warnings: dict[str, str] = {}
+    for found in inputs.each:
+        numeric = found.throughput_of is None and is_numeric(found.distribution)
+        for drawn in quantile(found.distribution, np.array([0.1, 0.9])) if numeric else ():
+            for base, targets in zip(scenarios.values(), found.targets, strict=True):
+                for path in targets:
+                    mark, value = (
+                        mark_at(base.scenario, path),
+                        new_value(found, paths.at(base.dump, path), float(drawn)),
+                    )
+                    said = mark and far_off(path, value, mark, base.scenario.load_catalog())
+                    if said:
+                        warnings[found.name] = str(study.problem(("uncertain", found.name), *said))
+    return warnings
 
 
 def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:

@@ -9,14 +9,17 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.build import build_plan
+from planner.build.contradictions import hardly_meant
 from planner.build.reuse import Reuse
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, refuse
 from planner.files import replace_synced
+from planner.fleet.plan import Plan
 from planner.scenario.loading import Source, load_scenario
 from planner.scenario.scenario import Scenario
 from planner.simulation.chance import figures_of
@@ -44,6 +47,8 @@ class Point:
     """Measures; None where the combination is not a scenario."""
     problem: str
     """Why not."""
+    warnings: tuple[str, ...] = ()
+    """What is hardly meant about it."""
 
 
 def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> None:
@@ -58,6 +63,18 @@ def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str
                 problems += error.problems
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))
+
+
+def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:
+    """Refuse the first combination that is warned of, before any is run or anything is written."""
+    base = load_scenario(scenario)
+    kept: dict[tuple[str, ...], Reuse] = {}
+    for values in itertools.product(*(axis.values for axis in axes)):
+        try:
+            loaded, plan = _plan(base, axes, values, kept)
+        except ScenarioError:  # a row of the answer says why it is no scenario
+            continue
+        refuse(hardly_meant(loaded, plan), strict=True)
 
 
 def sweep(
@@ -80,15 +97,14 @@ def sweep(
             points.append(point)
             continue
         progress(number)
-        settings = [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)]
         try:
-            loaded = load_scenario(base, settings)
-            plan = build_plan(loaded, _reuse(kept, axes, values, loaded))
+            loaded, plan = _plan(base, axes, values, kept)
             result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
         else:
-            points.append(Point(values=values, figures=figures_of(result), problem=""))
+            warnings = tuple(hardly_meant(loaded, plan))
+            points.append(Point(values=values, figures=figures_of(result), problem="", warnings=warnings))
         if work is not None:
             work.add(points[-1])
     return tuple(points)
@@ -120,7 +136,9 @@ class SweepWork(Work):
         sound = [line for line in lines if _sum_of(line[17:]) == line[:16]]
         for line in sound:
             point = Point(**json.loads(line[17:]))
-            self.kept[tuple(point.values)] = dataclasses.replace(point, values=tuple(point.values))
+            self.kept[tuple(point.values)] = dataclasses.replace(
+                point, values=tuple(point.values), warnings=tuple(point.warnings)
+            )
         if len(sound) < len(lines):
             self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
         replace_synced(path, b"".join(line + b"\n" for line in sound))
@@ -141,6 +159,20 @@ class SweepWork(Work):
 
 def _sum_of(line: bytes) -> bytes:
     return hashlib.sha256(line).hexdigest()[:16].encode()
+
+
+def warnings_of_points(points: Sequence[Point]) -> list[str]:
+    """Return what points are warned of, each once, with how many of them it concerns."""
+    counts = Counter(warning for point in points for warning in point.warnings)
+    return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
+
+
+def _plan(
+    base: Scenario, axes: Sequence[Axis], values: tuple[str, ...], kept: dict[tuple[str, ...], Reuse]
+) -> tuple[Scenario, Plan]:
+    """Return the scenario and plan of one combination."""
+    loaded = load_scenario(base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)])
+    return loaded, build_plan(loaded, _reuse(kept, axes, values, loaded))
 
 
 def _reuse(

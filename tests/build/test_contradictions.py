@@ -30,10 +30,10 @@ def test_a_workload_that_no_cluster_can_serve() -> None:
     assert "GB" in text
 
 
-def test_a_workload_that_one_cluster_cannot_serve_is_a_warning() -> None:
+def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
     huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
     plan = plan_of(huge, {"clusters": {"h200": {"accelerator": "H100"}}})
-    assert any("workload chat cannot run on h200" in warning for warning in plan.warnings)
+    assert any("workload chat cannot run on h200" in note for note in plan.notes)
     assert plan.workloads[0].cluster_order == (1,)
 
 
@@ -67,9 +67,9 @@ def test_a_site_without_power_for_its_clusters() -> None:
     assert "a single node draws" in text
 
 
-def test_a_cap_below_full_load_is_a_warning_with_both_figures() -> None:
+def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
     plan = plan_of({"site": {"power_cap_kw": 60}})
-    assert any("kW of IT load at its tightest" in warning and "at full load" in warning for warning in plan.warnings)
+    assert any("kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes)
 
 
 def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
@@ -91,9 +91,9 @@ def test_an_order_that_may_come_too_late_is_a_warning() -> None:
     assert any("h200 may arrive after the horizon" in warning for warning in plan.warnings)
 
 
-def test_demand_beyond_all_clusters_is_a_warning() -> None:
+def test_demand_beyond_all_clusters_is_a_note() -> None:
     plan = plan_of({"workloads": {"chat": {"requests_per_s": 1e5}}})
-    assert any("times what all clusters sustain" in warning for warning in plan.warnings)
+    assert any("times what all clusters sustain" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_demand_beyond_all_clusters_is_a_warning() -> None:
 def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
     change: dict[str, Any], path: str, what: str
 ) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     text = refused(change)
-    assert time.perf_counter() - begun < 20  # at once, not after filling memory
+    assert time.process_time() - begun < 20  # at once, not after filling memory
     assert path in text
     assert what in text
     assert f"{MOST_EVENTS:,}" in text

@@ -97,8 +97,8 @@ def test_a_cluster_serves_no_narrower_than_a_workload_states(
 
 
 def test_what_is_widened_is_told_with_both_places() -> None:
-    (warning,) = [text for text in plan_of(b200("fp4", workload="fp8")).warnings if "fp4" in text]
+    (warning,) = [text for text in plan_of(b200("fp4", workload="fp8")).notes if "fp4" in text]
     for part in ("workloads.chat.precision", "fp8", "clusters.b.precision", "fp4"):
         assert part in warning
-    assert not [text for text in plan_of(b200("fp4")).warnings if "fp4" in text]
-    assert not [text for text in plan_of(b200("bf16", workload="fp8")).warnings if "fp8" in text]
+    assert not [text for text in plan_of(b200("fp4")).notes if "fp4" in text]
+    assert not [text for text in plan_of(b200("bf16", workload="fp8")).notes if "fp8" in text]

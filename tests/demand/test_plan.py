@@ -105,9 +105,9 @@ def test_contradictions_are_refused() -> None:
 def _best_s(call: Callable[[], object], repeats: int) -> float:
     best = np.inf
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         call()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     return best
 
 

@@ -240,5 +240,6 @@ def make_plan(
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),
         warnings=(),
+        notes=(),
     )
     return dataclasses.replace(plain, **changes)

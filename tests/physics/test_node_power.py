@@ -161,9 +161,9 @@ def test_three_years_of_hours_take_well_under_a_millisecond(node_power: NodePowe
     load = np.random.default_rng(0).random(26_280)
     times_s = []
     for _ in range(100):
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         node_power.node_kw(load)
-        times_s.append(time.perf_counter() - start_s)
+        times_s.append(time.process_time() - start_s)
     assert min(times_s) < 0.0003  # 0.09 ms on a slow core
 
 

@@ -122,10 +122,10 @@ def test_a_hundred_thousand_rows_take_about_a_second_at_most() -> None:
         "share": np.linspace(0, 1, count),
         "amount_usd": np.arange(count),
     }
-    begin = time.perf_counter()
+    begin = time.process_time()
     content = write_csv(TABLE, columns)
     assert content.count(b"\n") == count + 1
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < 2.0
 
 
 def test_the_reference_page_lists_every_column() -> None:

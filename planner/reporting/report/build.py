@@ -35,6 +35,7 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.answer_section,
     compare_sections.sweep_section,
     study_sections.answer_section,
+    evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
     compare_sections.timeline_section,

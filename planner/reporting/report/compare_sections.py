@@ -16,6 +16,7 @@ from planner.reporting.judgement import (
     against,
     choose,
     comparable,
+    much_shed,
     recommendation,
     served,
     sweep_advice,
@@ -56,11 +57,13 @@ def answer_section(contents: Contents) -> Section | None:
     summary = contents.json("summary.json")
     choice = choose(plans)
     body = [
+        *(paragraph(line, class_="headline") for line in much_shed(plans)),
         paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
         *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
         _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
+    body.extend(paragraph(f"Note: {note}", class_="note") for note in summary.get("notes", ()))
     body.append(
         paragraph(
             "All scenarios had the same traffic and the same luck, so the differences are the plans'. ",

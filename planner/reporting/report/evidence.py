@@ -13,6 +13,20 @@ from planner.reporting.report.page import Section, code, command
 from planner.reporting.report.words import percent
 
 
+def warnings_section(contents: Contents) -> Section | None:
+    """Return what is hardly meant about a sweep's or a study's plans, below their answer."""
+    told = [f"Warning: {warning}" for warning in contents.manifest.get("warnings", ())]
+    plans, drawn = contents.table("warnings"), contents.table("uncertain")
+    if contents.kind == "study" and plans is not None:
+        rows = zip(plans.texts("scenario"), plans.texts("severity"), plans.texts("text"), strict=True)
+        told += [f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows]
+    if drawn is not None and "warning" in drawn:
+        told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
+    if not told:
+        return None
+    return Section(key="answer", title="What should we do?", body=join(paragraph(line, class_="note") for line in told))
+
+
 def assumptions_section(contents: Contents) -> Section | None:
     """Return every input with its source and grade."""
     found = contents.table("assumptions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.reporting.judgement import sizing
+from planner.reporting.judgement import much_shed, served, sizing
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, element, join, paragraph
@@ -22,6 +22,10 @@ def answer_section(contents: Contents) -> Section | None:
     found = element("ul", *(element("li", line) for line in findings(summary)))
     body = join(
         [
+            *(
+                paragraph(line, class_="headline")
+                for line in much_shed([served("This plan", summary["clusters"][FLEET])])
+            ),
             paragraph(_headline(summary), class_="headline"),
             _cards(summary),
             found,
@@ -94,7 +98,8 @@ def findings(summary: dict[str, Any]) -> list[str]:
     if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001 and worst["month"] not in advice:
         missed = percent(worst["missed_fraction"], 2)
         found.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
-    return [*found, *(f"Warning: {warning}" for warning in summary.get("warnings", ()))]
+    found += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
+    return [*found, *(f"Note: {note}" for note in summary.get("notes", ()))]
 
 
 def _cluster_table(summary: dict[str, Any]) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.reporting.judgement import IN_TIME, SHED, Choice, Served, choose, none_serves, warnings_of
+from planner.reporting.judgement import IN_TIME, SHED, Choice, Served, choose, much_shed, none_serves, warnings_of
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
@@ -65,7 +65,8 @@ def answer_section(contents: Contents) -> Section | None:
     if not found:
         return None
     choice = _choice(found, output, percentiles)
-    body = [paragraph(_headline(found, output, contents, choice), class_="headline")]
+    body = [paragraph(line, class_="headline") for line in much_shed(choice.ranked)]
+    body.append(paragraph(_headline(found, output, contents, choice), class_="headline"))
     body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
     dropped = contents.manifest.get("dropped", ())
     if isinstance(dropped, list) and dropped:
