@@ -19,7 +19,7 @@ Chosen = NDArray[np.intp]
 _LEVELS = 2  # of utilisation at which crowded clusters are levelled
 _SLACK = 1e-8  # of what is asked for: what a linear program may be off by
 _BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned again
-_ROUNDING = 1e-13
+_GAIN = 1e-6  # of what is free: the least gain for which others are moved aside
 _NOTHING = 1e-300  # stands for no requests where they are divided by
 
 
@@ -156,16 +156,19 @@ class Router:
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
-        queued = self._improvable(np.flatnonzero((served >= room * (1.0 - _ROUNDING)) | (served > free)), which)
+        queued = self._improvable(np.flatnonzero((served >= room * (1.0 - _GAIN)) | (served > free)), which)
         if not queued.size:
             fill(served, self.room, way, self.served[:, index])
             return
         wants, given = self._make_room(queued, which)
         most = self._requests(wants, given)[:, -1].sum(axis=0)
-        room[queued] = np.where(known[queued], room[queued], np.maximum(free[queued], most))
+        # Less than that is rounding, by which no hour may be planned one way or the other.
+        widened = most > free[queued] * (1.0 + _GAIN)
+        limit = np.where(widened, most, free[queued])
+        room[queued] = np.where(known[queued], np.minimum(room[queued], limit), limit)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
         fill(np.minimum(served, free), self.room, way, self.served[:, index])
-        moved = served[queued] > free[queued]
+        moved = widened & (served[queued] > free[queued])
         wants.requests[-1] = served[queued]
         given[:, -1] *= served[queued] / np.maximum(most, np.maximum(served[queued], _NOTHING))
         self._settle(wants.only(moved), given[:, :, moved])

@@ -135,6 +135,15 @@ def test_the_named_cluster_is_spared_where_as_much_is_served_without_it() -> Non
         assert monthly.busy_node_h[:, place[first]].sum() < 0.01 * monthly.busy_node_h[:, place[second]].sum()
 
 
+def test_a_cap_at_nine_tenths_of_what_the_load_draws_keeps_more_than_nine_tenths_of_it() -> None:
+    """Nodes switched off would keep 90%; clocks that fall a little keep more."""
+    busy = {"workloads": {"chat": {"requests_per_s": 30_000}, "nightly": {"requests_per_s": 0}}}
+    _, free = run_engine(plan_of(QUIET, busy), 1)
+    cap = {"site": {"power_cap_kw": 0.9 * float(free.peak_facility_kw.max())}}
+    _, capped = run_engine(plan_of(QUIET, busy, cap), 1)
+    assert 0.92 < capped.served_requests.sum() / free.served_requests.sum() < 1.0
+
+
 def test_more_nodes_under_a_cap_never_serve_less() -> None:
     """Failures off, one cap, more and more nodes: lower clocks make them worth a little, never less than nothing."""
     busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
