@@ -259,3 +259,19 @@ def test_a_wrong_value_under_an_older_key_is_shown_where_it_was_written(write: W
 def test_null_takes_a_rate_away(write: Write) -> None:
     part = load_catalog("measured", write("accelerators: {B200: {dense_tflops: {fp4: null}}}")).accelerators["B200"]
     assert list(part.dense_tflops) == ["bf16", "fp8"]
+
+
+def test_an_incident_has_its_stacks_figures_else_its_kinds(write: Write) -> None:
+    text = """
+incidents:
+  leak: {source: our tickets, grade: B, effect: slows, comes_with_releases: true, per_year: {low: 1, base: 2, high: 3},
+         loss_fraction: {low: 0.1, base: 0.1, high: 0.1}, fix_days: {low: 30, base: 30, high: 30}}
+stacks:
+  rocm-vllm: {source: our tickets, grade: B, incidents: {leak: {per_year: {low: 8, base: 9, high: 10}}}}
+"""
+    catalog = load_catalog("measured", write(text))
+    here, elsewhere = (catalog.incident(catalog.stacks[name], "leak") for name in ("rocm-vllm", "cuda-vllm"))
+    assert [fact.base for fact in (here.per_year, elsewhere.per_year) if fact] == [9, 2]
+    assert [fact.base for fact in (here.fix_days, elsewhere.fix_days) if fact] == [30, 30]
+    usual = catalog.incident(catalog.stacks["cuda-vllm"], "hang")
+    assert usual.fix_days == catalog.stacks["cuda-vllm"].fix_days

@@ -275,3 +275,15 @@ def test_policies_trade_gains_for_regressions() -> None:
     assert stacks["pinned"].release_delay_h is None
     rates = [stacks[policy].incidents[0].per_year for policy in ("latest", "staged", "pinned")]
     assert rates[0] == pytest.approx(2 * rates[1]) == pytest.approx(4 * rates[2])
+    wrong, hangs = ([stacks[policy].incidents[place].per_year for policy in stacks] for place in (1, 2))
+    assert wrong[0] == pytest.approx(2 * wrong[1]) == pytest.approx(4 * wrong[2])
+    assert hangs[0] == hangs[1] == hangs[2] > 0  # a hang comes with no release
+
+
+def test_vendors_differ_as_the_catalogue_says() -> None:
+    """An 8B model runs on one accelerator: on NVIDIA one is lost with it, on AMD all eight."""
+    plan = plan_of({"clusters": {"h200": {"tensor_parallel": 2}}, "software": {"engineers_per_800": {"nvidia": 1}}})
+    nvidia, amd = plan.clusters
+    assert (nvidia.group_accelerators, amd.group_accelerators) == (2, 8)
+    assert (nvidia.failure_multiplier, amd.failure_multiplier) == (1.0, 1.3)
+    assert (nvidia.engineers_per_accelerator, amd.engineers_per_accelerator) == (1 / 800, 2 / 800)
