@@ -213,3 +213,11 @@ def test_an_account_names_its_cause_where_it_is_accrued_cost(account: Account) -
     is_cost = View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
     assert (f"{ACCOUNTS[account].cause}_usd" in CAUSES.get(ACCOUNTS[account].cause, ())) == is_cost
     assert bool(ACCOUNTS[account].cause) == is_cost
+
+
+def test_credits_are_due_for_what_misses_beyond_one_in_a_hundred_settled(seen: Seen) -> None:
+    monthly, rented = seen.result.monthly, seen.result.rented.requests
+    settled = monthly.served_requests.sum(axis=1) + monthly.shed_requests
+    beyond = np.maximum(monthly.late_requests + monthly.shed_requests - rented - 0.01 * settled, 0.0)
+    owed = (beyond * [600.0, 1200.0]).sum() / 1e6  # one dollar for a million tokens
+    assert seen.result.ledger.account_cents(Account.SLA_CREDITS) / 100 == pytest.approx(owed, abs=0.02)
