@@ -82,7 +82,7 @@ def test_measures_are_shown_with_their_definitions(compared: Contents, contents:
     for each in (compared, contents):
         answer = bodies(each)["answer"]
         assert "how each is defined" in answer
-        assert "10⁶ · Σ cost·v / Σ tokens·v" in answer
+        assert "10⁶ · p at which Σ (p·tokens − cost − tax)·v = 0" in answer
         assert "Without meaning here" in answer
     found = contents.table("measures")
     assert found is not None
