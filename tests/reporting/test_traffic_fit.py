@@ -27,12 +27,15 @@ HEADING = Heading(name="mine", model="llama-3.1-8b", workload_class="chat", sour
 CHAT = workload_class("chat")
 
 
-def _fit(**changes: object) -> TrafficFit:
+def _fit(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> TrafficFit:
     generator = np.random.default_rng(2)
+    times_s = np.sort(generator.random(3000)) * 3600.0
+    prompts = np.exp(6 + generator.standard_normal(3000))
     log = RequestLog(
-        times_s=np.sort(generator.random(3000)) * 3600.0,
-        input_tokens=np.exp(6 + generator.standard_normal(3000)),
+        times_s=times_s,
+        input_tokens=prompts,
         output_tokens=np.exp(5 + 0.5 * generator.standard_normal(3000)),
+        cached_tokens=None if prefix_cache_hit_fraction is None else prompts * prefix_cache_hit_fraction,
         **changes,  # type: ignore[arg-type]
     )
     return fit_traffic(log)

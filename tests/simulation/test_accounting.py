@@ -107,6 +107,7 @@ EVERYTHING = [
     "site.colocation_escalator_per_year=0.05",
     "reliability.failure_multiplier=20",
     "workloads.chat.requests_per_s=3000",
+    "workloads.chat.on_overload=queue",  # so that some are late, and owed for
 ]
 
 

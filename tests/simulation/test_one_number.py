@@ -29,6 +29,7 @@ from tests.conftest import TINY
 
 BUSY = [
     "workloads.chat.requests_per_s=1500",
+    "workloads.chat.on_overload=queue",
     "workloads.night={model: llama-3.1-8b, requests_per_s: 900, tokens: {input: {mean: 900}, output: {mean: 300}}, "
     "priority: deferrable, deferrable_within_h: 12}",
     "clusters.h200.nodes=2",
