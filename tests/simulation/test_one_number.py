@@ -27,6 +27,7 @@ from planner.studies.outputs import headlines, monthly_series
 from planner.studies.sweep import sweep
 from tests.conftest import TINY
 
+SOLD = "finance.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"
 BUSY = [
     "workloads.chat.requests_per_s=1500",
     "workloads.chat.on_overload=queue",
@@ -37,7 +38,7 @@ BUSY = [
     "site.electricity.demand_charge_usd_per_kw_month=14",
     "reliability.failure_multiplier=30",
     "software.incident_multiplier=9",
-    "finance.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}",
+    SOLD,
     "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 6}",
     "finance.sla_credit_usd_per_million_tokens=1",
     "finance.tax={rate_fraction: 0.25}",
@@ -186,7 +187,7 @@ def test_break_even_use_is_of_accelerators(tmp_path: Path) -> None:
     """Selling in proportion to use, revenue covers cost at it; a node of four accelerators weighs half one of eight."""
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
-    result = simulate(load_scenario(path, [BUSY[7], "clusters.h200.nodes=1", "clusters.mi325x.accelerator=GB200"]))
+    result = simulate(load_scenario(path, [SOLD, "clusters.h200.nodes=1", "clusters.mi325x.accelerator=GB200"]))
     figures, ledger = measures(result) | service(result), result.ledger
     used, busy = result.monthly.busy_node_h.sum(axis=0), result.monthly.in_service_node_h.sum(axis=0)
     assert result.plan.accelerators_per_node.tolist() == [8, 4]
