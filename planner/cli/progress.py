@@ -75,8 +75,13 @@ def stages(title: str, count: int, *, quiet: bool) -> Iterator[Callable[[str], N
     elif sys.stderr.isatty():
         yield from _bar(title, count)
     else:
-        print(f"simulating {title}", file=sys.stderr)
-        yield lambda _: None
+        told = [f"simulating {title}"]  # once, when the first stage begins: nothing is said of a run that is refused
+
+        def begin(_: str) -> None:
+            while told:
+                print(told.pop(), file=sys.stderr)
+
+        yield begin
 
 
 def _bar(title: str, count: int) -> Iterator[Callable[[str], None]]:
