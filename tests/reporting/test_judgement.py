@@ -37,8 +37,13 @@ def text_of(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", markup))
 
 
+MUCH_SHED = re.compile(r"\S+ sheds \S+ of the tokens asked of it: every other figure is of the rest\.")
+
+
 def sentences(section: Section) -> str:
-    return " ".join(text_of(part) for part in re.findall(r"<p\b.*?</p>", section.body, re.DOTALL))
+    """Return what a section says, but for how much is shed, which stands before all advice."""
+    said = " ".join(text_of(part) for part in re.findall(r"<p\b.*?</p>", section.body, re.DOTALL))
+    return MUCH_SHED.sub("", said)
 
 
 def table_of(section: Section) -> list[dict[str, str]]:
