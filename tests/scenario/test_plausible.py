@@ -221,7 +221,10 @@ def test_strict_refuses_in_every_command_and_writes_nothing(planner: Planner, wr
         assert not Path("outputs").exists()
 
 
-def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(write: WriteScenario, tiny: str) -> None:
+def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(
+    write: WriteScenario, tiny: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "x"
     scenario, vary = write(tiny), {"finance.discount_rate_per_year": [0.1, 8, 9]}
 
     def stop(text: str) -> None:
@@ -229,11 +232,11 @@ def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(write: WriteSc
             raise KeyboardInterrupt
 
     with pytest.raises(Stopped):
-        sweep(scenario, vary, "x", progress=stop)
-    answer = sweep(scenario, vary, "x", resume=True)
+        sweep(scenario, vary, out, progress=stop)
+    answer = sweep(scenario, vary, out, resume=True)
     assert [len(point.warnings) for point in answer.points] == [0, 1, 1]
     assert [warning.rpartition(" (")[2] for warning in answer.warnings] == ["1 of 3 combinations)"] * 2
-    assert json.loads(Path("x/manifest.json").read_text())["warnings"] == answer.warnings
+    assert json.loads((out / "manifest.json").read_text())["warnings"] == answer.warnings
 
 
 def test_a_study_warns_of_what_is_stated_and_of_what_is_drawn(
