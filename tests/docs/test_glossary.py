@@ -50,8 +50,8 @@ def printed_headings() -> dict[str, str]:
                 named.setdefault(node.targets[0].id, []).extend(_words(node.value))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LAYOUTS:
-                for part in ast.walk(node.args[0]):
-                    words = named.get(part.id, []) if isinstance(part, ast.Name) else _words(part)
+                names = [part.id for part in ast.walk(node.args[0]) if isinstance(part, ast.Name)]
+                for words in (_words(node.args[0]), *(named.get(name, []) for name in names)):
                     found.update({word: path.name for word in words if re.search(r"\w", word) and word != " to "})
     return found
 

@@ -100,7 +100,7 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
         ("name: s\nscenarios:\n  a:\n    extends: b.yaml\n    set:\n      site:\n        tariff: |\n", {"us-ohio"}),
         ("name: s\nheadline: |\n", {"npv_usd", "cost_usd"}),
         ("name: s\nsampling: |\n", {"sobol", "lhs"}),
-        ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"residual_36m_nvidia"}),
+        ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"resale_36m_nvidia"}),
     ],
 )
 def test_a_study_is_completed(server: LanguageServer, text: str, wanted: set[str]) -> None:

@@ -28,7 +28,8 @@ def peaks(rows: int, folder: Path) -> tuple[int, int]:
 
 
 def test_memory_hardly_grows_with_replications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_ROW_GROUP", 256)  # so that few replications fill what is held at a time, too
+    monkeypatch.setattr(store, "_ROW_GROUP", 256)  # so that few replications fill what is held at a time, too,
+    monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
     collect(BATCH, tmp_path / "first", BATCH, charts=False)  # loads and keeps what any study needs
     few, arrow_few = peaks(FEW, tmp_path / "few")
     many, arrow_many = peaks(MANY, tmp_path / "many")
