@@ -34,7 +34,7 @@ prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
 
 reference: $(VENV)/installed-dev
-	$(BIN)/python -m planner.reference docs/reference
+	$(BIN)/python -m planner.tools.reference docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.scenario.loading import load_scenario
-    from planner.scenario.loading import load_scenario as load
-    from planner.simulation.result import RunResult
+    from planner.language.loading import load_scenario
+    from planner.language.loading import load_scenario as load
+    from planner.results.result import RunResult
     from planner.studies.study import run_study
     from planner.verbs import compare, report, run, simulate, study, sweep
 
@@ -23,15 +23,15 @@ __version__ = "0.2.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
 
 _HOMES = {
-    "load": "planner.scenario.loading:load_scenario",
+    "load": "planner.language.loading:load_scenario",
     "run": "planner.verbs:run",
     "simulate": "planner.verbs:simulate",
     "compare": "planner.verbs:compare",
     "sweep": "planner.verbs:sweep",
     "study": "planner.verbs:study",
     "report": "planner.verbs:report",
-    "RunResult": "planner.simulation.result:RunResult",
-    "load_scenario": "planner.scenario.loading:load_scenario",  # the older name of load
+    "RunResult": "planner.results.result:RunResult",
+    "load_scenario": "planner.language.loading:load_scenario",  # the older name of load
     "run_study": "planner.studies.study:run_study",  # stores replications alone; study writes the tables too
 }
 __all__ = [

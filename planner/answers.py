@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from planner.simulation.chance import Chance
-    from planner.simulation.result import RunResult
+    from planner.results.chance import Chance
+    from planner.results.result import RunResult
     from planner.studies.analysis import Driver, Finished
     from planner.studies.axes import Axis
     from planner.studies.compare import Comparison

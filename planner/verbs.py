@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from planner.answers import ComparisonAnswer, Method, RunAnswer, StudyAnswer, SweepAnswer
 from planner.errors import PlannerError, Problem, ScenarioError, printable, refuse
-from planner.simulation.measure_names import DRAWS
+from planner.results.measure_names import DRAWS
 
 if TYPE_CHECKING:
-    from planner.scenario.loading import Source
-    from planner.simulation.result import RunResult
+    from planner.language.loading import Source
+    from planner.results.result import RunResult
     from planner.studies.analysis import Finished
     from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
@@ -40,8 +40,8 @@ class Stopped(KeyboardInterrupt):
 
 def simulate(scenario: Source, seed: int | None = None, replication: int = 0) -> RunResult:
     """Run a scenario once and return its checked result, without writing anything."""
-    from planner.scenario.loading import load_scenario
-    from planner.simulation.run import simulate
+    from planner.language.loading import load_scenario
+    from planner.results.run import simulate
 
     return simulate(load_scenario(scenario), seed, replication)
 
@@ -61,13 +61,13 @@ def run(
     progress: Say = _silent,
 ) -> RunAnswer:
     """Simulate a scenario and write its folder, as ``planner run`` does."""
-    from planner.build import build_plan
+    from planner.compile import build_plan
+    from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target
     from planner.reporting.run_folder import Wanted, write_run
-    from planner.scenario.loading import load_scenario
-    from planner.simulation.chance import draw_again
-    from planner.simulation.run import check_whole, simulate_plan
+    from planner.results.chance import draw_again
+    from planner.results.run import check_whole, simulate_plan
 
     check_whole(draws=draws, seed=seed or 0)
     loaded = load_scenario(scenario, overrides)
@@ -103,11 +103,11 @@ def compare(
 
     ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
     """
+    from planner.language.loading import load_scenario
     from planner.reporting.comparison import write_comparison
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target
     from planner.reporting.run_folder import scenario_file
-    from planner.scenario.loading import load_scenario
     from planner.studies.compare import check_comparable, compare, find_baseline
 
     if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
@@ -144,11 +144,11 @@ def sweep(
     ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``; ``yes``
     confirms more than 10,000 points.
     """
+    from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.folder import check_target
     from planner.reporting.run_folder import command_again, scenario_file
     from planner.reporting.sweep_table import write_sweep
-    from planner.scenario.loading import load_scenario
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
@@ -219,7 +219,7 @@ def study(
     """
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.study_folder import write_designed, write_study
-    from planner.simulation.run import check_whole
+    from planner.results.run import check_whole
     from planner.studies.analysis import Finished
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from planner.documents import Document, parse_document
 from planner.errors import Problem, ScenarioError
-from planner.scenario.scenario import Scenario
+from planner.language.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, sound_part, validate
 
 

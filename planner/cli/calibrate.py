@@ -23,9 +23,9 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Fit the throughput coefficients to measurements and write them with their errors."""
-    from planner.benchmarks.calibrate import calibrate as fit_table
-    from planner.benchmarks.report import calibration_table
     from planner.catalog.calibration import write_calibration
+    from planner.tools.benchmarks.calibrate import calibrate as fit_table
+    from planner.tools.benchmarks.report import calibration_table
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)

@@ -23,17 +23,17 @@ def check_benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
-    from planner.benchmarks.check import check_benchmarks as check_table
-    from planner.benchmarks.check import entries, summary
-    from planner.benchmarks.report import check_report
-    from planner.benchmarks.table import read_benchmarks
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
+    from planner.tools.benchmarks.check import check_benchmarks as check_table
+    from planner.tools.benchmarks.check import entries, summary
+    from planner.tools.benchmarks.report import check_report
+    from planner.tools.benchmarks.table import read_benchmarks
 
     frame = read_benchmarks(table)
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     if by_request:
-        from planner.simulation.zoom.clients import predict_by_request
+        from planner.tools.benchmarks.clients import predict_by_request
 
         frame = frame[(frame["scenario"] == "Concurrency") & frame["concurrency"].notna()]
         found = check_table(frame, load_catalog(), coefficients, predict_by_request)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, Seed, Strict
 from planner.cli.progress import say, tell
-from planner.simulation.measure_names import DRAWS
+from planner.results.measure_names import DRAWS
 
 
 def compare(

@@ -10,8 +10,8 @@ import typer
 from planner.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from planner.demand.fitting import ShapeFit, TrafficFit
-    from planner.reporting.traffic_fit import Figure
+    from planner.tools.traffic_fit import Figure
+    from planner.tools.traffic_statistics import ShapeFit, TrafficFit
 
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 
@@ -43,10 +43,10 @@ def fit_traffic(
     """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
     from planner.catalog.workload_classes import workload_class as class_figures
     from planner.demand.calendar import zone
-    from planner.reporting import traffic_fit as report
     from planner.reporting.folder import json_text
     from planner.reporting.text_table import text_table
-    from planner.traffic_log import is_hourly_series
+    from planner.tools import traffic_fit as report
+    from planner.tools.traffic_log import is_hourly_series
 
     _check_options(name, model, time_unit, out)
     zone(timezone)
@@ -76,9 +76,9 @@ def fit_traffic(
 
 
 def _from_log(trace: Path, columns: str | None, time_unit: str, requests_per_s: float | None) -> TrafficFit:
-    from planner.demand import fitting
     from planner.errors import Problem, ScenarioError
-    from planner.traffic_log import parse_columns, read_request_log
+    from planner.tools import traffic_statistics as fitting
+    from planner.tools.traffic_log import parse_columns, read_request_log
 
     log = read_request_log(trace, parse_columns(columns), time_unit)
     if not log.one_clock and requests_per_s is None:
@@ -90,10 +90,10 @@ def _from_log(trace: Path, columns: str | None, time_unit: str, requests_per_s: 
 def _from_series(
     trace: Path, series: str | None, requests_per_s: float | None, defaults: dict[str, float]
 ) -> tuple[list[Figure], ShapeFit | None]:
-    from planner.demand.fitting import fit_hourly_shape
     from planner.errors import Problem, ScenarioError
-    from planner.reporting import traffic_fit as report
-    from planner.traffic_log import read_hourly_rates
+    from planner.tools import traffic_fit as report
+    from planner.tools.traffic_log import read_hourly_rates
+    from planner.tools.traffic_statistics import fit_hourly_shape
 
     hourly = read_hourly_rates(trace, series)
     shape = fit_hourly_shape(hourly.rates, hourly.first_hour_of_week)
@@ -117,7 +117,7 @@ def _check_options(name: str, model: str, time_unit: str, out: Path | None) -> N
     import re
 
     from planner.errors import Problem, ScenarioError
-    from planner.traffic_log import TIME_UNITS
+    from planner.tools.traffic_log import TIME_UNITS
 
     problems = []
     if not re.fullmatch(r"[^\W_][\w-]{0,63}", name):

@@ -13,9 +13,9 @@ def init(
 ) -> None:
     """Write a commented starter scenario that runs, and beside it the schema by which an editor completes it."""
     from planner.errors import Problem, ScenarioError
+    from planner.language.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
+    from planner.language.starter import starter_text
     from planner.reporting.folder import json_text
-    from planner.scenario.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
-    from planner.scenario.starter import starter_text
 
     text = starter_text(name)
     path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import stages, tell
-from planner.simulation.measure_names import DRAWS
+from planner.results.measure_names import DRAWS
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
-    from planner.scenario.loading import load_scenario
+    from planner.language.loading import load_scenario
     from planner.verbs import run
 
     loaded = load_scenario(scenario, overrides or ())

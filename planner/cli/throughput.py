@@ -50,9 +50,9 @@ def throughput(
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid."""
-    from planner.benchmarks.grid import Grid, evaluate_grid
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
+    from planner.tools.benchmarks.grid import Grid, evaluate_grid
     from planner.units import MILLISECOND
 
     grid = Grid(
@@ -72,7 +72,7 @@ def throughput(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.reporting.throughput_charts import pareto_chart
+        from planner.tools.benchmarks.charts import pareto_chart
 
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)
@@ -81,7 +81,7 @@ def throughput(
 
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
-    from planner.benchmarks.report import throughput_table
+    from planner.tools.benchmarks.report import throughput_table
 
     typer.echo(throughput_table(records))
 

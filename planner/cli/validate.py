@@ -49,10 +49,10 @@ def validate(
 
 def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """Return what a sound file is, its warnings and its notes; raise ScenarioError with all that is wrong with it."""
-    from planner.build import build_plan
-    from planner.build.contradictions import hardly_meant
+    from planner.compile import build_plan
+    from planner.compile.contradictions import hardly_meant
     from planner.documents import read_document
-    from planner.scenario.loading import kind_of, load_scenario
+    from planner.language.loading import kind_of, load_scenario
 
     if kind_of(read_document(file)) == "scenario":
         scenario = load_scenario(file, overrides)

@@ -11,7 +11,7 @@ import typer
 from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed
 
 if TYPE_CHECKING:
-    from planner.demand.fitting import RequestLog
+    from planner.demand.tokens import RequestLog
 
 
 def zoom(
@@ -41,9 +41,9 @@ def zoom(
     """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile."""
     from planner.cli.progress import stages
     from planner.errors import printable
+    from planner.language.loading import load_scenario
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.zoom_folder import summary_text, write_zoom
-    from planner.scenario.loading import load_scenario
     from planner.simulation.zoom.zoom import Asked
     from planner.simulation.zoom.zoom import zoom as simulate_hour
 
@@ -90,6 +90,6 @@ def _moment(text: str) -> datetime:
 
 
 def _log(trace: Path | None) -> RequestLog | None:
-    from planner.traffic_log import read_request_log
+    from planner.tools.traffic_log import read_request_log
 
     return None if trace is None else read_request_log(trace, in_order=True)

@@ -143,3 +143,29 @@ def _check_positive(**named: float) -> None:
     bad = [f"{name} must be above 0, not {number}" for name, number in named.items() if not 0.0 < number < np.inf]
     if bad:
         raise ScenarioError("tokens: " + "; ".join(bad))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLog:
+    """A request log as arrays of shape (requests,), in order of time."""
+
+    times_s: NDArray[np.float64]
+    """Arrival, in seconds since the epoch or since any other moment."""
+    input_tokens: NDArray[np.float64]
+    """Prompt lengths."""
+    output_tokens: NDArray[np.float64]
+    """Generated lengths."""
+    has_date: bool = False
+    """Whether times count from 1970-01-01 UTC, so that the hour of the week is known."""
+    one_clock: bool = True
+    """False where every client's times start at its own zero: then rates and bursts cannot be seen."""
+    cached_tokens: NDArray[np.float64] | None = None
+    """Input tokens found in the prefix cache, where the log shows them."""
+    clients: NDArray[np.int64] | None = None
+    """Client numbers from 0, where the log names clients."""
+
+    @property
+    def prefix_cache_hit_fraction(self) -> float | None:
+        """Cached ÷ all input tokens, where the log shows it."""
+        total = float(self.input_tokens.sum())
+        return None if self.cached_tokens is None or total == 0.0 else float(self.cached_tokens.sum()) / total

@@ -10,8 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from planner.build.capacity import build_services, served_precision
-from planner.build.reuse import Reuse
 from planner.catalog.calibration import (
     SHIPPED_CALIBRATION,
     CalibrationFile,
@@ -21,9 +19,11 @@ from planner.catalog.calibration import (
 )
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
+from planner.compile.capacity import build_services, served_precision
+from planner.compile.reuse import Reuse
 from planner.documents import KeyPath, dotted
+from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
-from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 
 Row = tuple[str, str, str, str, str, str]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from planner.simulation.measure_names import DEFINITIONS
+from planner.results.measure_names import DEFINITIONS
 from planner.units import DOLLARS, unit_of
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
 from planner.reporting.summary import chance_summary
 from planner.reporting.text_table import signed, text_table, wrapped
-from planner.simulation.chance import Interval, ends_of
-from planner.simulation.measure_names import DRAWS
-from planner.simulation.measures import series_of
+from planner.results.chance import Interval, ends_of
+from planner.results.measure_names import DRAWS
+from planner.results.measures import series_of
 from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from planner.finance.bridge import CAUSES
 from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column, text_column
-from planner.simulation.measure_names import MEASURES, SERVICE
+from planner.results.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
 from planner.units import DOLLARS, unit_of
 

@@ -11,7 +11,7 @@ from planner.reporting.report.timechart import Series, TimeChart, panel_of
 from planner.reporting.report.timelines import Calendar, by_name, line_chart
 from planner.reporting.report.words import unit_price
 from planner.reporting.scales import COLOURS
-from planner.simulation.measure_names import FLEET
+from planner.results.measure_names import FLEET
 from planner.units import MILLION
 
 LOST = {column: name for column, name in run_sections.LOSSES.items() if column.startswith("lost_")}

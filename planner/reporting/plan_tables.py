@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.language.scenario import Scenario
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.reporting.run_columns import (
@@ -18,9 +19,8 @@ from planner.reporting.run_columns import (
     TIMELINE_WORKLOADS,
     WARNINGS,
 )
-from planner.scenario.scenario import Scenario
-from planner.simulation import tables
-from planner.simulation.result import RunResult
+from planner.results import tables
+from planner.results.result import RunResult
 
 DescribedTable = tuple[TableDescription, Mapping[str, Any]]
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")

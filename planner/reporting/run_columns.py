@@ -11,7 +11,7 @@ from planner.reporting.columns import (
     text_column,
     whole_column,
 )
-from planner.simulation.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
+from planner.results.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
 
 _MONTH = Column(name="month", kind=ColumnKind.MONTH, description="Calendar month.")
 _CLUSTER = text_column("cluster", "Cluster, or `fleet` for all of them together.")

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import planner
 from planner.catalog.load import VERSION
+from planner.language.scenario import Scenario
 from planner.reporting import run_columns
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import TableDescription
@@ -25,12 +26,11 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content
 from planner.reporting.summary import summary
 from planner.reporting.workbook import write_workbook
-from planner.scenario.scenario import Scenario
-from planner.simulation import tables
-from planner.simulation.chance import Chance, ends_of
-from planner.simulation.measure_names import DRAWS, MEASURES
-from planner.simulation.measures import measures
-from planner.simulation.result import RunResult
+from planner.results import tables
+from planner.results.chance import Chance, ends_of
+from planner.results.measure_names import DRAWS, MEASURES
+from planner.results.measures import measures
+from planner.results.result import RunResult
 from planner.units import unit_of
 
 

@@ -12,11 +12,11 @@ from planner.finance.accounts import Account
 from planner.finance.depreciation import make_cohorts
 from planner.finance.measures import running_months
 from planner.reporting.workbook import SheetTable, WorkbookContent
-from planner.simulation.cohorts import assets_of, tax_base
-from planner.simulation.energy import energy_usd
-from planner.simulation.measures import measures, series_of
-from planner.simulation.ownership import dated_rows
-from planner.simulation.result import RunResult
+from planner.results.cohorts import assets_of, tax_base
+from planner.results.energy import energy_usd
+from planner.results.measures import measures, series_of
+from planner.results.ownership import dated_rows
+from planner.results.result import RunResult
 
 MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""

@@ -29,8 +29,8 @@ from planner.reporting.study_rows import (
     statistics_columns,
 )
 from planner.reporting.uncertain_inputs import uncertain_columns
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
+from planner.results.result import RunResult
+from planner.results.run import simulate
 from planner.studies.analysis import Driver, Finished, Statistic
 from planner.studies.decision import decisions
 from planner.studies.designed import measures

@@ -11,11 +11,11 @@ from planner.fleet.quantities import in_time
 from planner.reporting.columns import DECIMALS
 from planner.reporting.judgement import much_shed, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
-from planner.simulation import tables
-from planner.simulation.chance import Chance
-from planner.simulation.measure_names import FLEET
-from planner.simulation.measures import Sums, measures, sums_of
-from planner.simulation.result import RunResult
+from planner.results import tables
+from planner.results.chance import Chance
+from planner.results.measure_names import FLEET
+from planner.results.measures import Sums, measures, sums_of
+from planner.results.result import RunResult
 from planner.units import MILLION, unit_of
 
 

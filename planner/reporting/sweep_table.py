@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import planner
+from planner.language.scenario import Scenario
 from planner.reporting.columns import ColumnKind
 from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
@@ -17,7 +18,6 @@ from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import signed, text_table, wrapped
-from planner.scenario.scenario import Scenario
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
 from planner.units import MILLION

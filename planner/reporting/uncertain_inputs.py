@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.scenario.study import Prior, Study
+from planner.language.study import Prior, Study
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.inputs import Input
 from planner.studies.prepare import Prepared

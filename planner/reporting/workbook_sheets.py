@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.finance.accounts import ACCOUNT_ORDER
 from planner.finance.measures import discount_factors
-from planner.simulation.measure_names import SITE
+from planner.results.measure_names import SITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

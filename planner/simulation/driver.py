@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet import quantities
 from planner.fleet.plan import Plan
+from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
-from planner.simulation.rented import rent_for_shed
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
+from planner.simulation.streams import streams as streams_of
 from planner.simulation.supply import Supply
 from planner.units import SECONDS_PER_HOUR
 
@@ -215,3 +216,17 @@ def _figures(plan: Plan, month: list[WindowResult], machines: list[NodeHours]) -
         shed_fraction=float(np.nan_to_num(quantities.shed_share(shed @ tokens, demand @ tokens))),
         missed_fraction=float(np.nan_to_num(1.0 - quantities.in_time(missed.sum(), settled.sum()))),
     )
+
+
+def run_plan(plan: Plan, seed: int, replication: int = 0, window_h: int | None = None) -> Run:
+    """Run a plan's events and hours once.
+
+    Windows end with the months where a review needs them, and with the horizon otherwise; ``window_h`` adds further
+    ends, every so many hours.
+    """
+    edges = {0, plan.hours}
+    if plan.expansion.rules:
+        edges.update(plan.month_edges_h.tolist())
+    if window_h is not None:
+        edges.update(range(0, plan.hours, window_h))
+    return Simulation(plan, streams_of(seed, replication)).run(sorted(edges))

@@ -8,8 +8,8 @@ from planner.finance.bridge import CAUSES, Factors
 from planner.finance.money import usd
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
-from planner.simulation.measures import sums_of
-from planner.simulation.result import RunResult
+from planner.results.measures import sums_of
+from planner.results.result import RunResult
 
 
 def factors_of(result: RunResult) -> Factors | None:

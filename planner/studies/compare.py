@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from planner.errors import Problem, ScenarioError
 from planner.finance.bridge import bridge
-from planner.scenario.scenario import Scenario
-from planner.simulation.chance import Chance, draw_again
-from planner.simulation.measure_names import AGAINST_BASELINE, DRAWS
-from planner.simulation.measures import series_of
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
+from planner.language.scenario import Scenario
+from planner.results.chance import Chance, draw_again
+from planner.results.measure_names import AGAINST_BASELINE, DRAWS
+from planner.results.measures import series_of
+from planner.results.result import RunResult
+from planner.results.run import simulate
 from planner.studies.bridge import factors_of
 
 Floats = NDArray[np.float64]

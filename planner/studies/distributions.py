@@ -11,7 +11,7 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.scenario import study as language
+from planner.language import study as language
 
 Floats = NDArray[np.float64]
 TAIL = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.simulation.measure_names import DEFINITIONS
+from planner.results.measure_names import DEFINITIONS
 from planner.units import DOLLARS, unit_of
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import planner
 from planner.catalog.calibration import SHIPPED_CALIBRATION
-from planner.scenario.scenario import Scenario
-from planner.scenario.study import Study
+from planner.language.scenario import Scenario
+from planner.language.study import Study
 
 if TYPE_CHECKING:
     from planner.studies.replicate import Setup

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.documents import KeyPath
-from planner.scenario.scenario import Scenario
+from planner.language.scenario import Scenario
 from planner.studies import correlation, paths
 from planner.studies.distributions import Resolved, quantile, value_of
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
-from planner.scenario import study as language
+from planner.language import study as language
 from planner.studies import correlation
 from planner.validation import choices, nearest
 

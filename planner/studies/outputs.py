@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulation.measures import Series, measures, series_of, service
-from planner.simulation.result import RunResult
+from planner.results.measures import Series, measures, series_of, service
+from planner.results.result import RunResult
 from planner.studies.headlines import MONTHLY, headline_names
 
 Floats = NDArray[np.float64]

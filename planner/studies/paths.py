@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from planner.documents import KeyPath, dotted
-from planner.scenario.loading import SUCCESSORS
-from planner.scenario.scenario import Scenario
+from planner.language.loading import SUCCESSORS
+from planner.language.scenario import Scenario
 from planner.validation import choices, nearest
 
 FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.scenario.study import Sampling
+from planner.language.study import Sampling
 
 Floats = NDArray[np.float64]
 _BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}

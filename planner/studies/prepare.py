@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.build import build_plan
-from planner.build.contradictions import hardly_meant
+from planner.compile import build_plan
+from planner.compile.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError
-from planner.scenario.study import Study
-from planner.scenario.study_loading import load_study
+from planner.language.study import Study
+from planner.language.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names
 from planner.studies.identity import code_sha256

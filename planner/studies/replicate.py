@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from planner.build import Reuse, build_plan
+from planner.compile import Reuse, build_plan
 from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
-from planner.scenario.scenario import Scenario
-from planner.simulation.measures import series_of
+from planner.language.scenario import Scenario
+from planner.results.measures import series_of
+from planner.results.result import RunResult
+from planner.results.run import simulate_plan
 from planner.simulation.memory import keep_memory
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate_plan
 from planner.studies.designs import Design
 from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.identity import code_sha256

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import ValidationError
 
-from planner.build.capacity import served_precision
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import shape_of
+from planner.compile.capacity import served_precision
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.language import study as language
+from planner.language.checks import check_scenario
+from planner.language.plausible import far_off, mark_at
+from planner.language.scenario import Scenario
 from planner.physics.coefficients import groups_of
-from planner.scenario import study as language
-from planner.scenario.checks import check_scenario
-from planner.scenario.plausible import far_off, mark_at
-from planner.scenario.scenario import Scenario
 from planner.studies import paths
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile
 from planner.studies.inputs import Input, Inputs, Stated, changed, new_value

@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.build import build_plan
-from planner.build.contradictions import hardly_meant
-from planner.build.reuse import Reuse
+from planner.compile import build_plan
+from planner.compile.contradictions import hardly_meant
+from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError, refuse
 from planner.files import replace_synced
 from planner.fleet.plan import Plan
-from planner.scenario.loading import Source, load_scenario
-from planner.scenario.scenario import Scenario
-from planner.simulation.chance import figures_of
-from planner.simulation.run import simulate_plan
+from planner.language.loading import Source, load_scenario
+from planner.language.scenario import Scenario
+from planner.results.chance import figures_of
+from planner.results.run import simulate_plan
 from planner.studies.axes import Axis
 from planner.studies.identity import scenario_identity
 from planner.studies.work import Work

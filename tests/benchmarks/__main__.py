@@ -18,11 +18,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one thread, 
 
 import numpy as np
 
-from planner.build import build_plan
+from planner.compile import build_plan
 from planner.fleet.plan import Plan
-from planner.scenario.loading import load_scenario
+from planner.language.loading import load_scenario
+from planner.results.run import run_engine
 from planner.simulation.memory import keep_memory
-from planner.simulation.run import run_engine
 from planner.simulation.zoom.zoom import Asked, zoom
 from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.study import study_lines

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.language.loading import load_scenario
 from planner.reporting.run_folder import write_run
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import simulate
+from planner.results.run import simulate
 from tests.browser.chromium import Browser, find_chromium
 from tests.conftest import TINY
 

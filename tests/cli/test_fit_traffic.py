@@ -12,7 +12,7 @@ from planner.cli.app import app
 from planner.demand.shape import weekly_profile
 from planner.documents import Document, parse_document
 from planner.errors import ScenarioError
-from planner.scenario.workload import Workload
+from planner.language.workload import Workload
 from planner.validation import validate
 from tests.demand.shared_traces import trace
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.finance.accounts import Account
-from planner.scenario.loading import load_scenario
-from planner.simulation.measures import measures
-from planner.simulation.run import simulate
+from planner.language.loading import load_scenario
+from planner.results.measures import measures
+from planner.results.run import simulate
 from planner.studies.compare import compare
 
 

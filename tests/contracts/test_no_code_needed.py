@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from planner.build import build_plan
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile import build_plan
+from planner.language.loading import load_scenario
 from planner.physics.memory import memory_fit
 from planner.physics.precision import compute_flops_per_s, wider_precision
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import run_engine, simulate
+from planner.results.run import run_engine, simulate
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]

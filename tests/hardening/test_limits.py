@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from planner import documents
-from planner.build.workloads import read_growth_table
+from planner.compile.workloads import read_growth_table
 from planner.demand.calendar import Horizon
 from planner.demand.growth import growth_multiplier
 from planner.errors import ScenarioError
-from planner.scenario.checks import MOST_BYTES, expected_bytes
-from planner.scenario.loading import load_scenario
+from planner.language.checks import MOST_BYTES, expected_bytes
+from planner.language.loading import load_scenario
 from planner.studies.prepare import prepare
 from tests.conftest import Planner, WriteScenario
 

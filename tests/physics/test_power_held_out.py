@@ -10,8 +10,8 @@ import pytest
 
 import planner.catalog
 from planner.physics.power import BoardRating, board_power_w, power_fraction
-from planner.probe import ProbeRow, read_rows
-from planner.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
+from planner.tools.probe import ProbeRow, read_rows
+from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
 
 CATALOG = Path(planner.catalog.__path__[0])
 SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}

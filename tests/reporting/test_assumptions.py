@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.language.loading import load_scenario
 from planner.reporting.assumptions import HEADER, assumptions
-from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
 Row = dict[str, str]

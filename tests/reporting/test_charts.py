@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 
 from planner.errors import ScenarioError
+from planner.language.loading import load_scenario
 from planner.reporting.charts import CHARTS as ALL
 from planner.reporting.charts import draw_charts, write_charts
 from planner.reporting.picture import PNG_WIDTH
 from planner.reporting.report.build import rebuild_report
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import simulate
+from planner.results.run import simulate
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from planner.finance.bridge import CAUSES
+from planner.language.loading import load_scenario
 from planner.reporting.comparison import (
     comparison_rows,
     comparison_summary,
@@ -20,7 +21,6 @@ from planner.reporting.comparison_columns import COMPARISON_TABLES
 from planner.reporting.csv_table import CsvFormat
 from planner.reporting.plan_tables import BY_SCENARIO
 from planner.reporting.run_columns import MODEL_ERROR
-from planner.scenario.loading import load_scenario
 from planner.studies.compare import Comparison, compare
 
 Write = Callable[..., Path]

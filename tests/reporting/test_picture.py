@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from planner.benchmarks.validation import shipped_check
 from planner.reporting.picture import (
     PNG_WIDTH,
     WIDTH,
@@ -31,7 +30,8 @@ from planner.reporting.picture import (
     swings,
 )
 from planner.reporting.scales import COLOURS, DASHES, Scale, dash_of
-from planner.reporting.throughput_charts import validation_picture
+from planner.tools.benchmarks.charts import validation_picture
+from planner.tools.benchmarks.validation import shipped_check
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import planner
+from planner.language.loading import load_scenario
 from planner.reporting.run_folder import scenario_sha256, write_run
 from planner.reporting.summary import summary, summary_table
-from planner.scenario.loading import load_scenario
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
+from planner.results.result import RunResult
+from planner.results.run import simulate
 
 Write = Callable[..., Path]
 FILES = ["assumptions.csv", "events.csv", "ledger.csv", "manifest.json", "summary.json", "timeline_monthly.csv"]

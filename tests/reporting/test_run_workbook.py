@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from planner.finance.accounts import View
+from planner.language.loading import load_scenario
 from planner.reporting.run_folder import write_run
 from planner.reporting.run_workbook import MOST_EVENTS, workbook_content
 from planner.reporting.workbook import write_workbook
-from planner.scenario.loading import load_scenario
-from planner.simulation import measures as run_measures
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
+from planner.results import measures as run_measures
+from planner.results.result import RunResult
+from planner.results.run import simulate
 from tests.reporting.office import NEEDS_OFFICE, column, measures, recalculate, sheets_of, with_cells
-from tests.simulation.test_accounting import EVERYTHING
+from tests.results.test_accounting import EVERYTHING
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.language.loading import load_scenario
 from planner.reporting.summary import month_lines
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import simulate
+from planner.results.run import simulate
 
 NUMBERS = st.lists(st.none() | st.floats(-1e12, 1e12), min_size=1, max_size=200)
 

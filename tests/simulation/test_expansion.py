@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from planner.fleet.plan import Plan, RulePlan
+from planner.results.run import run_engine
 from planner.simulation.expansion import MonthFigures, Review
-from planner.simulation.run import run_engine
 from tests.fleet.plans import cluster_plan, expansion_plan, make_plan, workload_plan
 
 

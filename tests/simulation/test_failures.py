@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from planner.build.events import expected_failures
+from planner.compile.events import expected_failures
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
 from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 

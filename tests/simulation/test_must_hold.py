@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.ledger import Dimension
 from planner.fleet.power import facility_kw
-from planner.simulation.monthly import Monthly
-from planner.simulation.result import RunResult
-from planner.simulation.run import run_engine, simulate, simulate_plan
+from planner.results.monthly import Monthly
+from planner.results.result import RunResult
+from planner.results.run import run_engine, simulate, simulate_plan
 from tests.simulation.worlds import BASE, QUIET, assert_same_months, merged, plan_of, scenario_from, scenario_of
 
 ORDER = {"placed": "2025-12-01", "lead_weeks": 5, "slip_weeks": {"low": 0, "base": 1, "high": 3}}

@@ -14,12 +14,12 @@ import pytest
 
 from planner.finance.accounts import ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
-from planner.scenario.loading import load_scenario
+from planner.language.loading import load_scenario
+from planner.results.measures import measures, series_of, service
+from planner.results.result import RunResult
+from planner.results.run import simulate
 from planner.simulation import driver
 from planner.simulation.expansion import MonthFigures, Review
-from planner.simulation.measures import measures, series_of, service
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
 from planner.studies.axes import parse_axes
 from planner.studies.bridge import factors_of
 from planner.studies.headlines import MONTHLY, headline_names

@@ -9,7 +9,7 @@ import pytest
 
 from planner import load_scenario, simulate
 from planner.documents import read_document
-from planner.simulation.result import RunResult
+from planner.results.result import RunResult
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.fleet.window import MISS_CELLS, WindowInput, evaluate_window
-from planner.simulation.run import run_engine, simulate
+from planner.results.run import run_engine, simulate
 from planner.units import HOURS_PER_YEAR
 from tests.fleet.plans import cluster_plan, make_plan, site_plan, workload_plan
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of

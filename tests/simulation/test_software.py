@@ -11,9 +11,9 @@ import pytest
 import simpy
 
 from planner.fleet.plan import IncidentPlan, Plan, SoftwarePlan
+from planner.results.run import run_engine
 from planner.simulation.driver import Simulation
 from planner.simulation.log import ChangeLog, SpeedChange
-from planner.simulation.run import run_engine
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import streams
 from planner.units import HOURS_PER_YEAR

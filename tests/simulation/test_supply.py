@@ -11,9 +11,9 @@ import pytest
 import simpy
 
 from planner.fleet.plan import Plan, Triangle
+from planner.results.run import run_engine
 from planner.simulation.log import ChangeLog
 from planner.simulation.repair_shop import RepairShop
-from planner.simulation.run import run_engine
 from planner.simulation.streams import streams
 from planner.simulation.supply import Supply
 from tests.fleet.plans import (

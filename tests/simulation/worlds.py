@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.build import build_plan
+from planner.compile import build_plan
 from planner.documents import Document, parse_scalar
 from planner.fleet.plan import Plan
-from planner.scenario.loading import scenario_from_document
-from planner.scenario.scenario import Scenario
-from planner.simulation.monthly import Monthly
+from planner.language.loading import scenario_from_document
+from planner.language.scenario import Scenario
+from planner.results.monthly import Monthly
 
 BASE: dict[str, Any] = {
     "name": "world",

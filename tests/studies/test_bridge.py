@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge
-from planner.scenario.loading import load_scenario
-from planner.simulation.measures import measures
-from planner.simulation.result import RunResult
-from planner.simulation.run import simulate
+from planner.language.loading import load_scenario
+from planner.results.measures import measures
+from planner.results.result import RunResult
+from planner.results.run import simulate
 from planner.studies.bridge import factors_of
 
 Write = Callable[..., Path]

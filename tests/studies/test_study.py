@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.build import build_plan
-from planner.scenario.study_loading import load_study
+from planner.compile import build_plan
+from planner.language.study_loading import load_study
 from planner.studies.prepare import prepare
 
 Write = Callable[..., Path]

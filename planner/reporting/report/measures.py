@@ -8,7 +8,7 @@ from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import details, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.words import NOTHING, measured
-from planner.simulation.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
+from planner.results.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 
 FORMULAS = DEFINITIONS | {measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)}
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}

@@ -11,7 +11,7 @@ from planner.reporting.report.html import Html, element, join, paragraph
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timelines import colours
 from planner.reporting.report.words import count, dollars, percent, unit_price
-from planner.simulation.measure_names import FLEET
+from planner.results.measure_names import FLEET
 
 
 def answer_section(contents: Contents) -> Section | None:

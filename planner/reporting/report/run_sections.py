@@ -14,7 +14,7 @@ from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
 from planner.reporting.scales import COLOURS
-from planner.simulation.measure_names import FLEET, SITE
+from planner.results.measure_names import FLEET, SITE
 
 LOSSES = {
     "working_node_h": "at work",

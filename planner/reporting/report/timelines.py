@@ -11,7 +11,7 @@ from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Marker, Series, TimeChart, draw
 from planner.reporting.report.words import count
 from planner.reporting.scales import WHOLE, Points
-from planner.simulation.measure_names import FLEET
+from planner.results.measure_names import FLEET
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
 """Events with a lane of their own; failures are too many and have their own section."""

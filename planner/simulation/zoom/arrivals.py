@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.bursts import BURST_S, BurstConditions
-from planner.demand.fitting import RequestLog
+from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
-from planner.scenario.workload import Workload
+from planner.language.workload import Workload
 from planner.simulation.streams import Streams
 
 Floats = NDArray[np.float64]

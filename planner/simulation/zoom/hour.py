@@ -16,15 +16,15 @@ from datetime import datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import Service, traffic_of
 from planner.catalog.calibration import shipped_calibration
+from planner.compile.capacity import Service, traffic_of
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
 from planner.fleet.window import WindowResult
+from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
 from planner.physics.operating import at_objective
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
-from planner.scenario.scenario import Scenario
 from planner.simulation.driver import Run
 from planner.simulation.zoom.arrivals import Lengths
 from planner.simulation.zoom.steps import StepTimes

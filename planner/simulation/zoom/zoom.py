@@ -18,15 +18,15 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from planner.build import Reuse, build_plan
-from planner.build.capacity import build_services
 from planner.catalog.calibration import shipped_calibration
+from planner.compile import Reuse, build_plan
+from planner.compile.capacity import build_services
 from planner.demand.bursts import BURST_S
-from planner.demand.fitting import RequestLog
+from planner.demand.tokens import RequestLog
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
-from planner.scenario.scenario import Scenario
-from planner.simulation.run import run_engine
+from planner.language.scenario import Scenario
+from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
 from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
 from planner.simulation.zoom.hour import Breakdown, Hour, Stand, stand_in_hour
@@ -91,7 +91,7 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     plan = build_plan(scenario)
     services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
     seed = plan.seed if asked.seed is None else asked.seed
-    run, _ = run_engine(plan, seed, asked.replication)
+    run = run_plan(plan, seed, asked.replication)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)
     return simulate_hour(scenario, plan, hour, asked, seed)
 

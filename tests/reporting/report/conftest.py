@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from planner.language.loading import load_scenario
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import write_run
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import simulate
+from planner.results.run import simulate
 from tests.conftest import TINY
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
+from planner.language.loading import load_scenario
 from planner.reporting.charts import write_charts
 from planner.reporting.csv_table import CsvFormat
 from planner.reporting.report.contents import Contents, read_contents
 from planner.reporting.run_folder import Wanted, write_run
-from planner.scenario.loading import load_scenario
-from planner.simulation.run import simulate
+from planner.results.run import simulate
 from tests.conftest import TINY
 
 

@@ -11,17 +11,17 @@ import pytest
 import simpy
 
 import planner.catalog
-from planner.benchmarks.check import check_benchmarks
-from planner.benchmarks.table import read_benchmarks
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from planner.simulation.zoom.batching import Replica
-from planner.simulation.zoom.clients import Load, closed_loop, predict_by_request
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
+from planner.tools.benchmarks.check import check_benchmarks
+from planner.tools.benchmarks.clients import Load, closed_loop, predict_by_request
+from planner.tools.benchmarks.table import read_benchmarks
 from tests.simulation.zoom.naive_batching import Sequence, Walk
 
 PLAIN = StepTimes(

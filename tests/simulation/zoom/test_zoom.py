@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.build import Reuse, build_plan
-from planner.build.capacity import build_services
 from planner.catalog.calibration import shipped_calibration
+from planner.compile import Reuse, build_plan
+from planner.compile.capacity import build_services
 from planner.demand.bursts import BURST_S
 from planner.errors import ScenarioError
-from planner.scenario.loading import load_scenario
-from planner.scenario.scenario import Scenario
-from planner.simulation.run import run_engine
+from planner.language.loading import load_scenario
+from planner.language.scenario import Scenario
+from planner.results.run import run_engine
 from planner.simulation.streams import streams
 from planner.simulation.zoom.arrivals import Span, minute_factors
 from planner.simulation.zoom.hour import Breakdown, stand_in_hour
 from planner.simulation.zoom.outcome import Outcome, outcomes
 from planner.simulation.zoom.zoom import Asked, Zoom, simulate_hour, zoom
-from planner.traffic_log import read_request_log
+from planner.tools.traffic_log import read_request_log
 from tests.conftest import Planner, WriteScenario
 from tests.demand.shared_traces import trace
 

@@ -1,0 +1,165 @@
+"""From a scenario to arrays: the only package that knows both."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.physics import part_of, shape_of
+from planner.compile.capacity import Factors, build_services, capacity_table, miss_tables
+from planner.compile.clusters import cluster_plan, reliability_plan, software_plan
+from planner.compile.contradictions import contradictions
+from planner.compile.money import money_plan
+from planner.compile.reuse import Reuse
+from planner.compile.workloads import demand_of, workload_plan
+from planner.demand.calendar import Horizon
+from planner.demand.plan import build_demand_plan
+from planner.demand.shape import shape_factor
+from planner.finance.months import MonthGrid
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
+from planner.language.scenario import Scenario
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+
+__all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
+
+Floats = NDArray[np.float64]
+_HOTTEST_DAY = 200.0  # 19 July: northern sites
+_PREFERRED_UTILISATION = 0.85  # spill before queues build up: assumption
+_CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
+
+
+def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
+    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
+
+    ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
+    by accelerator, engine and model.
+    """
+    reuse = Reuse(scenario) if reuse is None else reuse
+    catalog = reuse.catalog
+    months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    horizon = Horizon(start=scenario.start, hours=months.hour_count)
+    edges = months.edge_hours
+    mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
+    services, refused = build_services(scenario, shipped_calibration(), reuse, throughput_factors or {})
+    clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
+    workloads = tuple(
+        workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
+    )
+    capacity = capacity_table(scenario, services, mid_years)
+    demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
+    plan = Plan(
+        name=scenario.name,
+        seed=scenario.seed,
+        start=scenario.start,
+        hours=months.hour_count,
+        months=months,
+        month_edges_h=edges,
+        workloads=workloads,
+        by_priority=_by_priority(workloads, capacity),
+        clusters=clusters,
+        demand=build_demand_plan(
+            demands,
+            horizon,
+            lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
+        ),
+        requests_per_node_h=capacity,
+        miss_tables=miss_tables(scenario, services, reuse),
+        preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
+        reliability=reliability_plan(scenario, catalog),
+        software=software_plan(scenario, catalog, clusters, services),
+        site=_site(scenario, clusters, reuse),
+        expansion=_expansion(scenario),
+        money=money_plan(scenario, catalog, clusters, months, capacity),
+        warnings=(),
+        notes=(),
+    )
+    warnings, notes = contradictions(scenario, plan, demands)
+    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes))
+
+
+def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
+    """Return the order in which workloads are served: by priority, then the more urgent, then the less movable.
+
+    The rest of the key only makes it a matter of figures, not of names or places in the file.
+    """
+
+    def key(index: int) -> tuple[float, ...]:
+        workload, rates = workloads[index], capacity[:, index, 0]
+        tokens = float(workload.tokens_per_request[0])
+        return (workload.priority, workload.deadline_h, len(workload.cluster_order), tokens, *sorted(rates))
+
+    return tuple(sorted(range(len(workloads)), key=key))
+
+
+def _season(start: datetime.date, hours: int) -> Floats:
+    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
+    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
+    site = scenario.site
+    hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
+    wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
+    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
+    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+    blocks = sorted(site.power_blocks, key=lambda block: block.date)
+    hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
+    most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
+    return SitePlan(
+        cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
+        overhead_ratio=overhead,
+        fixed_fraction=site.pue_fixed_fraction,
+        most_it_kw=most_kw,
+        rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
+        throttle_order=tuple([cluster.name for cluster in clusters].index(name) for name in site.throttle_order),
+        block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
+        block_kw=np.cumsum([block.it_kw for block in blocks]),
+        outages_per_year=site.outages_per_year,
+        outage_h=site.outage_h,
+        commissioning_crews=site.commissioning_crews,
+        commissioning_h=site.commissioning_h_per_node,
+    )
+
+
+def _cap_kw(scenario: Scenario, hours: int, rated_facility_kw: float) -> Floats | None:
+    """Return the facility power that may be drawn hour by hour; None where nothing limits it."""
+    site = scenario.site
+    if site.power_cap_kw is None and not site.curtailments:
+        return None
+    cap = np.full(hours, np.inf if site.power_cap_kw is None else site.power_cap_kw)
+    reference = rated_facility_kw if site.power_cap_kw is None else site.power_cap_kw
+    hour = np.arange(hours)
+    for cut in site.curtailments:
+        first = (cut.date - scenario.start).days * HOURS_PER_DAY
+        within = (hour >= first) & (hour < first + cut.length_days * HOURS_PER_DAY)
+        if cut.hours_per_day < HOURS_PER_DAY:
+            within &= (hour - _CURTAILMENT_HOUR) % HOURS_PER_DAY < cut.hours_per_day
+        cap[within] = np.minimum(cap[within], reference * (1.0 - cut.cut_fraction))
+    return cap
+
+
+def _expansion(scenario: Scenario) -> ExpansionPlan:
+    names = list(scenario.clusters)
+    stated = scenario.expansion
+    return ExpansionPlan(
+        rules=tuple(
+            RulePlan(
+                when=rule.when,
+                threshold=rule.threshold_fraction,
+                months=rule.months,
+                cluster=names.index(rule.cluster),
+                nodes=rule.nodes,
+                lead_h=rule.lead_weeks * HOURS_PER_WEEK,
+                cooldown_months=rule.cooldown_months,
+            )
+            for rule in stated.rules
+        ),
+        budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
+        power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
+        price_change_per_year=stated.price_change_per_year,
+    )

@@ -1,0 +1,285 @@
+"""Clusters and their stacks, compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import numpy as np
+
+from planner.catalog.entries import Accelerator, Range, Stack
+from planner.catalog.load import Catalog
+from planner.compile.capacity import Service
+from planner.compile.reuse import Reuse
+from planner.fleet.money import PriceBook
+from planner.fleet.plan import (
+    CausePlan,
+    ClusterPlan,
+    IncidentPlan,
+    OrderPlan,
+    ReliabilityPlan,
+    SoftwarePlan,
+    StackPlan,
+    ThreePoint,
+    Triangle,
+)
+from planner.language.cluster import Cluster, Order
+from planner.language.prices import dated_quotes, standing_price
+from planner.language.scenario import Scenario
+from planner.physics.node_power import (
+    HOST_IDLE_W,
+    NodePower,
+    NodeRating,
+    ServingMix,
+    build_node_power,
+    load_table_kw,
+)
+from planner.physics.power import BoardRating
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+_POLICY = {  # release delay in hours (None: never), share of regressions met
+    "latest": (0.0, 1.0),
+    "staged": (8 * HOURS_PER_WEEK, 0.5),
+    "pinned": (None, 0.25),
+}
+_FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
+SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
+
+
+def stack_name(stack: Stack) -> str:
+    """Return the name by which clusters and random streams know a stack."""
+    return f"{stack.platform.value}-{stack.engine.value}"
+
+
+def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], Service], reuse: Reuse) -> ClusterPlan:
+    """Compile one cluster."""
+    catalog = reuse.catalog
+    cluster = scenario.clusters[name]
+    entry = catalog.accelerator(cluster.accelerator)
+    vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
+    own = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
+    widest = max((service.tensor_parallel for service in own.values()), default=per_node)
+    maker = catalog.vendor(vendor)
+    loses_node = maker.lost_with_accelerator.value == "node"
+    engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
+    online = cluster.online or scenario.start
+    book = _price_book(scenario, cluster, entry)
+    retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+    return ClusterPlan(
+        name=name,
+        accelerator=cluster.accelerator,
+        vendor=vendor,
+        stack=stack_name(catalog.stack(vendor, cluster.engine)),
+        nodes=cluster.nodes,
+        accelerators_per_node=per_node,
+        group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
+        online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
+        order=_order(scenario, cluster.order) if cluster.order else None,
+        retire_h=float(retire),
+        failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
+        node_power=_node_power(scenario, name, entry, own, reuse),
+        nameplate_kw=entry.node_max_kw.value,
+        prices_usd=_prices(scenario, cluster, entry, book),
+        price_book=book,
+        engineers_per_accelerator=engineers / 800.0,
+    )
+
+
+def _order(scenario: Scenario, order: Order) -> OrderPlan:
+    return OrderPlan(
+        placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
+        lead_h=order.lead_weeks * HOURS_PER_WEEK,
+        slip_h=Triangle(
+            low=order.slip_weeks.low * HOURS_PER_WEEK,
+            mode=order.slip_weeks.base * HOURS_PER_WEEK,
+            high=order.slip_weeks.high * HOURS_PER_WEEK,
+        ),
+        deliveries=order.deliveries,
+        interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
+        acceptance_failure_fraction=order.acceptance_failure_fraction,
+    )
+
+
+def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> PriceBook:
+    price = cluster.unit_price_usd
+    if price is None:
+        price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
+    return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
+
+
+def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
+    """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    return cluster.order.placed if cluster.order else cluster.online or scenario.start
+
+
+def _prices(
+    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
+) -> tuple[float, float, float, float]:
+    """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
+    per_node = entry.accelerators_per_node.value
+    each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
+    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    if cluster.host_usd_per_node is not None:
+        host = cluster.host_usd_per_node
+    return each * per_node, host, network, storage
+
+
+def _node_power(
+    scenario: Scenario, name: str, entry: Accelerator, services: dict[str, Service], reuse: Reuse
+) -> NodePower:
+    """Tabulate node power for the cluster's mean mix, or, where nothing throttles, its load curve alone."""
+    rating, mix = _rating(entry), _mix(scenario, services)
+    throttles = scenario.site.power_cap_kw is not None or bool(scenario.site.curtailments)
+
+    def tabulate() -> NodePower:
+        if throttles or name not in reuse.node_powers:
+            whole = build_node_power(rating, mix)
+            reuse.node_powers.setdefault(name, whole)
+            return whole
+        first, load_kw = reuse.node_powers[name], load_table_kw(rating, mix)
+        return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
+
+    return reuse.once(("power", name, rating, mix, throttles), tabulate)
+
+
+def _rating(entry: Accelerator) -> NodeRating:
+    """Return a node's boards and host."""
+    return NodeRating(
+        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
+        boards=entry.accelerators_per_node.value,
+        host_idle_w=HOST_IDLE_W * entry.accelerators_per_node.value / 8.0,
+    )
+
+
+def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
+    """Return a cluster's mean mix: each workload by the node-hours it would take."""
+    if not services:  # serves nothing: it idles
+        services = {"": _IDLE}
+    needs = {name: scenario.workloads[name].requests_per_s if name else 1.0 for name in services}
+    weights = np.array([max(needs[name], 1e-9) / service.requests_per_s for name, service in services.items()])
+    weights /= weights.sum()
+
+    def mean(field: str) -> float:
+        # Rounded, so that a mix whose workloads all grow alike is the same mix to the last digit.
+        return float(f"{weights @ np.array([getattr(service, field) for service in services.values()]):.10g}")
+
+    batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
+    single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
+    # Time and traffic of a step are straight lines in the batch through what they are for one sequence and for all.
+    further = max(batch - 1.0, 1.0)
+    slope = max(full_s - single_s, 0.0) / further
+    single_stream_s = mean("single_stream_s")
+    stream_slope = max(mean("stream_s") - single_stream_s, 0.0) / further
+    return ServingMix(
+        batch=batch,
+        stream_fixed_s=max(single_stream_s - stream_slope, 0.0),
+        stream_per_sequence_s=stream_slope,
+        compute_per_sequence_s=mean("compute_s_per_token"),
+        step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
+        step_per_sequence_s=slope,
+        prefill_time_fraction=prefill,
+    )
+
+
+_IDLE = Service(
+    tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
+    tpot_s=0.01, single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
+    compute_s_per_token=1e-6, wide_factor=1.0,
+)  # fmt: skip
+
+
+def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
+    """Compile failures, crews and spares."""
+    stated = scenario.reliability
+    causes = tuple(
+        CausePlan(
+            name=name,
+            per_node_h=cause.per_1000_node_days.value / (1000.0 * HOURS_PER_DAY) * stated.failure_multiplier,
+            whole_node=cause.scope.value == "node",
+            soft_fraction=cause.soft_fraction.value,
+            medium_fraction=cause.medium_fraction.value,
+        )
+        for name, cause in catalog.failures.items()
+    )
+    return ReliabilityPlan(
+        causes=causes,
+        lemon_fraction=stated.lemon_fraction,
+        lemon_multiplier=stated.lemon_multiplier,
+        early_life_multiplier=stated.early_life_multiplier,
+        early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
+        repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
+        repair_cv=stated.repair_cv_ratio,
+        crews=stated.repair_crews,
+        spare_fraction=stated.spare_fraction,
+        rma_h=stated.rma_weeks * HOURS_PER_WEEK,
+    )
+
+
+def software_plan(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], services: dict[tuple[str, str], Service]
+) -> SoftwarePlan:
+    """Compile stacks, engineers and the response to wrong numerics."""
+    stated = scenario.software
+    stacks = {}
+    for cluster in scenario.clusters.values():
+        stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+        stacks[stack_name(stack)] = _stack(scenario, catalog, stack)
+    paid = sum(c.nodes * c.accelerators_per_node * c.engineers_per_accelerator for c in clusters)
+    wide = np.full((len(scenario.clusters), len(scenario.workloads)), np.nan)
+    if stated.wrong_numerics_response == "widen":
+        for c, cluster_name in enumerate(scenario.clusters):
+            for w, workload_name in enumerate(scenario.workloads):
+                if (service := services.get((cluster_name, workload_name))) is not None:
+                    wide[c, w] = service.wide_factor
+    return SoftwarePlan(
+        stacks=tuple(stacks[name] for name in sorted(stacks)),
+        engineers=paid if stated.engineers is None else stated.engineers,
+        fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
+        engineer_h=stated.fix_engineer_h,
+        wide_precision_factor=wide,
+    )
+
+
+def _points(fact: Range) -> ThreePoint:
+    return ThreePoint(low=fact.low, base=fact.base, high=fact.high)
+
+
+def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[IncidentPlan, ...]:
+    """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
+    stated = scenario.software
+    met = _POLICY[stated.upgrade_policy][1]
+    plans = []
+    for kind, told in catalog.incidents.items():
+        figures = catalog.incident(stack, kind)
+        if figures.per_year is None or figures.fix_days is None:
+            continue
+        loss = stated.hang_loss_fraction if told.effect.value == "resets" else 0.0
+        plans.append(
+            IncidentPlan(
+                kind=kind,
+                per_year=figures.per_year.base
+                * stated.incident_multiplier
+                * (met if told.comes_with_releases.value else 1.0),
+                loss=_points(figures.loss_fraction)
+                if figures.loss_fraction
+                else ThreePoint(low=loss, base=loss, high=loss),
+                fix_days=_points(figures.fix_days),
+                falsifies=told.effect.value == "falsifies",
+            )
+        )
+    return tuple(plans)
+
+
+def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
+    stated = scenario.software
+    return StackPlan(
+        name=stack_name(stack),
+        releases_per_year=stack.releases_per_year.base,
+        release_delay_h=_POLICY[stated.upgrade_policy][0],
+        release_gain=_points(stack.release_gain_fraction),
+        release_gain_multiplier=stated.release_gain_multiplier,
+        incidents=_incidents(scenario, catalog, stack),
+        bring_up_weeks=_points(stack.bring_up_weeks),
+        bring_up_fraction=_points(stack.bring_up_throughput_fraction),
+    )

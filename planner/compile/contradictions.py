@@ -1,0 +1,261 @@
+"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it is hardly meant.
+
+A warning names what is likely a slip, or money spent on nothing; a note names what follows from a plan and may well be
+meant, such as a power cap that binds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+
+import numpy as np
+
+from planner.compile.capacity import served_precision
+from planner.compile.clusters import order_date
+from planner.compile.events import refuse_floods
+from planner.demand.growth import TableGrowth
+from planner.demand.plan import WorkloadDemand
+from planner.documents import KeyPath
+from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
+from planner.fleet.plan import ClusterPlan, Plan
+from planner.fleet.power import allowed_it_kw
+from planner.language.plausible import implausible
+from planner.language.prices import dated_quotes, window_zone
+from planner.language.scenario import Scenario
+from planner.language.workload import Steps
+from planner.units import SECONDS_PER_HOUR
+
+MOST_TOKENS_PER_S = 1e9
+"""Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
+_TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
+
+
+def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> tuple[list[str], list[str]]:
+    """Raise ScenarioError for what cannot work; return warnings and notes, each with the numbers that contradict."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+
+    def refuse(path: KeyPath, message: str) -> None:
+        problems.append(scenario.document.problem(path, message))
+
+    for cluster in plan.clusters:
+        late = _arrival(cluster, plan)
+        if late is not None:
+            earliest, latest = late
+            if earliest >= plan.hours:
+                message = (
+                    f"arrives {earliest / 24:,.0f} days after the start at the earliest; "
+                    f"the horizon is {plan.hours / 24:,.0f}"
+                )
+                refuse(("clusters", cluster.name, "order"), message)
+            elif latest >= plan.hours:
+                warnings.append(
+                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
+                    f"of {plan.hours / 24:,.0f}"
+                )
+    refuse_floods(plan, refuse)
+    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan)]
+    warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
+    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan)]
+    if problems:
+        raise ScenarioError(problems)
+    return warnings, notes
+
+
+def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
+    """Return every warning that a scenario and its plan give before a run: figures far off, then contradictions."""
+    return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
+
+
+def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
+    """Return the earliest and the latest arrival of an order's first shipment."""
+    order = cluster.order
+    if order is None:
+        return None
+    promised = order.placed_h + order.lead_h + plan.site.commissioning_h
+    return promised + order.slip_h.low, promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
+
+
+def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
+    """Hold the power cap against what one node and all of them draw at full load."""
+    if plan.site.cap_kw is None:
+        return []
+    cap = float(np.min(plan.site.cap_kw))
+    hours = np.array([int(np.argmin(plan.site.cap_kw))])
+    allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
+    one = min(cluster.node_power.full_kw for cluster in plan.clusters)
+    full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
+    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
+        message = (
+            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
+            f"but a single node draws {one:,.1f} kW at full load"
+        )
+        refuse(("site", "power_cap_kw"), message)
+        return []
+    if full > allowed:
+        return [
+            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; "
+            f"the clusters draw {full:,.0f} kW at full load"
+        ]
+    return []
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """Hold energised power against nameplate power."""
+    needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
+    if plan.site.block_kw.size and plan.site.block_kw[-1] < needed:
+        return [
+            f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "
+            f"the clusters' nameplate is {needed:,.0f} kW, "
+            "so some nodes are paid for and will never serve"
+        ]
+    return []
+
+
+def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
+    buys = any(rule.when != "utilisation_below" for rule in scenario.expansion.rules)
+    if not buys and not any(cluster.nodes for cluster in plan.clusters):
+        yield "no cluster has a node and no review buys any: nothing can be served"
+    edges = plan.month_edges_h[:-1].astype(np.intp)
+    peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
+    if not peaks.any():
+        yield "no workload brings a request: there is nothing to serve"
+    busiest = float((peaks * [load.tokens_per_request for load in plan.workloads]).sum(axis=0).max())
+    if busiest > MOST_TOKENS_PER_S:
+        yield (
+            f"traffic reaches {busiest:,.3g} tokens/s, more than twice what the largest operator has reported; "
+            "look at requests_per_s, growth and tokens"
+        )
+
+
+def _out_of_time(scenario: Scenario) -> Iterator[str]:
+    """Name every date that has no effect because it lies outside the horizon."""
+    end = add_months(scenario.start, scenario.horizon_months)
+    for path, first, last, what in _dated(scenario):
+        if first >= end or last < scenario.start:
+            side = "after" if first >= end else "before"
+            said = f"{first} is {side} the horizon, {scenario.start} to {end}: {what}"
+            yield str(scenario.document.problem(path, said))
+
+
+def _ended(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
+    """Name growth tables that leave more than two months of the horizon level, before their first row or after."""
+    for name, demand in zip(scenario.workloads, demands, strict=True):
+        if not isinstance(demand.growth, TableGrowth):
+            continue
+        before, after = demand.growth.hours_h[0], plan.hours - demand.growth.hours_h[-1]
+        for level_h, what in ((before, "begins after the start"), (after, "ends before the horizon")):
+            if level_h > _TABLE_MARGIN_H:
+                message = f"the table {what}: traffic stays level for {min(level_h, plan.hours) / 24.0:,.0f} days"
+                yield str(scenario.document.problem(("workloads", name, "growth", "file"), message))
+
+
+def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
+    """Yield each date's place, the first and the last day of its effect, and what it means to lie outside."""
+    for index, block in enumerate(scenario.site.power_blocks):
+        yield ("site", "power_blocks", index, "date"), block.date, date.max, "its power never comes"
+    for index, cut in enumerate(scenario.site.curtailments):
+        last = _later(cut.date, cut.length_days)
+        yield ("site", "curtailments", index, "date"), cut.date, last, "it cuts nothing"
+    for name, workload in scenario.workloads.items():
+        path: KeyPath = ("workloads", name)
+        if workload.model_launch is not None:
+            yield (*path, "model_launch"), workload.model_launch, date.max, "it brings no traffic"
+        for index, spike in enumerate(workload.spikes):
+            gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
+            yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
+        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, Steps) else ()):
+            yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
+        if workload.shape.holidays:  # a calendar of several years is no slip: one that holds no day of this run is
+            days = [holiday.date for holiday in workload.shape.holidays]
+            yield (*path, "shape", "holidays"), min(days), max(days), "no holiday falls into the run"
+
+
+def _later(day: date, days: float) -> date:
+    """Return a date some days on, or the last there is."""
+    return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
+
+
+def _unused_quotes(scenario: Scenario) -> list[str]:
+    """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
+    found = []
+    end = add_months(scenario.start, scenario.horizon_months)
+    for name, cluster in scenario.clusters.items():
+        first = order_date(scenario, cluster)
+        rules = (rule for rule in scenario.expansion.rules if rule.cluster == name)
+        reviewed = any(rule.when != "utilisation_below" for rule in rules)  # which retires; all others buy
+        for quote in dated_quotes(cluster):
+            begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
+            if quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start):
+                continue
+            held = f"from {begins} " if quote.valid_from else ""
+            held += f"until {ends}" if quote.valid_until else "on"
+            later = f", and a review buys from {scenario.start} on" if reviewed else ""
+            found.append(
+                f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are ordered "
+                f"on {first}{later}, at the cluster's own price"
+            )
+    return found
+
+
+def _clock(scenario: Scenario) -> list[str]:
+    """Say that time-of-use windows are read on the clock of the run where nothing says where the site is."""
+    tariff = scenario.load_catalog().tariff(scenario.site.tariff)
+    if not scenario.site.electricity.windows or window_zone(scenario.site, tariff) is not None:
+        return []
+    return [
+        "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
+        f"{scenario.site.tariff} names a time zone"
+    ]
+
+
+def _outgrown(plan: Plan) -> list[str]:
+    """Name the workloads whose requests grow too long for their objective, and from which month on."""
+    warnings = []
+    for w, workload in enumerate(plan.workloads):
+        for c in workload.cluster_order:
+            months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
+            if months.size:
+                begins = add_months(plan.start, int(months[0]))
+                warnings.append(
+                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
+                    "its requests are then so long that no batch meets it, and are refused there"
+                )
+    return warnings
+
+
+def _demand(plan: Plan) -> list[str]:
+    """Hold the last month's mean demand against all the nodes bought."""
+    last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
+    wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
+    rates = plan.requests_per_node_h[:, :, -1]
+    share = 0.0
+    for w in range(len(plan.workloads)):
+        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
+        share += wanted[w] / capacity if capacity > 0 else 0.0
+    if share > 1.0 and not plan.expansion.rules:
+        return [
+            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
+        ]
+    return []
+
+
+def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
+    """Say where a workload's stated precision goes before a cluster's narrower one."""
+    warnings = []
+    catalog = scenario.load_catalog()
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
+            served = served_precision(cluster, workload, catalog)
+            if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
+                warnings.append(
+                    f"{scenario.document.problem(mine, served)} goes before "
+                    f"{scenario.document.problem(other, str(cluster.precision))}: "
+                    f"{name} is served in {served} on {cluster_name}"
+                )
+    return warnings

@@ -1,0 +1,197 @@
+"""Workloads compiled: demand over the horizon, and the order in which clusters are offered their work."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.catalog.load import Catalog
+from planner.compile.capacity import Service
+from planner.compile.reuse import Reuse
+from planner.demand import growth as growths
+from planner.demand import noise as noises
+from planner.demand import shape as shapes
+from planner.demand.calendar import Horizon
+from planner.demand.plan import WorkloadDemand
+from planner.errors import Problem, ScenarioError
+from planner.fleet.plan import ClusterPlan, WorkloadPlan
+from planner.language.scenario import Scenario
+from planner.language.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
+from planner.units import HOURS_PER_DAY
+
+Floats = NDArray[np.float64]
+_PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
+_DEFAULT_DEADLINE_H = 24.0
+_SHOWN_PROBLEMS = 20
+LONG_CONTEXT_TOKENS = 8000
+"""Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
+
+
+def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
+    """Compile one workload's traffic."""
+    return WorkloadDemand(
+        name=name,
+        requests_per_s=workload.requests_per_s,
+        growth=_growth(scenario, name, workload, horizon, reuse),
+        shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
+        noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
+        spikes=tuple(
+            noises.LaunchSpike(
+                hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier, decay_days=spike.decay_days
+            )
+            for spike in workload.spikes
+        ),
+        tenants=tuple(
+            noises.Tenant(
+                name=tenant.name,
+                share_fraction=tenant.share_fraction,
+                mean_on_h=tenant.mean_on_h,
+                mean_off_h=tenant.mean_off_h,
+            )
+            for tenant in workload.tenants
+        ),
+        launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
+    )
+
+
+def _shape(shape: Shape) -> shapes.Shape:
+    if shape.weekly_profile is not None:
+        profile = shapes.normalised_profile(shape.weekly_profile)
+    else:
+        profile = shapes.weekly_profile(
+            peak_to_mean=shape.peak_to_mean,
+            weekend_fraction=shape.weekend_fraction,
+            trough_to_mean=shape.trough_to_mean,
+        )
+    season = shapes.Season()
+    if shape.season is not None:
+        season = shapes.Season(amplitude_fraction=shape.season.amplitude_fraction, peak_day=shape.season.peak_day)
+    holidays = tuple((holiday.date, holiday.multiplier) for holiday in shape.holidays)
+    return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
+
+
+def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> growths.Growth:
+    match workload.growth:
+        case Compound(per_year=rate):
+            return growths.CompoundGrowth(per_year=rate)
+        case Flat():
+            return growths.CompoundGrowth(per_year=0.0)
+        case SCurve() as curve:
+            return growths.SCurveGrowth(
+                ceiling_multiple=curve.ceiling_multiplier,
+                midpoint_years=curve.midpoint_years,
+                steepness_per_year=curve.steepness_per_year,
+            )
+        case Steps(steps=steps):
+            return growths.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
+        case GrowthTable(file=file):
+            path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
+            return reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
+
+
+def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.TableGrowth:
+    """Read a CSV with columns date, multiplier, a million rows in two seconds; ``path`` is its name in messages."""
+    problems: list[Problem] = []
+    hours: list[float] = []
+    factors: list[float] = []
+    try:
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        header = [cell.strip() for cell in next(rows, ())]
+        if not {"date", "multiplier"} <= set(header):
+            raise ScenarioError(Problem(file=str(path), line=1, message="needs columns date, multiplier"))
+        date_at, factor_at = header.index("date"), header.index("multiplier")
+        start = horizon.start.toordinal()
+        for row in rows:
+            if len(problems) == _SHOWN_PROBLEMS:
+                break
+            try:  # a table may have a million rows: no more than must be is done for each
+                day, factor = datetime.date.fromisoformat(row[date_at].strip()), float(row[factor_at])
+            except (ValueError, IndexError):
+                factor = -1.0
+            if 0.0 <= factor < np.inf:
+                hours.append((day.toordinal() - start) * HOURS_PER_DAY)
+                factors.append(factor)
+            elif row:  # an empty line is none
+                message = f"needs a date and a multiplier of at least 0, not {', '.join(map(repr, row))[:80]}"
+                problems.append(Problem(file=str(path), line=rows.line_num, message=message))
+    except (UnicodeDecodeError, csv.Error) as error:
+        problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
+    if not problems and not hours:
+        problems.append(Problem(file=str(path), message="holds no rows; it needs columns date, multiplier"))
+    if not problems and np.any(np.diff(hours) <= 0):
+        problems.append(Problem(file=str(path), message="dates must rise from row to row"))
+    if problems:
+        raise ScenarioError(problems)
+    return growths.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
+
+
+def workload_plan(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+    month_mid_years: Floats,
+) -> WorkloadPlan:
+    """Compile one workload for routing and accounting."""
+    workload = scenario.workloads[name]
+    deadline_h = workload.deferrable_within_h
+    if deadline_h is None:
+        deadline_h = _DEFAULT_DEADLINE_H if workload.priority == "deferrable" else 0.0
+    growth = (1.0 + workload.tokens.growth_per_year) ** month_mid_years
+    launch = workload.model_launch
+    return WorkloadPlan(
+        name=name,
+        model=workload.model,
+        input_tokens=workload.tokens.input.mean * growth,
+        output_tokens=workload.tokens.output.mean * growth,
+        priority=_PRIORITY[workload.priority],
+        deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
+        refuses=workload.on_overload == "refuse",
+        cluster_order=_order(scenario, catalog, name, clusters, services),
+        launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
+        cached_input_fraction=workload.prefix_cache_hit_fraction,
+    )
+
+
+def _order(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+) -> tuple[int, ...]:
+    """Return the clusters that can serve a workload, in the order of the routing policy."""
+    able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
+
+    def energy(index: int) -> tuple[float, str]:
+        cluster = clusters[index]
+        return cluster.node_power.full_kw / services[cluster.name, name].requests_per_s, cluster.name
+
+    cheapest = sorted(able, key=energy)
+    if scenario.routing == "preference":
+        wanted = scenario.workloads[name].cluster_preference
+        position = {cluster: place for place, cluster in enumerate(wanted)}
+        return tuple(sorted(cheapest, key=lambda index: position.get(clusters[index].name, len(position))))
+    if scenario.routing != "workload-aware":
+        return tuple(cheapest)
+    memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
+    if _is_memory_bound(scenario, name, services):
+        return tuple(sorted(cheapest, key=lambda index: -memory[index]))
+    others = [other for other in scenario.workloads if _is_memory_bound(scenario, other, services)]
+    richest = max(memory.values())
+    reserve = bool(others) and min(memory.values()) < richest
+    return tuple(sorted(cheapest, key=lambda index: reserve and memory[index] == richest))
+
+
+def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
+    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard."""
+    if scenario.workloads[name].tokens.input.mean >= LONG_CONTEXT_TOKENS:
+        return True
+    degrees = [service.tensor_parallel for (_, workload), service in services.items() if workload == name]
+    return max(degrees) > min(degrees)

@@ -1,0 +1,175 @@
+"""What only shows when the parts of a scenario are held against each other and against the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from planner.catalog.load import Catalog
+from planner.demand.calendar import zone_names
+from planner.documents import KeyPath
+from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
+from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
+from planner.language.scenario import Scenario
+from planner.language.workload import GrowthTable
+from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.validation import choices, nearest
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Raise one ScenarioError listing every contradiction."""
+    catalog = scenario.load_catalog()
+    problems: list[Problem] = []
+
+    def report(path: KeyPath, message: str, hint: str | None = None) -> None:
+        problems.append(scenario.document.problem(path, message, hint))
+
+    _check_size(scenario, report)
+    _check_workloads(scenario, catalog, report)
+    _check_clusters(scenario, catalog, report)
+    _check_references(scenario, report)
+    for path, stated in (
+        (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
+        (("software", "engineers_per_800"), scenario.software.engineers_per_800),
+    ):
+        for vendor in stated:
+            _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
+    if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
+        zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
+        if zone is not None and zone not in zone_names():
+            key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
+            report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
+    _check_prices(scenario, report)
+    if problems:
+        raise ScenarioError(problems)
+
+
+Report = Callable[..., None]
+MOST_BYTES = 2e9
+"""Memory that a run may take."""
+
+
+def expected_bytes(scenario: Scenario) -> float:
+    """Return about how many bytes a run takes: 10⁸ + 16·h·(w·c + 8·c + 3·w) for h hours, w workloads, c clusters.
+
+    Hourly arrays of requests by workload and cluster, some of each alone, and as much again while tables are written;
+    fitted to the measured peaks of runs of 8 × 8 × 36 months (141 MB) and 24 × 24 × 60 months (781 MB).
+    """
+    hours = scenario.horizon_months / MONTHS_PER_YEAR * HOURS_PER_YEAR
+    workloads, clusters = len(scenario.workloads), len(scenario.clusters)
+    return 1e8 + 16.0 * hours * (workloads * clusters + 8.0 * clusters + 3.0 * workloads)
+
+
+def _check_size(scenario: Scenario, report: Report) -> None:
+    """Refuse a scenario whose run would not fit into memory, before anything is compiled."""
+    size = expected_bytes(scenario)
+    if size > MOST_BYTES:
+        message = (
+            f"{len(scenario.workloads)} workloads on {len(scenario.clusters)} clusters over {scenario.horizon_months} "
+            f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
+        )
+        report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
+
+
+def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    for name, workload in scenario.workloads.items():
+        _check_known(("workloads", name, "precision"), "precision", workload.precision, catalog.precisions, report)
+        if _check_known(("workloads", name, "model"), "model", workload.model, catalog.models, report):
+            longest = catalog.models[workload.model].max_context_tokens.value
+            mean = workload.tokens.input.mean + workload.tokens.output.mean
+            if mean > longest:
+                message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
+                report(("workloads", name, "tokens"), message)
+        if isinstance(workload.growth, GrowthTable):  # read here, once, so that a missing file is found with the rest
+            try:
+                scenario.document.file_at(("workloads", name, "growth", "file"), workload.growth.file)
+            except ScenarioError as error:
+                report(("workloads", name, "growth", "file"), str(error))
+        zone = workload.shape.timezone
+        if zone not in zone_names():
+            report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
+
+
+def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    end = add_months(scenario.start, scenario.horizon_months)
+    for name, cluster in scenario.clusters.items():
+        if cluster.online is not None and not scenario.start <= cluster.online < end:
+            side = "before the start" if cluster.online < scenario.start else "after the end"
+            message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
+            report(("clusters", name, "online"), message)
+        place = ("clusters", name, "accelerator")
+        if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
+            continue
+        part = catalog.accelerators[cluster.accelerator]
+        try:
+            catalog.stack(part.vendor.value, cluster.engine)
+        except ScenarioError as error:
+            report(("clusters", name, "engine"), str(error))
+        vendor = part.vendor.value
+        if not cluster.resale_curve and not catalog.resale_priors(vendor):
+            message = f"the catalogue says nothing of what used servers of {vendor} fetch"
+            hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
+            report(("clusters", name, "resale_curve"), message, hint)
+        if cluster.unit_price_usd is None and part.unit_price_usd is None:
+            message = (
+                f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
+                "state unit_price_usd and price_source"
+            )
+            report(("clusters", name), message)
+        if _check_known(("clusters", name, "precision"), "precision", cluster.precision, catalog.precisions, report):
+            falls_back_for = catalog.precisions[str(cluster.precision)].falls_back_for
+            if cluster.precision not in part.dense_tflops and not (falls_back_for and falls_back_for.value == "all"):
+                message = f"{cluster.accelerator} has no {cluster.precision} arithmetic"
+                report(("clusters", name, "precision"), message)
+        if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
+            message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
+            report(("clusters", name, "retire"), message)
+
+
+def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
+    """Say whether a name is stated and the catalogue knows it; report one that it does not know."""
+    if name is not None and name not in known:
+        report(path, f"unknown {what} {name!r}", nearest(name, known) or f"the catalogue has {choices(known)}")
+    return name in known
+
+
+def _check_prices(scenario: Scenario, report: Report) -> None:
+    """Check tariffs, quotes and volume discounts, each as a whole."""
+    contract = scenario.site.electricity
+    if contract.windows and scenario.site.electricity_usd_per_kwh is not None:
+        message = "has no effect beside electricity.windows, which price every hour"
+        report(("site", "electricity_usd_per_kwh"), message)
+    _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
+    for name, cluster in scenario.clusters.items():
+        path: KeyPath = ("clusters", name)
+        _report_all(lambda each=cluster: standing_price(each, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
+        _report_all(lambda each=cluster: dated_quotes(each), (*path, "quotes"), report)  # type: ignore[misc]
+
+
+def _report_all(build: Callable[[], object], path: KeyPath, report: Report) -> None:
+    """Report what the finance package finds wrong, at the place where the user wrote it."""
+    try:
+        build()
+    except ScenarioError as error:
+        for problem in error.problems:
+            report(path, problem.message, problem.hint)
+
+
+def _check_references(scenario: Scenario, report: Report) -> None:
+    """Check every place that names a cluster."""
+    known = scenario.clusters
+
+    def named(path: KeyPath, name: str) -> None:
+        if name not in known:
+            report(path, f"no cluster is called {name!r}", nearest(name, known) or f"there are {choices(known)}")
+
+    for index, name in enumerate(scenario.site.throttle_order):
+        named(("site", "throttle_order", index), name)
+    for workload_name, workload in scenario.workloads.items():
+        for index, name in enumerate(workload.cluster_preference):
+            named(("workloads", workload_name, "cluster_preference", index), name)
+        if workload.cluster_preference and scenario.routing != "preference":
+            message = f"has no effect under routing: {scenario.routing}"
+            report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
+    for index, rule in enumerate(scenario.expansion.rules):
+        named(("expansion", "rules", index, "cluster"), rule.cluster)

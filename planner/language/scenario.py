@@ -1,0 +1,87 @@
+"""The scenario: everything a user states about one future."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr
+
+from planner.catalog.load import Catalog, catalog_with
+from planner.documents import Document
+from planner.language.cluster import Cluster
+from planner.language.expansion import Expansion
+from planner.language.fields import EntryName, Name, Plausible
+from planner.language.finance import Finance
+from planner.language.reliability import Reliability
+from planner.language.site import Site
+from planner.language.software import Software
+from planner.language.workload import Workload
+from planner.validation import Strict
+
+
+class CatalogChoice(Strict):
+    """Which figures the scenario takes on trust."""
+
+    assumptions: Literal["measured", "articles-2024"] = "measured"
+    """Named assumption set. Default measured: datasheets and public measurements."""
+    overlay: str | None = None
+    """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
+
+
+class Scenario(Strict):
+    """One future: traffic, machines, site and money over a horizon of months."""
+
+    name: Name
+    """Name of the scenario; also of its output folder."""
+    description: str = ""
+    """What question it answers. Default empty: the name may say enough."""
+    extends: str | None = None
+    """Another scenario file that this one changes; relative to this file. Default: none."""
+    start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
+    """First day, from 2000-01-01 to 2100-12-31."""
+    horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
+    """Months to simulate. Default 36: three years of depreciation."""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
+    """Root of all random numbers. Default 1: any number is as good."""
+    catalog: CatalogChoice = CatalogChoice()
+    """Assumption set and overlay. Default: measured."""
+    workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
+    """Traffic by name."""
+    clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
+    """Machines by name."""
+    site: Site = Site()
+    """Electricity, cooling, space. Default: a new colocation site at the average US price."""
+    reliability: Reliability = Reliability()
+    """Failures and repairs. Default: the best published fleet."""
+    software: Software = Software()
+    """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
+    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
+    """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
+    priority by priority, whatever the policy. Default workload-aware: large models and long contexts to the memory-rich
+    pool first, the rest where it takes least energy."""
+    router_pool: Literal["cluster", "node", "replica"] = "cluster"
+    """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
+    among which requests then fall by lot. Default cluster: one router before each cluster."""
+    expansion: Expansion = Expansion()
+    """Monthly review that buys or retires nodes. Default: no rules."""
+    finance: Finance = Finance()
+    """Depreciation, capital, people. Default: three years straight-line."""
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name}, {self.horizon_months} months from {self.start}>"
+
+    @property
+    def document(self) -> Document:
+        """What the user wrote, merged, with the place of each value."""
+        return self._document
+
+    def load_catalog(self) -> Catalog:
+        """Read the catalogue this scenario chose."""
+        overlay = None
+        if self.catalog.overlay is not None:
+            path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
+            overlay = (str(path), content)
+        return catalog_with(self.catalog.assumptions, overlay)

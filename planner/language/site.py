@@ -1,0 +1,92 @@
+"""The site: electricity, cooling, space, power that is capped, cut or comes in blocks, and who installs machines."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from planner.language.fields import EntryName, Fraction, NonNegative, Plausible, Positive, Price
+from planner.language.tariff import Electricity
+from planner.validation import Strict
+
+
+class PowerBlock(Strict):
+    """Power that the utility hands over on a date."""
+
+    date: datetime.date
+    """Day it is energised."""
+    it_kw: Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")]
+    """IT load it can carry."""
+
+
+class Curtailment(Strict):
+    """A stretch of days in which the utility wants part of the load back."""
+
+    date: datetime.date
+    """First day."""
+    length_days: Annotated[Positive, Plausible(0.04, 92, "an hour to a season: assumption")] = 1.0
+    """How long it lasts. Default 1: a day, as such calls usually are (assumption)."""
+    hours_per_day: Annotated[float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")] = 24.0
+    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
+    cut_fraction: Annotated[Fraction, Plausible(0.01, 1, "assumption")]
+    """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
+
+
+class Site(Strict):
+    """Where the machines stand."""
+
+    tariff: str = "us-average"
+    """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
+    electricity_usd_per_kwh: (
+        Annotated[
+            float, Field(ge=0, le=10), Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond")
+        ]
+        | None
+    ) = None
+    """Price of energy, in place of the tariff's. Default: the tariff's."""
+    electricity: Electricity = Electricity()
+    """Time-of-use windows, escalator, demand charge. Default: one price at all hours."""
+    grid_carbon_g_per_kwh: (
+        Annotated[NonNegative, Plausible(5, 1200, "hydro and nuclear grids to lignite (IPCC)")] | None
+    ) = None
+    """Carbon intensity of the energy, in place of the tariff's. Default: the tariff's."""
+    pue_ratio: Annotated[
+        float,
+        Field(ge=1, le=3),
+        Plausible(1, 2.2, "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and what lies a little beyond"),
+    ] = 1.3
+    """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
+    pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9, "assumption")] = 0.3
+    """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
+    pue_season_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.1
+    """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
+    power_cap_kw: (
+        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
+    ) = None
+    """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
+    lower priorities give way. Default: no cap."""
+    throttle_order: tuple[EntryName, ...] = ()
+    """Clusters left idle first at the cap, where as much is served without them. Default: those that take most power
+    for the work."""
+    power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
+    """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
+    curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
+    """Planned curtailments. Default: none."""
+    outages_per_year: Annotated[
+        NonNegative, Plausible(0.01, 12, "one in a hundred years to one a month: assumption")
+    ] = 0.2
+    """Outages of the whole site. Default 0.2: one in five years (assumption; Uptime reports one in three operators)."""
+    outage_h: Annotated[Positive, Plausible(0.05, 168, "minutes to a week: assumption")] = 4.0
+    """Mean length of an outage. Default 4: assumption."""
+    colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
+    """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
+    colocation_escalator_per_year: Annotated[
+        float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
+    ] = 0.0
+    """Yearly rise of that rent. Default 0: today's rent (CBRE saw +2 to +7% a year)."""
+    commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
+    """Crews that install and accept ordered nodes. Default 4: assumption."""
+    commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
+    """Crew hours to install and accept one node. Default 6: assumption."""

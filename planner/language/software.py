@@ -1,0 +1,41 @@
+"""Software: releases, regressions, wrong numerics, bring-up of new models, and the engineers who deal with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.language.fields import NonNegative, Plausible, Positive, Price
+from planner.validation import Strict
+
+
+class Software(Strict):
+    """How software is upgraded and mended."""
+
+    incident_multiplier: Annotated[NonNegative, Plausible(0.05, 20, "assumption")] = 1.0
+    """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
+    release_gain_multiplier: Annotated[NonNegative, Plausible(0.05, 5, "assumption")] = 1.0
+    """Factor on what releases gain or lose; 0 freezes throughput. Default 1: the catalogue's gains."""
+    upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
+    """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
+    meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
+    wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
+    """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
+    engineers: Annotated[NonNegative, Plausible(0.1, 2000, "assumption")] | None = None
+    """Engineers who mend incidents and bring models up, one at a time each. Default: as many as are paid for."""
+    engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Engineers paid for per 800 accelerators, by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
+    engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000, "assumption")] = 280_000.0
+    """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
+    support_contract: Literal["none", "standard", "premium"] = "standard"
+    """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
+    support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "assumption")] | None = None
+    """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
+    fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000, "assumption")] = 40.0
+    """Engineer's hours on one incident before the fix is out of hands. Default 40: a working week (assumption)."""
+    hang_loss_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.05
+    """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
+    states no loss of its own. Default 0.05: assumption."""

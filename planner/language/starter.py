@@ -1,0 +1,65 @@
+"""The scenario that ``planner init`` writes: small, commented, and ready to run."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter, ValidationError
+
+from planner.documents import parse_scalar
+from planner.errors import Problem, ScenarioError
+from planner.language.fields import Name
+
+_TEXT = """\
+# yaml-language-server: $schema=scenario.schema.json
+# (by the line above your editor completes and checks this file; planner schema prints the schema anew)
+name: {name}
+start: 2026-01-01          # first day
+horizon_months: 36         # three years of depreciation
+
+workloads:                 # what arrives; add as many as you serve
+  chat:
+    model: llama-3.1-70b   # planner catalog lists models
+    precision: fp8
+    requests_per_s: 80     # mean on day one
+    growth: {{kind: compound, per_year: 0.5}}
+    shape: {{timezone: America/New_York, peak_to_mean: 1.6, weekend_fraction: 0.7}}
+    tokens:
+      input: {{mean: 1200, p95: 4000}}
+      output: {{mean: 300, p95: 900}}
+    slo: {{ttft_s: 2.0, tpot_s: 0.05}}
+    priority: interactive
+
+clusters:                  # what you buy; prices come from the catalogue unless you state them
+  h200:
+    accelerator: H200
+    nodes: 16              # servers of eight
+    engine: vllm
+    discount_fraction: 0.10
+    # unit_price_usd: 35000
+    # price_source: quote of 2026-01-10
+  mi325x:
+    accelerator: MI325X
+    nodes: 16
+    engine: vllm
+    discount_fraction: 0.18
+    online: 2026-03-01     # first day of service
+
+site:
+  tariff: us-ohio          # planner catalog lists tariffs
+  pue_ratio: 1.25
+
+finance:
+  depreciation_months: 36
+  residual_fraction: 0.2
+  discount_rate_per_year: 0.1
+"""
+
+
+def starter_text(name: str) -> str:
+    """Return the starter scenario under a name; raise ScenarioError when the name will not do."""
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
+    plain = isinstance(parse_scalar(name), str)
+    return _TEXT.format(name=name if plain else f'"{name}"')  # a name such as 2026 or null needs its quotes

@@ -1,0 +1,1 @@
+"""What a run means: monthly sums, the ledger, measures, tables."""

@@ -1,0 +1,200 @@
+"""From machines and kilowatt-hours to dollars: the only writer of a run's ledger."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.carbon import carbon_cost_usd, operational_kg
+from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
+from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
+from planner.finance.money import cents, series_cents, split_cents, usd
+from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from planner.finance.tax import TaxRules, income_tax
+from planner.fleet.plan import Plan
+from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
+from planner.fleet.rented import Rented
+from planner.results.checks import check_books
+from planner.results.cohorts import (
+    Cohort,
+    assets_of,
+    cohorts_of,
+    nodes_in_service,
+    owned_value_cents,
+    parts_usd,
+    tax_base,
+)
+from planner.results.energy import demand_charge_usd, energy_usd
+from planner.results.monthly import Monthly
+from planner.results.parts import rma_usd, spares_usd
+from planner.simulation.driver import Run
+from planner.units import MILLION
+
+__all__ = ["Cohort", "cohorts_of", "write_ledger"]
+
+Floats = NDArray[np.float64]
+
+
+class _Books:
+    """The ledger in the making, and what tax needs to know of it."""
+
+    def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
+        self.plan = plan
+        self.cohorts = cohorts
+        self.builder = LedgerBuilder(
+            LedgerLabels(
+                months=plan.months.labels,
+                clusters=tuple(cluster.name for cluster in plan.clusters),
+                cohorts=tuple(cohort.name for cohort in cohorts),
+            )
+        )
+        self.running_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+        """Costs less income of each month that are deducted from taxable income as they are paid."""
+        self.written_off_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+        """Book depreciation and losses on disposal of each month."""
+
+    def by_cluster(self, account: Account, amount_usd: Floats) -> None:
+        """Post a monthly series for every cluster, shape (months, clusters)."""
+        posted = series_cents(amount_usd)
+        self.builder.post_clusters(account, posted)
+        self.running_cents += posted.sum(axis=1)
+
+    def whole_site(self, account: Account, amount_usd: Floats) -> None:
+        """Post a monthly series that belongs to no cluster, shape (months,)."""
+        posted = series_cents(amount_usd)
+        self.builder.post(account, posted, month=np.arange(posted.size))
+        self.running_cents += posted
+
+
+def write_ledger(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
+) -> Ledger:
+    """Post every account of a run."""
+    books = _Books(plan, cohorts)
+    assets = assets_of(plan, cohorts) if cohorts else None
+    opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
+    _post_power(books, run, monthly)
+    _post_upkeep(books, run, monthly, assets)
+    _post_market(books, monthly, rented)
+    if plan.money.market.tax is not None:
+        _post_tax(books, plan.money.market.tax)
+    ledger = books.builder.build()
+    ledger.check(opening)
+    check_books(plan, run, monthly, cohorts, ledger)
+    return ledger
+
+
+def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
+    """Post purchases, depreciation, disposals, the charge for capital and the end value; return opening book values."""
+    plan, cohorts, builder = books.plan, books.cohorts, books.builder
+    owner = np.array([cohort.cluster for cohort in cohorts])
+    schedule = depreciate(assets, plan.months.edge_coordinates)
+    entered = schedule.acquired_cents > 0
+    parts = split_cents(cents(assets.cost_usd), shares(parts_usd(cohorts)))
+    for account, amount in zip(CAPEX_ACCOUNTS, parts.T, strict=True):
+        builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
+    builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, owner)
+    builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, owner)
+    builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, owner)
+    books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
+    charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
+    builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
+    value = owned_value_cents(plan, cohorts)[:, -1]
+    last = plan.months.period_count - 1
+    builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
+    return schedule.opening_book_cents
+
+
+def _nodes(plan: Plan, monthly: Monthly) -> Floats:
+    """Return nodes on site, averaged over each month, shape (months, clusters)."""
+    return np.asarray(monthly.present_node_h / plan.months.period_hours[:, None], dtype=np.float64)
+
+
+def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
+    """Post energy, cooling, demand charges, space and carbon."""
+    plan = books.plan
+    power, grid = plan.money.power, plan.months
+    energy, cooling = energy_usd(plan, run, monthly)
+    books.by_cluster(Account.ENERGY, energy)
+    books.by_cluster(Account.COOLING, cooling)
+    if power.tariff.demand_charge_usd_per_kw_month > 0:
+        books.by_cluster(Account.DEMAND_CHARGE, demand_charge_usd(plan, monthly))
+    provisioned = _nodes(plan, monthly) * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
+    books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
+    if power.carbon_usd_per_tonne.any():
+        emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
+        books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
+
+
+def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
+    """Return what the machines in service cost when they were bought, averaged over each month.
+
+    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price.
+    """
+    capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
+    if assets is not None:
+        nodes = np.array([cohort.nodes for cohort in books.cohorts])
+        serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
+        owner = np.array([cohort.cluster for cohort in books.cohorts])
+        np.add.at(capital.T, owner, assets.cost_usd[:, None] * serving)
+    return capital
+
+
+def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None) -> None:
+    """Post maintenance, insurance, people, contracts, spares and parts."""
+    plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
+    nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
+    accelerators = nodes * plan.accelerators_per_node
+    engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
+    staff = accelerators * upkeep.staff_per_accelerator
+    yearly = (
+        (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
+        (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
+        (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
+        (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
+        (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+    )
+    for account, quantity, price, rise in yearly:
+        if price > 0 and quantity.any():
+            books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
+    if upkeep.part_usd.any():
+        books.by_cluster(Account.SPARES, spares_usd(plan, run))
+    if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():
+        books.by_cluster(Account.RMA, rma_usd(plan, run))
+
+
+def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
+    """Post what customers pay, what they are owed, and what is rented for them."""
+    plan, market = books.plan, books.plan.money.market
+    extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
+    if market.sla_credit_usd_per_million_tokens > 0:
+        missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
+        settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
+        allowed = (1.0 - market.sla_objective_fraction) * settled
+        beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
+        books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
+    if market.burst is not None and rented is not None:
+        books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
+    if market.token_price is not None:
+        per_request = plan.request_usd(market.token_price)
+        books.by_cluster(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
+        if extra.any():
+            books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
+
+
+def _post_tax(books: _Books, rules: TaxRules) -> None:
+    """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
+    plan, months = books.plan, np.arange(books.plan.months.period_count)
+    before = -usd(books.running_cents)
+    taxable, gain = before.copy(), 0.0
+    if books.cohorts:
+        base = tax_base(plan, books.cohorts, rules)
+        taxable += usd(base.income_cents.sum(axis=0))
+        gain = float(usd(base.end_gain_cents[:, -1].sum()))
+    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
+    books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
+    books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)
+    books.builder.post(Account.TAX_ON_END_VALUE, charge.on_end_gain_cents, month=months[-1])

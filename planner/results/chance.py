@@ -1,0 +1,103 @@
+"""How much of a run's figures is chance: the same plan drawn again, and the range its figures then lie in.
+
+Inputs stay as stated; what differs between draws is traffic noise, failures, incidents and slips. The interval is that
+of order statistics: of n draws and one more, the further one is as likely to take any place in the order, so it lies
+between the r-th lowest and the r-th highest with probability (n + 1 − 2r) / (n + 1), whatever the distribution. Of 19
+draws, the lowest and the highest hold nine in ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from planner.results.measure_names import DRAWS
+from planner.results.measures import Figures, measures, series_of, service
+from planner.results.result import RunResult
+from planner.results.run import simulate_plan
+
+_BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where a further draw of a figure lies."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """One plan drawn several times."""
+
+    figures: tuple[Figures, ...]
+    """How the plan served and its measures, draw by draw; the first is the run itself."""
+
+    @property
+    def draws(self) -> int:
+        """How many draws there are, the run itself included."""
+        return len(self.figures)
+
+    @property
+    def coverage_fraction(self) -> float:
+        """Probability that a further draw lies within an interval."""
+        return (self.draws + 1 - 2 * _place(self.draws)) / (self.draws + 1)
+
+    @property
+    def words(self) -> str:
+        """The coverage in words, for a sentence."""
+        if self.draws == DRAWS:
+            return "nine of ten draws of chance"
+        return f"{self.coverage_fraction:.0%} of draws of chance"
+
+    def interval(self, name: str) -> Interval | None:
+        """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""
+        return interval_of([figures[name] for figures in self.figures])
+
+    def difference(self, name: str, base: Chance) -> Interval | None:
+        """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
+        pairs = self._beside(name, base)
+        return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
+
+    def saving(self, name: str, base: Chance) -> Interval | None:
+        """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
+        return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
+
+    def _beside(self, name: str, base: Chance) -> list[tuple[float | None, float | None]]:
+        """Return a figure of this plan and of another, draw by draw."""
+        return [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
+
+
+def _place(draws: int) -> int:
+    """Return r: which from the lowest and from the highest bound the interval."""
+    return max(1, int((draws + 1) * _BEYOND_FRACTION + 1e-9))
+
+
+def interval_of(values: Sequence[float | None]) -> Interval | None:
+    """Return where a further value lies, from order statistics; None for fewer than two, or where one is missing."""
+    known = sorted(value for value in values if value is not None)
+    if len(known) < 2 or len(known) < len(values):
+        return None
+    place = _place(len(known))
+    return Interval(low=known[place - 1], high=known[-place])
+
+
+def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
+    """Return both ends of an interval, or nothing twice."""
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def figures_of(result: RunResult) -> Figures:
+    """Return how a run served, and its measures."""
+    series = series_of(result)
+    return service(result, series) | measures(result, series)
+
+
+def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:
+    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each."""
+    found = [figures_of(result)]
+    for replication in range(result.replication + 1, result.replication + draws):
+        found.append(figures_of(simulate_plan(result.scenario, result.plan, result.seed, replication)))
+        progress()
+    return Chance(figures=tuple(found))

@@ -1,0 +1,138 @@
+"""What a run yields: monthly arrays, the change log, the ledger, and where it all came from."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.compile.contradictions import hardly_meant
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
+from planner.finance.ledger import Dimension, Ledger
+from planner.fleet import quantities
+from planner.fleet.plan import Plan
+from planner.fleet.rented import Rented
+from planner.results.accounting import Cohort
+from planner.results.measure_names import FLEET
+from planner.results.monthly import Monthly
+from planner.simulation.driver import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.language.scenario import Scenario
+
+Floats = NDArray[np.float64]
+ABSURD_SHED_FRACTION = 0.9
+"""Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunResult:
+    """One finished replication; frozen, checked, and independent of how it will be shown."""
+
+    scenario: Scenario
+    plan: Plan
+    seed: int
+    replication: int
+    run: Run
+    monthly: Monthly
+    cohorts: tuple[Cohort, ...]
+    rented: Rented
+    """What rented accelerators served of what would have been shed."""
+    ledger: Ledger
+
+    def __repr__(self) -> str:
+        parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
+        return f"<RunResult of {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the fleet month by month."""
+        fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
+        return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is hardly meant: nearly all work shed, what the scenario and plan warn of, machines that never served.
+
+        The share shed stands first, since every other figure of such a run is of the little that was served.
+        """
+        demand, shed = self.tokens(self.monthly.demand_requests).sum(), self.tokens(self.shed_requests()).sum()
+        lost = []
+        if demand > 0 and shed / demand > ABSURD_SHED_FRACTION:
+            lost.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
+        idle = []
+        for index, cluster in enumerate(self.plan.clusters):
+            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
+            if waiting:
+                nodes, paid = sum(c.nodes for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                idle.append(
+                    f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
+                    "and did not enter service: for want of power, or too late"
+                )
+        return (*lost, *hardly_meant(self.scenario, self.plan), *idle)
+
+    def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
+        """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
+        table = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view)
+        table[:, :, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0
+        return np.asarray(table.sum(axis=2), dtype=np.int64)
+
+    def shed_requests(self) -> Floats:
+        """Return requests shed and not served on rented accelerators, shape (months, workloads)."""
+        return quantities.shed_requests(self.monthly.shed_requests, self.rented.requests)
+
+    def missed_requests(self) -> Floats:
+        """Return requests late or shed, shape (months, workloads)."""
+        return quantities.missed_requests(self.monthly.late_requests, self.shed_requests())
+
+    def settled_requests(self) -> Floats:
+        """Return requests served, rented for or shed, shape (months, workloads)."""
+        return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
+
+    def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
+        """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
+        loads = self.plan.workloads
+        per_request = (
+            np.stack([load.output_tokens for load in loads], axis=-1) if output_only else self.plan.tokens_per_request
+        )
+        return requests * (per_request[:, None, :] if requests.ndim == 3 else per_request)
+
+    def timeline_monthly(self) -> pd.DataFrame:
+        """One row per month and cluster, and a ``fleet`` row per month."""
+        return self._frame("timeline_monthly")
+
+    def timeline_workloads(self) -> pd.DataFrame:
+        """One row per month and workload."""
+        return self._frame("timeline_workloads")
+
+    def timeline_daily(self) -> pd.DataFrame:
+        """One row per day and cluster, and a ``fleet`` row per day."""
+        return self._frame("timeline_daily")
+
+    def timeline_hourly(self) -> pd.DataFrame:
+        """One row per hour and cluster, and a ``fleet`` row per hour."""
+        return self._frame("timeline_hourly")
+
+    def ledger_table(self) -> pd.DataFrame:
+        """One row per month, cluster, account and purchase cohort."""
+        return self._frame("ledger")
+
+    def events(self) -> pd.DataFrame:
+        """One row per event, with what it cost in tokens."""
+        return self._frame("events")
+
+    def losses(self) -> pd.DataFrame:
+        """Node-hours by month, cluster and cause; the causes sum to the whole."""
+        return self._frame("losses")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        """Return one of the run's tables as a pandas frame."""
+        import pandas as pd  # noqa: PLC0415 - half a second that only a caller who wants a frame should wait for
+
+        from planner.results import tables  # noqa: PLC0415 - tables read this module
+
+        return pd.DataFrame(getattr(tables, name)(self))

@@ -1,0 +1,56 @@
+"""One replication from a scenario to a checked result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.compile import build_plan
+from planner.errors import ScenarioError
+from planner.fleet.plan import Plan
+from planner.fleet.rented import rent_for_shed
+from planner.language.scenario import Scenario
+from planner.results.accounting import cohorts_of, write_ledger
+from planner.results.checks import check_run
+from planner.results.monthly import Monthly, sum_months
+from planner.results.result import RunResult
+from planner.simulation.driver import Run, run_plan
+
+
+def simulate(scenario: Scenario, seed: int | None = None, replication: int = 0) -> RunResult:
+    """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
+    check_whole(seed=0 if seed is None else seed, replication=replication)
+    plan = build_plan(scenario)
+    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication)
+
+
+def check_whole(**stated: object) -> None:
+    """Refuse a count or a seed that is not a whole number from 0 on."""
+    for name, number in stated.items():
+        if not isinstance(number, int | np.integer) or number < 0:
+            raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
+
+
+def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 0) -> RunResult:
+    """Run a compiled scenario once."""
+    run, monthly = run_engine(plan, seed, replication)
+    cohorts = cohorts_of(plan, run.log)
+    rented = rent_for_shed(plan, run.windows)
+    return RunResult(
+        scenario=scenario,
+        plan=plan,
+        seed=seed,
+        replication=replication,
+        monthly=monthly,
+        run=run,
+        cohorts=cohorts,
+        rented=rented,
+        ledger=write_ledger(plan, run, monthly, cohorts, rented),
+    )
+
+
+def run_engine(plan: Plan, seed: int, replication: int = 0, window_h: int | None = None) -> tuple[Run, Monthly]:
+    """Run the simulation alone: events, hours, months, and the checks that they add up."""
+    run = run_plan(plan, seed, replication, window_h)
+    monthly = sum_months(plan, run)
+    check_run(plan, run, monthly)
+    return run, monthly

@@ -1,0 +1,228 @@
+"""Calibrating the throughput formula to a benchmark table."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.catalog.calibration import CalibrationFile, Coverage, Errors, ErrorSpread
+from planner.catalog.load import load_catalog
+from planner.errors import Problem, ScenarioError
+from planner.physics.coefficients import DISAGGREGATED, GROUP_SIGMA, prior_calibration
+from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
+from planner.tools.benchmarks.fit import QUANTITIES, REFERENCE_VENDOR, cross_validate, fit, predict_with
+from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, specs_of
+from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, read_benchmarks
+from planner.units import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from planner.physics.arrays import Bools, Floats
+    from planner.physics.coefficients import Calibration
+    from planner.physics.replica import ReplicaSpec
+    from planner.tools.benchmarks.fit import Held, Measurements
+    from planner.tools.benchmarks.rows import BenchmarkRows
+
+SETTING_FOLDS = 5
+"""Parts into which the settings of all campaigns are dealt, to be left out one at a time."""
+FEWEST_ROWS = 20
+"""Rows below which a spread is not measured but taken from the fit's own prior."""
+POOL_WIDTH, POOL_SIGMA = 0.2, 0.3
+"""Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
+_DIGITS = 6
+_TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
+
+
+def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
+    """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
+    frame = read_benchmarks(path)
+    catalog = load_catalog()
+    rows = prepare(frame, catalog)
+    problems = [
+        Problem(file=str(path), line=int(line), message=reason)
+        for line, reason in zip(frame.index, rows.reasons, strict=True)
+        if reason
+    ]
+    if problems:
+        raise ScenarioError(problems[:MAX_PROBLEMS])
+    apart = frame["scenario"] == DISAGGREGATED_SCENARIO
+    pools, frame = frame[apart], frame[~apart]
+    if len(frame) == 0:
+        raise ScenarioError(Problem(file=str(path), message="no row is of a replica that serves its own prompts"))
+    rows = prepare(frame, catalog)
+    data = measurements(frame, rows, prior_calibration())
+    if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
+        raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
+    found = fit(data)
+    specs, _ = specs_of(rows, prior_calibration())
+    masks = _masks(specs)
+    held = {}
+    if cross_validation:
+        held = {name: cross_validate(data, labels, found.unknowns) for name, labels in _left_out(data, specs).items()}
+    spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
+    groups = dict(found.calibration.group_log_effect)
+    if len(pools):
+        effects, spread_apart = _separate_pools(pools, prepare(pools, catalog), found.calibration)
+        groups |= effects
+        spread |= {DISAGGREGATED: spread_apart} if held else {}
+    return CalibrationFile(
+        measurements=path.name,
+        rows=len(frame) + len(pools),
+        common=_rounded(found.calibration.common),
+        engines={name: _rounded(table) for name, table in found.calibration.engine_log_deviation.items()},
+        vendors={name: _rounded(table) for name, table in found.calibration.vendor_log_deviation.items()},
+        groups={name: round(effect, 4) for name, effect in groups.items()},
+        spread=spread,
+        coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
+        fitted=_errors_by(predict_with(data, found.calibration), data, masks),
+        cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
+    )
+
+
+def _separate_pools(
+    pools: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration
+) -> tuple[dict[str, float], ErrorSpread]:
+    """Return what each campaign of separate pools shows beyond serving, and the spread of its rows about that.
+
+    Such runs come in two kinds that nothing tells apart, with and without speculative decoding (1.6 times as fast), and
+    the coefficients must not learn from a mixture of them. An effect is where most rows lie, not their mean: it
+    maximises Σ exp(−((x − g)/0.2)²) − g²/(2·0.3²) over the log ratios x of measured to predicted time per token.
+    """
+    log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / predict_rows(rows, calibration)["tpot_s"])
+    specs, kinds = specs_of(rows, calibration)
+    campaigns = np.array([spec.groups(kind).campaign for spec, kind in zip(specs, kinds, strict=True)])
+    candidates = np.linspace(-1.0, 1.0, 201)
+    effects = {}
+    for campaign in dict.fromkeys(campaigns.tolist()):
+        own = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
+        near = np.exp(-(((own[:, None] - candidates) / POOL_WIDTH) ** 2)).sum(axis=0)
+        effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * POOL_SIGMA**2))])
+    misses = np.abs(log_ratio - np.array([effects[campaign] for campaign in campaigns]))
+    sigma = float(np.quantile(misses[np.isfinite(misses)], 0.9)) / NORMAL_90
+    return effects, ErrorSpread(setting=round(sigma, 4), pair=POOL_SIGMA, model=0.2, part=0.1, first_token=1.0)
+
+
+def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
+    """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
+    mixture = np.array([spec.shape.experts > 0 for spec in specs])
+    masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
+    for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
+        theirs = np.array([spec.part.vendor == vendor for spec in specs])
+        masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
+    for labels in (
+        [spec.part.name for spec in specs],
+        [spec.engine for spec in specs],
+        [spec.shape.name for spec in specs],
+    ):
+        masks |= {label: np.asarray(labels) == label for label in dict.fromkeys(labels)}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def _left_out(data: Measurements, specs: Sequence[ReplicaSpec]) -> dict[str, list[str]]:
+    """Return the labels of each way to leave rows out: one setting, campaign, model or accelerator at a time.
+
+    A setting is a campaign's degree and lengths: its rows differ by concurrency alone and would give each other away.
+    """
+    lengths = zip(np.atleast_1d(data.traffic.input_tokens), np.atleast_1d(data.traffic.output_tokens), strict=True)
+    settings = [
+        f"{group.campaign} {spec.accelerators} {spec.attention_data_parallel} {prompt:g} {output:g}"
+        for group, spec, (prompt, output) in zip(data.groups, specs, lengths, strict=True)
+    ]
+    return {
+        "setting": [str(zlib.crc32(setting.encode()) % SETTING_FOLDS) for setting in settings],
+        "campaign": [group.campaign for group in data.groups],
+        "model": [spec.shape.measured_as for spec in specs],
+        "accelerator": [spec.part.name for spec in specs],
+    }
+
+
+def _errors_by(
+    predicted: dict[str, Floats], data: Measurements, masks: Mapping[str, Bools]
+) -> dict[str, dict[str, Errors]]:
+    """Return errors by quantity, then by every group of rows with some."""
+    table: dict[str, dict[str, Errors]] = {}
+    for name in QUANTITIES:
+        error = np.abs(predicted[name] / data.measured[name] - 1.0)
+        known = np.isfinite(error)
+        table[name] = {
+            label: Errors(
+                rows=int((known & mask).sum()),
+                mean_fraction=round(float(error[known & mask].mean()), _DIGITS - 2),
+                median_fraction=round(float(np.median(error[known & mask])), _DIGITS - 2),
+            )
+            for label, mask in masks.items()
+            if (known & mask).any()
+        }
+    return table
+
+
+def _spread(held: Mapping[str, Held], data: Measurements, mask: Bools) -> ErrorSpread:
+    """Return what the fits that never saw a row miss it by, told apart by what else they had not seen.
+
+    A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
+    log error over 1.645. What a missing pair, model or part adds is the difference of squares to what was there.
+    """
+    setting = _sigma(held["setting"], data, mask, GROUP_SIGMA[2])
+    by_pair = held["campaign"].unseen
+    near = _sigma(
+        held["campaign"], data, mask & ~by_pair[:, 0] & ~by_pair[:, 1], float(np.hypot(setting, GROUP_SIGMA[2]))
+    )
+    beyond = []
+    for level, name in ((0, "model"), (1, "accelerator")):
+        unseen = held[name].unseen
+        only = mask & unseen[:, level] & ~unseen[:, 1 - level]
+        total = _sigma(held[name], data, only, float(np.hypot(near, GROUP_SIGMA[level])))
+        beyond.append(float(np.sqrt(max(total**2 - near**2, 0.0))))
+    first_token = _sigma(held["campaign"], data, mask, 0.5, ("ttft_s",))
+    return ErrorSpread(
+        setting=round(setting, 4),
+        pair=round(float(np.sqrt(max(near**2 - setting**2, 0.0))), 4),
+        model=round(beyond[0], 4),
+        part=round(beyond[1], 4),
+        first_token=round(first_token, 4),
+    )
+
+
+def _sigma(held: Held, data: Measurements, mask: Bools, prior: float, names: Sequence[str] = _TIMES) -> float:
+    """Return the 90th percentile of the absolute log error over 1.645; the prior where there are too few rows."""
+    errors = np.concatenate([held.log_errors(data, name)[mask] for name in names])
+    known = errors[np.isfinite(errors)]
+    if known.size < FEWEST_ROWS:
+        return prior
+    return float(np.quantile(np.abs(known), 0.9)) / NORMAL_90
+
+
+def _coverage(
+    held: Held, data: Measurements, masks: Mapping[str, Bools], spread: Mapping[str, ErrorSpread]
+) -> dict[str, Coverage]:
+    """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
+    sigma = np.zeros(data.rows)
+    for name, one in spread.items():
+        if name not in masks:  # separate pools: not among these rows
+            continue
+        terms = np.array([one.model, one.part, one.pair]) ** 2
+        sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
+    table = {}
+    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {REFERENCE_VENDOR})):
+        if label not in masks:
+            continue
+        errors = np.stack([held.log_errors(data, name) for name in _TIMES])
+        known = np.isfinite(errors) & masks[label]
+        inside = np.abs(errors) <= NORMAL_90 * sigma
+        width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)[known]
+        table[label] = Coverage(
+            rows=int(known.sum()),
+            covered_fraction=round(float(inside[known].mean()), 4),
+            median_half_width_fraction=round(float(np.median(width)), 4),
+        )
+    return table
+
+
+def _rounded(table: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{number:.{_DIGITS}g}") for name, number in table.items()}

@@ -1,0 +1,152 @@
+"""Tables of errors for a terminal."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from planner.tools.benchmarks.check import GROUPS, entries, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.catalog.calibration import CalibrationFile
+    from planner.tools.benchmarks.check import Check
+
+_TITLES = {
+    "ttft_ms": "time to first token",
+    "tpot_ms": "time per output token",
+    "output_tokens_per_s_per_gpu": "output tokens/s per accelerator",
+}
+_CALIBRATION_TITLES = {
+    "tpot_s": "time per output token",
+    "ttft_s": "time to first token",
+    "output_tokens_per_s_per_accelerator": "output tokens/s per accelerator",
+}
+MAX_REASONS = 20
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out rows under a header: the first column to the left, the others to the right."""
+    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join([first, *rest]).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def check_report(check: Check, worst: int) -> str:
+    """Return the error tables of a check, its worst rows and what it could not predict."""
+    found = summary(check)
+    parts = [f"{found['predicted']} measurements predicted, {found['unpredicted']} not, from {found['rows']} rows"]
+    for name, errors in found["quantities"].items():
+        rows = [_line("all", errors["all"])]
+        rows += [_line(label, errors[label]) for label in check.classes if label in errors]
+        for group in GROUPS:
+            rows += [_line(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
+        parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias", "within 90%"), rows))
+    predicted = [entry for entry in entries(check, worst) if "predicted" in entry]
+    if predicted:
+        parts.append("worst rows\n" + table(_WORST_HEADER, [_worst_line(entry) for entry in predicted]))
+    parts += _reasons(check)
+    return "\n\n".join(parts)
+
+
+_WORST_HEADER = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
+
+
+def _worst_line(entry: dict[str, Any]) -> tuple[str, ...]:
+    tp = f"tp{entry['tp']}" if entry["tp"] else "tp?"
+    load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
+    lengths = f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
+    names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
+    return (
+        " ".join([*names, tp, lengths, load]),
+        str(entry["row"]),
+        entry["quantity"],
+        f"{entry['measured']:,.1f}",
+        f"{entry['predicted']:,.1f}",
+        f"{entry['error_fraction']:+.0%}",
+        f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else "",
+    )
+
+
+def _reasons(check: Check) -> list[str]:
+    """Return the rows without a prediction, a limited number of them."""
+    lines = dict.fromkeys(
+        f"row {check.frame.index[place]}: {reason}"
+        for place, reason in zip(check.position, check.reason, strict=True)
+        if reason
+    )
+    if not lines:
+        return []
+    shown = list(itertools.islice(lines, MAX_REASONS))
+    more = [f"and {len(lines) - MAX_REASONS} more"] if len(lines) > MAX_REASONS else []
+    return ["not predicted\n" + "\n".join([*shown, *more])]
+
+
+def _line(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
+    within = errors["within_interval_fraction"]
+    return (
+        label,
+        str(errors["count"]),
+        f"{errors['mean_absolute_error_fraction']:.1%}",
+        f"{errors['median_absolute_error_fraction']:.1%}",
+        f"{errors['worst_absolute_error_fraction']:.0%}",
+        f"{errors['bias_fraction']:+.1%}",
+        "" if within is None else f"{within:.0%}",
+    )
+
+
+def calibration_table(found: CalibrationFile) -> str:
+    """Return the errors of a calibration: fitted, and on rows left out of the fit in each way."""
+    parts = []
+    for name, errors in found.fitted.items():
+        rows = []
+        for label, fitted in errors.items():
+            held = [
+                f"{members[name][label].mean_fraction:.1%}" if label in members.get(name, {}) else ""
+                for members in found.cross_validated.values()
+            ]
+            rows.append(
+                (label, str(fitted.rows), f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}", *held)
+            )
+        header = ("", "rows", "mean", "median", *(f"without its {group}" for group in found.cross_validated))
+        parts.append(f"{_CALIBRATION_TITLES[name]}\n" + table(header, rows))
+    return "\n\n".join(parts)
+
+
+def throughput_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return operating points as a table, one line per case, and below it why some cases cannot be."""
+    header = (
+        "replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU", "90% interval",
+        "waits for memory", "measured?",
+    )  # fmt: skip
+    rows = [
+        (
+            f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}",
+            f"{r['input_tokens']:g}/{r['output_tokens']:g}",
+            "full" if r["concurrency"] is None else f"{r['concurrency']:.4g}",
+            "-" if r["ttft_ms"] is None else f"{r['ttft_ms']:,.0f}",
+            f"{r['tpot_ms']:,.1f}",
+            f"{r['tokens_per_s_per_user']:,.1f}",
+            f"{r['output_tokens_per_s_per_gpu']:,.0f}",
+            "" if r["low"] is None else f"{r['low']:,.0f} to {r['high']:,.0f}",
+            "yes" if r["memory_limited"] else "",
+            r["standing"] or "",
+        )
+        for r in records
+        if r["problem"] is None
+    ]
+    impossible = [f"{_asked(r)}: {r['problem']}" for r in records if r["problem"] is not None]
+    return "\n".join([table(header, rows), *(["", "cannot be:", *impossible] if impossible else [])])
+
+
+def _asked(record: dict[str, Any]) -> str:
+    """Name a case by what was asked for."""
+    tp = "" if record["tp"] is None else f" × {record['tp']}"
+    names = f"{record['model']} {record['accelerator']}{tp} {record['engine']} {record['precision'] or ''}".rstrip()
+    return f"{names}, {record['input_tokens']:g}/{record['output_tokens']:g}"

@@ -1,0 +1,22 @@
+"""``python -m planner.tools.reference FOLDER``: write the generated reference."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from planner.tools.reference.pages import write_reference
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages into the folder named; return the exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m planner.tools.reference FOLDER", file=sys.stderr)
+        return 2
+    changed = write_reference(Path(arguments[0]))
+    print("\n".join(f"wrote {path}" for path in changed) or "the reference is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""The page of what a run writes: files, columns, accounts."""
+
+from __future__ import annotations
+
+from planner.finance.accounts import ACCOUNTS, View
+from planner.reporting.columns import reference_page
+from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
+from planner.reporting.run_columns import RUN_TABLES, WARNINGS
+from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.zoom_folder import ZOOM_TABLES
+from planner.tools.reference.markdown import code, page, table, text
+
+_INTRODUCTION = """\
+`planner run` writes a folder, `outputs/<name>/` unless `--out` says otherwise. It is written whole or not at all, and a
+folder that the planner did not write is never overwritten. The same scenario, seed and version give the same bytes.
+
+CSV files are UTF-8 with a header line, commas and decimal points; `--decimal-comma` and `--bom` suit other
+spreadsheets. All money is in US dollars. `datapackage.json` describes every column (Frictionless Data Package)."""
+
+_JSON = """\
+## `summary.json`
+
+The headline figures of the fleet and of each cluster over the whole horizon, under the names of `timeline_monthly.csv`.
+`planner run --json` prints the same.
+
+## `workbook.xlsx`
+
+The run as finance works with it: summary, monthly profit and loss, cash flow, depreciation by cohort, ledger,
+assumptions, events. Change a yellow cell (discount rate, electricity price, residual value) and every sheet follows.
+
+## `manifest.json`
+
+What identifies a run: version, scenario and its SHA-256 (defaults included), `--set` overrides, seed, replication,
+catalogue version, and the SHA-256 of every file. Two runs with the same manifest hold the same bytes."""
+
+_COMPARE = """\
+## Of `planner compare`
+
+A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json` and a `manifest.json`. Beside them lie
+`timeline_monthly.csv`, `timeline_workloads.csv`, `losses.csv`, `ledger.csv`, `events.csv` and `assumptions.csv` as of a
+run, those of all scenarios on top of one another with `scenario` as first column, and `model_error.csv`."""
+
+_SWEEP = """\
+## Of `planner sweep`
+
+A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied. Beside it lie
+`assumptions.csv` and `model_error.csv`, as of a comparison."""
+
+_STUDY = """\
+## Of `planner montecarlo` and `planner sensitivity`
+
+A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (for a method of
+`planner sensitivity` only `percentiles.csv` and `decision.csv` of the rows in which no input is moved,
+`sensitivity.csv` and `uncertain.csv`), charts, `datapackage.json`, `replications.parquet` with all of it in full
+precision and the monthly figures of every replication, and a `manifest.json`. Every scenario is also run
+once as stated: beside the study's tables lie those of a comparison, with `scenario` as first column, from
+`timeline_monthly.csv` to `model_error.csv`."""
+
+_ZOOM = """\
+## Of `planner zoom`
+
+A folder of its own, `outputs/<name>-zoom/`, with the tables below, `summary.json`, `report.html` and a
+`manifest.json`."""
+
+_ACCOUNTS = """\
+## Accounts
+
+The accounts of `ledger.csv` and the views that count them: cash is money that changes hands, accrual the books
+(`cost_usd` in the timeline), economic is cash plus the value of what is still owned at the end.
+[Metrics and their formulas](metrics.md) defines every measure.
+
+"""
+
+
+def outputs_page() -> str:
+    """Return the page of output files, their columns and the chart of accounts."""
+    rows = [
+        (code(account.value), text(described.description), *("yes" if view in described.views else "" for view in View))
+        for account, described in ACCOUNTS.items()
+    ]
+    views = [str(view.name).lower() for view in View]
+    return page(
+        "Output files",
+        _INTRODUCTION,
+        reference_page(RUN_TABLES),
+        _JSON,
+        _COMPARE,
+        reference_page((*COMPARISON_TABLES, WARNINGS)),
+        _SWEEP,
+        reference_page([sweep_description(())]),
+        _STUDY,
+        reference_page(STUDY_TABLES),
+        _ZOOM,
+        reference_page(ZOOM_TABLES),
+        _ACCOUNTS + table(("account", "what it holds", *views), rows),
+    )

@@ -1,0 +1,217 @@
+"""A fitted workload as a table, as JSON, and as YAML for a scenario, with the fit's error beside each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.tools.traffic_statistics import LengthFit, ShapeFit, TrafficFit
+
+_MAX_P95_TO_MEAN = 3.85  # just inside what a lognormal can have, 3.87
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of a fit."""
+
+    field: str
+    """Dotted path inside the workload, or a name for what is only reported."""
+    fitted: float | None
+    """What goes into the scenario; None: only reported or left to the class."""
+    remark: str
+    """The fit's error, or where the figure comes from if not from the log."""
+    from_class: bool = False
+    """Whether the class stands in for what the log cannot show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """What a fitted workload is called and served by."""
+
+    name: str
+    model: str
+    workload_class: str
+    source: str
+    timezone: str = "UTC"
+
+
+def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
+    """Return every figure of a workload fitted to a request log, in the scenario's order."""
+    figures = []
+    if requests_per_s is not None:
+        figures.append(Figure(field="requests_per_s", fitted=requests_per_s, remark="as given"))
+    else:
+        error = f"±{fit.requests_per_s_error_fraction or 0.0:.1%} standard error, {fit.requests:,} requests"
+        remark = f"{error} in {fit.duration_h:.3g} h: the level of those hours, not of a week"
+        figures.append(Figure(field="requests_per_s", fitted=fit.requests_per_s, remark=remark))
+    figures += shape_figures(fit.shape, defaults, f"not visible in {fit.duration_h:.3g} h")
+    for side, lengths in (("input", fit.input), ("output", fit.output)):
+        figures += _length_figures(side, lengths)
+    hit = fit.prefix_cache_hit_fraction
+    if hit is None:
+        figures.append(_default("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log"))
+    else:
+        figures.append(Figure(field="prefix_cache_hit_fraction", fitted=min(hit, 0.999), remark="counted in the log"))
+    if fit.index_of_dispersion is None:
+        figures.append(_default("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log"))
+    else:
+        index, spread = fit.index_of_dispersion, fit.index_of_dispersion_error or 0.0
+        remark = f"±{spread:.2g} standard error; Poisson is 1"
+        figures.append(Figure(field="burst_index_of_dispersion", fitted=max(index, 1.0), remark=remark))
+    return figures
+
+
+def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str) -> list[Figure]:
+    """Return the figures of day, week and noise; the class stands in for what was not seen."""
+    if shape is None:
+        names = ("peak_to_mean", "weekend_fraction")
+        figures = [_default(name, defaults, why, f"shape.{name}") for name in names]
+    else:
+        figures = _seen_shape_figures(shape, defaults)
+    if shape is None or shape.noise_sigma is None or shape.noise_correlation_h is None:
+        figures.append(_default("noise_sigma", defaults, "needs two weeks", "noise.sigma"))
+        figures.append(_default("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h"))
+    else:
+        figures.append(Figure(field="noise.sigma", fitted=min(shape.noise_sigma, 2.0), remark="ln(hour ÷ mean week)"))
+        remark = "from the correlation of neighbouring hours"
+        figures.append(Figure(field="noise.correlation_h", fitted=shape.noise_correlation_h, remark=remark))
+    return figures
+
+
+def _seen_shape_figures(shape: ShapeFit, defaults: Mapping[str, Any]) -> list[Figure]:
+    """Return peak and weekend; a mean day's peak is raised to the week's by the weekday level the class implies."""
+    if shape.weekend_fraction is not None:
+        return [
+            Figure(field="shape.peak_to_mean", fitted=shape.peak_to_mean, remark="busiest hour of the week ÷ mean"),
+            Figure(field="shape.weekend_fraction", fitted=shape.weekend_fraction, remark="weekend hour ÷ weekday hour"),
+        ]
+    weekend = float(defaults["weekend_fraction"])
+    level = max(1.0, weekend) * 7.0 / (5.0 + 2.0 * weekend)
+    remark = f"mean day's peak {shape.peak_to_mean:.4g} × {level:.4g}, the busier days' level"
+    return [
+        Figure(field="shape.peak_to_mean", fitted=shape.peak_to_mean * level, remark=remark),
+        _default("weekend_fraction", defaults, "less than a week, or no dates", "shape.weekend_fraction"),
+    ]
+
+
+def class_length_figures(defaults: Mapping[str, Any]) -> list[Figure]:
+    """Return the class's lengths, for a series of rates that shows none."""
+    return [
+        Figure(
+            field=f"tokens.{side}.{what}",
+            fitted=float(defaults[f"{side}_{what}_tokens"]),
+            remark="class default: a series of rates shows no lengths",
+            from_class=True,
+        )
+        for side in ("input", "output")
+        for what in ("mean", "p95")
+    ]
+
+
+def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | None) -> str:
+    """Return the workload as the ``workloads`` section of a scenario, the fit's error as comments."""
+    tree: dict[str, Any] = {"model": heading.model, "class": heading.workload_class}
+    for figure in figures:
+        if figure.fitted is not None:
+            *parents, last = figure.field.split(".")
+            branch = tree
+            for parent in parents:
+                branch = branch.setdefault(parent, {})
+            branch[last] = figure
+    tree.setdefault("shape", {})["timezone"] = heading.timezone
+    lines = [f"# Fitted by planner fit-traffic to {_one_line(heading.source)}", "workloads:", f"  {heading.name}:"]
+    lines += _branch_lines(tree, indent=4)
+    if shape is not None and shape.weekly_profile is not None:
+        at = lines.index("    shape:") + 1
+        lines[at:at] = _profile_lines(shape.weekly_profile)
+    return "\n".join(lines) + "\n"
+
+
+def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
+    """Return (field, figure, error or origin) as text, for a table."""
+    return [(f.field, "" if f.fitted is None else _number(f.fitted), f.remark) for f in figures]
+
+
+def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) -> dict[str, Any]:
+    """Return the fit as plain data, with what is only reported."""
+    reported = {}
+    if fit is not None:
+        reported = {
+            "requests": fit.requests,
+            "duration_h": fit.duration_h,
+            "interarrival_cv": fit.interarrival_cv,
+            "input_output_correlation": fit.input_output_correlation,
+            "largest_client_fraction": fit.largest_client_fraction,
+            "clients": fit.clients,
+            "input_log_mu_sigma": [fit.input.log_mu, fit.input.log_sigma],
+            "output_log_mu_sigma": [fit.output.log_mu, fit.output.log_sigma],
+        }
+    return {
+        "name": heading.name,
+        "model": heading.model,
+        "class": heading.workload_class,
+        "source": heading.source,
+        "figures": {f.field: {"value": f.fitted, "remark": f.remark, "from_class": f.from_class} for f in figures},
+        "reported": reported,
+    }
+
+
+def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
+    """Return rows for what a log shows but a scenario has no single field for."""
+    rows = [
+        ("input–output correlation", f"{fit.input_output_correlation:.3f}", "the planner takes them as independent")
+    ]
+    if fit.interarrival_cv is not None:
+        rows.append(("inter-arrival CV", f"{fit.interarrival_cv:.2f}", "Poisson is 1"))
+    if fit.largest_client_fraction is not None:
+        remark = f"of {fit.clients:,} clients; write a large one under tenants"
+        rows.append(("largest client's share", f"{fit.largest_client_fraction:.1%}", remark))
+    return rows
+
+
+def _length_figures(side: str, fit: LengthFit) -> list[Figure]:
+    errors = f"p50 {fit.p50_error_fraction:+.0%}, p99 {fit.p99_error_fraction:+.0%} against the log"
+    remark = f"{errors}; largest gap in the distribution {fit.largest_distribution_error:.2f}"
+    p95 = fit.distribution.quantile(0.95)
+    moved = "" if abs(p95 / max(fit.p95_tokens, 1e-9) - 1.0) < 1e-6 else f"log has {fit.p95_tokens:,.0f}; "
+    return [
+        Figure(field=f"tokens.{side}.mean", fitted=fit.mean_tokens, remark="as in the log"),
+        Figure(field=f"tokens.{side}.p95", fitted=min(p95, _MAX_P95_TO_MEAN * fit.mean_tokens), remark=moved + remark),
+    ]
+
+
+def _default(name: str, defaults: Mapping[str, Any], why: str, field: str | None = None) -> Figure:
+    return Figure(field=field or name, fitted=float(defaults[name]), remark=f"class default: {why}", from_class=True)
+
+
+def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
+    lines = []
+    for key, node in tree.items():
+        pad = " " * indent
+        if isinstance(node, dict):
+            lines += [f"{pad}{key}:", *_branch_lines(node, indent + 2)]
+        elif isinstance(node, Figure):
+            lines.append(f"{pad}{key}: {_number(node.fitted or 0.0)}  # {node.remark}")
+        else:
+            lines.append(f"{pad}{key}: {node}")
+    return lines
+
+
+def _profile_lines(profile: tuple[float, ...]) -> list[str]:
+    lines = ["      weekly_profile:  # Monday 00:00 first, a day a line"]
+    days = [profile[day * 24 : day * 24 + 24] for day in range(7)]
+    rows = [", ".join(f"{factor:.3f}" for factor in day) for day in days]
+    return [*lines, "        [", *(f"          {row}," for row in rows), "        ]"]
+
+
+def _number(number: float) -> str:
+    """Write a number to four significant digits, whole where it is large, never in exponent form."""
+    if abs(number) >= 1000.0:
+        return f"{number:.0f}"
+    text = f"{number:.4g}"
+    return f"{number:.10f}".rstrip("0") if "e" in text else text
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

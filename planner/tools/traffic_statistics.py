@@ -1,0 +1,259 @@
+"""Fit a workload to a request log: rate, lengths, bursts, shape and clients, each with the fit's error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.demand.calendar import HOURS_PER_WEEK
+from planner.demand.tokens import MAX_P95_TO_MEAN, LengthDistribution, RequestLog
+from planner.errors import ScenarioError
+
+MINUTES_FOR_DISPERSION = 10
+"""Whole minutes a log needs before counts per minute say anything of their variance."""
+HOURS_FOR_DAILY_SHAPE = 48
+"""Hours needed to see a daily peak twice."""
+_EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthFit:
+    """A lognormal through a log's mean and 95th percentile, and how far it lies from the log elsewhere."""
+
+    distribution: LengthDistribution
+    """The fit."""
+    mean_tokens: float
+    """The log's mean, met exactly."""
+    p50_tokens: float
+    """The log's median."""
+    p95_tokens: float
+    """The log's 95th percentile."""
+    p99_tokens: float
+    """The log's 99th percentile."""
+    log_mu: float
+    """Maximum likelihood: mean of ln L over non-empty requests."""
+    log_sigma: float
+    """Maximum likelihood: standard deviation of ln L over non-empty requests."""
+    largest_distribution_error: float
+    """Kolmogorov–Smirnov distance: the largest gap between the two cumulative fractions."""
+
+    @property
+    def p50_error_fraction(self) -> float:
+        """Return fitted ÷ logged median − 1."""
+        return self.distribution.quantile(0.5) / max(self.p50_tokens, 1.0) - 1.0
+
+    @property
+    def p99_error_fraction(self) -> float:
+        """Return fitted ÷ logged 99th percentile − 1."""
+        return self.distribution.quantile(0.99) / max(self.p99_tokens, 1.0) - 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeFit:
+    """What hourly rates say of the day and the week."""
+
+    peak_to_mean: float
+    """Busiest hour of the (mean) week or day ÷ mean."""
+    trough_to_mean: float
+    """Quietest hour ÷ mean."""
+    weekend_fraction: float | None
+    """Mean weekend hour ÷ mean weekday hour; None where the log is shorter than a week or has no dates."""
+    weekly_profile: tuple[float, ...] | None
+    """168 factors of mean 1, Monday 00:00 UTC first; None as above."""
+    noise_sigma: float | None
+    """Standard deviation of ln(rate ÷ profile), from hours of the week seen at least twice."""
+    noise_correlation_h: float | None
+    """Hours in which that residual's correlation falls to 1/e."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficFit:
+    """One workload fitted to one log; None where the log cannot show it."""
+
+    requests: int
+    duration_h: float
+    requests_per_s: float | None
+    requests_per_s_error_fraction: float | None
+    input: LengthFit
+    output: LengthFit
+    input_output_correlation: float
+    index_of_dispersion: float | None
+    index_of_dispersion_error: float | None
+    interarrival_cv: float | None
+    shape: ShapeFit | None
+    prefix_cache_hit_fraction: float | None
+    largest_client_fraction: float | None
+    clients: int | None
+
+
+def fit_traffic(log: RequestLog) -> TrafficFit:
+    """Fit all a log can show. The standard error of the rate counts burstiness: √(I / n)."""
+    requests = log.times_s.size
+    if requests < 2:
+        raise ScenarioError(f"a fit needs at least two requests; the log has {requests}")
+    duration_s = float(log.times_s[-1] - log.times_s[0])
+    if duration_s <= 0.0:
+        raise ScenarioError(f"all {requests} requests carry the same time, so no rate can be fitted")
+    dispersion = dispersion_error = interarrival_cv = rate = rate_error = None
+    if log.one_clock:
+        dispersion, dispersion_error = index_of_dispersion(log.times_s)
+        gaps_s = np.diff(log.times_s)
+        interarrival_cv = float(gaps_s.std() / gaps_s.mean())
+        rate = (requests - 1) / duration_s
+        rate_error = float(np.sqrt((dispersion or 1.0) / requests))
+    largest = clients = None
+    if log.clients is not None:
+        counts = np.bincount(log.clients)
+        largest, clients = float(counts.max() / requests), int(counts.size)
+    return TrafficFit(
+        requests=requests,
+        duration_h=duration_s / 3600.0,
+        requests_per_s=rate,
+        requests_per_s_error_fraction=rate_error,
+        input=fit_lengths(log.input_tokens, "input"),
+        output=fit_lengths(log.output_tokens, "output"),
+        input_output_correlation=_correlation(log.input_tokens, log.output_tokens),
+        index_of_dispersion=dispersion,
+        index_of_dispersion_error=dispersion_error,
+        interarrival_cv=interarrival_cv,
+        shape=_shape_of_log(log) if log.one_clock else None,
+        prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
+        largest_client_fraction=largest,
+        clients=clients,
+    )
+
+
+def fit_lengths(tokens: NDArray[np.float64], which: str = "request") -> LengthFit:
+    """Fit a lognormal through mean and 95th percentile.
+
+    Where no lognormal has both (p95 under the mean, or over 3.87 times it), p95 is moved to the nearest value one can
+    have; the errors reported are those of the distribution in use.
+    """
+    mean = float(tokens.mean())
+    if mean <= 0.0:
+        raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
+    p50, p95, p99 = (float(q) for q in np.quantile(tokens, [0.5, 0.95, 0.99]))
+    distribution = LengthDistribution.from_mean_p95(
+        mean, float(np.clip(p95, mean, mean * MAX_P95_TO_MEAN * (1.0 - 1e-12)))
+    )
+    logs = np.log(tokens[tokens > 0.0])
+    return LengthFit(
+        distribution=distribution,
+        mean_tokens=mean,
+        p50_tokens=p50,
+        p95_tokens=p95,
+        p99_tokens=p99,
+        log_mu=float(logs.mean()),
+        log_sigma=float(logs.std()),
+        largest_distribution_error=_kolmogorov_smirnov(tokens, distribution),
+    )
+
+
+def index_of_dispersion(times_s: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Return variance ÷ mean of counts per whole minute, and its standard error, or None for too short a log.
+
+    In logs of two hours and more the variance is taken within each hour and averaged, so that the day's shape does not
+    count as bursts. The error is I √(2 / degrees of freedom), as for normal counts.
+    """
+    minute = ((times_s - times_s[0]) // 60.0).astype(np.int64)
+    counts = np.bincount(minute)[:-1].astype(np.float64)
+    if counts.size < MINUTES_FOR_DISPERSION or counts.mean() == 0.0:
+        return None, None
+    if counts.size >= 120:
+        hourly = counts[: counts.size // 60 * 60].reshape(-1, 60)
+        variance, freedom = float(hourly.var(axis=1, ddof=1).mean()), hourly.shape[0] * 59
+        mean = float(hourly.mean())
+    else:
+        variance, freedom, mean = float(counts.var(ddof=1)), counts.size - 1, float(counts.mean())
+    index = variance / mean
+    return index, index * float(np.sqrt(2.0 / freedom))
+
+
+def fit_hourly_shape(rates: NDArray[np.float64], first_hour_of_week: int | None) -> ShapeFit | None:
+    """Fit day and week to hourly rates, shape (hours,); None for less than two days.
+
+    ``first_hour_of_week`` is 0 for Monday 00:00 UTC, None where the dates are unknown.
+    """
+    if rates.size < HOURS_FOR_DAILY_SHAPE or not np.any(rates > 0.0):
+        return None
+    hour = ((first_hour_of_week or 0) + np.arange(rates.size)) % HOURS_PER_WEEK
+    if rates.size < HOURS_PER_WEEK:
+        return _daily_shape(rates, None, None)
+    profile = _mean_by(rates, hour, HOURS_PER_WEEK)
+    profile /= profile.mean()
+    sigma, correlation_h = _residual_noise(rates, profile[hour])
+    if first_hour_of_week is None:
+        return _daily_shape(rates, sigma, correlation_h)
+    return ShapeFit(
+        peak_to_mean=float(profile.max()),
+        trough_to_mean=float(profile.min()),
+        weekend_fraction=float(profile[120:].mean() / profile[:120].mean()),
+        weekly_profile=tuple(profile.tolist()),
+        noise_sigma=sigma,
+        noise_correlation_h=correlation_h,
+    )
+
+
+def _daily_shape(rates: NDArray[np.float64], sigma: float | None, correlation_h: float | None) -> ShapeFit:
+    """Fit the mean day alone, counted from the first row."""
+    by_hour = _mean_by(rates, np.arange(rates.size) % 24, 24)
+    relative = by_hour / by_hour.mean()
+    return ShapeFit(
+        peak_to_mean=float(relative.max()),
+        trough_to_mean=float(relative.min()),
+        weekend_fraction=None,
+        weekly_profile=None,
+        noise_sigma=sigma,
+        noise_correlation_h=correlation_h,
+    )
+
+
+def _shape_of_log(log: RequestLog) -> ShapeFit | None:
+    """Fit the shape to a log's whole hours."""
+    first_hour = int(np.ceil(log.times_s[0] / 3600.0))
+    counts = np.bincount(np.maximum((log.times_s // 3600.0).astype(np.int64) - first_hour, -1) + 1)[1:-1]
+    week_hour = (first_hour + _EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK if log.has_date else None
+    return fit_hourly_shape(counts.astype(np.float64), week_hour)
+
+
+def _mean_by(numbers: NDArray[np.float64], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
+    """Return the mean of each group, shape (groups,)."""
+    return np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
+
+
+def _residual_noise(rates: NDArray[np.float64], expected: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Return σ and correlation hours of ln(rate ÷ profile), or None for less than two weeks.
+
+    The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.
+    """
+    weeks = rates.size / HOURS_PER_WEEK
+    usable = (rates > 0.0) & (expected > 0.0)
+    if weeks < 2.0 or usable.sum() < HOURS_PER_WEEK:
+        return None, None
+    residual = np.zeros(rates.size)
+    residual[usable] = np.log(rates[usable] / expected[usable])
+    residual[usable] -= residual[usable].mean()
+    variance = float(np.mean(residual[usable] ** 2)) * weeks / (weeks - 1.0)
+    lagged = _correlation(residual[1:], residual[:-1])
+    return float(np.sqrt(variance)), float(-1.0 / np.log(lagged)) if 0.0 < lagged < 1.0 else 0.0
+
+
+def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return Pearson's correlation, 0 where one of the two never changes."""
+    first, second = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((first @ first) * (second @ second)))
+    return float(first @ second) / scale if scale > 0.0 else 0.0
+
+
+def _kolmogorov_smirnov(tokens: NDArray[np.float64], distribution: LengthDistribution) -> float:
+    """Return the largest gap between the log's and the fit's cumulative fraction, over the log's distinct lengths."""
+    from scipy.special import ndtr  # noqa: PLC0415 - one function needs it
+
+    lengths, counts = np.unique(tokens, return_counts=True)
+    reached = np.cumsum(counts) / tokens.size
+    z = (np.log(np.maximum(lengths, 1e-9)) - distribution.mu) / max(distribution.sigma, 1e-9)
+    fitted = ndtr(z)
+    before = np.concatenate([[0.0], reached[:-1]])
+    return float(np.maximum(np.abs(fitted - reached), np.abs(fitted - before)).max())

@@ -1,0 +1,120 @@
+"""Layouts a cluster may choose: attention in data parallel, separate pools, batch limits, speculation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.compile.capacity import Service, build_services
+from planner.compile.reuse import Reuse
+from planner.errors import ScenarioError
+from planner.language.loading import load_scenario
+from planner.physics.operating import Traffic, at_objective, separate_pools
+from planner.physics.replica import ReplicaSpec, price_replicas
+
+SCENARIO = """\
+name: layouts
+start: 2026-01-01
+horizon_months: 3
+workloads:
+  chat:
+    model: {model}
+    precision: {precision}
+    requests_per_s: 5
+    tokens: {{input: {{mean: {prompt}}}, output: {{mean: 1000}}}}
+    slo: {{ttft_s: {ttft}, tpot_s: {tpot}}}
+clusters:
+  one:
+    accelerator: {accelerator}
+    engine: {engine}
+    nodes: 4
+"""
+
+
+@pytest.fixture
+def serve(write: Any) -> Any:
+    """Return the service of one cluster with these keys."""
+
+    def made(*keys: str, **change: object) -> Service:
+        names = {
+            "model": "deepseek-r1", "precision": "fp8", "prompt": 1000, "ttft": 5, "tpot": 0.1, "accelerator": "B200",
+            "engine": "sglang",
+        } | change  # fmt: skip
+        text = SCENARIO.format(**names) + "".join(f"    {key}\n" for key in keys)
+        scenario = load_scenario(write(text))
+        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        return services["one", "chat"]
+
+    return made
+
+
+def test_auto_takes_the_better_attention_and_says_which(serve: Any) -> None:
+    split, apart, auto = (serve(f"attention: {how}") for how in ("tensor-parallel", "data-parallel", "auto"))
+    assert auto.requests_per_s == max(split.requests_per_s, apart.requests_per_s)
+    assert apart.requests_per_s > 1.3 * split.requests_per_s  # latent caches are not copied to every rank
+    assert "attention in" in auto.layout
+    assert "attention in" not in split.layout
+
+
+def test_a_dense_model_has_one_kind_of_attention(serve: Any) -> None:
+    dense = {"model": "llama-3.1-70b", "engine": "vllm"}
+    assert serve("attention: data-parallel", **dense) == serve("attention: tensor-parallel", **dense)
+
+
+def test_fewer_sequences_serve_less(serve: Any) -> None:
+    assert serve("max_sequences: 8", "attention: tensor-parallel").requests_per_s < 0.3 * serve().requests_per_s
+
+
+def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
+    drafted = "speculation: {drafted_tokens: 3, accepted_tokens: 2.7}"
+    strict = serve(drafted, tpot=0.02).requests_per_s / serve(tpot=0.02).requests_per_s
+    loose = serve(drafted, tpot=0.1).requests_per_s / serve(tpot=0.1).requests_per_s
+    assert strict > loose > 0.8
+    assert "3 tokens drafted" in serve(drafted).layout
+
+
+def test_more_accepted_than_checked_is_refused(serve: Any) -> None:
+    with pytest.raises(ScenarioError, match="yields at most 2"):
+        serve("speculation: {drafted_tokens: 1, accepted_tokens: 2.5}")
+
+
+def test_auto_pools_are_never_worse_and_say_so(serve: Any) -> None:
+    strict = {"prompt": 8000, "ttft": 2, "tpot": 0.03}
+    shared, separate, auto = (serve(f"pools: {how}", **strict) for how in ("shared", "separate", "auto"))
+    assert auto.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
+    assert "prompts on a pool" in separate.layout
+
+
+def test_pools_in_balance_by_hand() -> None:
+    """One accelerator-second is spent on 1/r_p + 1/r_d of each: the rates of both pools multiply over their sum."""
+    catalog = load_catalog()
+    spec = ReplicaSpec(
+        part=part_of("H200", catalog),
+        shape=shape_of("llama-3.1-70b", catalog),
+        precision="fp8",
+        accelerators=2,
+        engine="vllm",
+    )
+    replicas = price_replicas([spec], shipped_calibration())
+    traffic = Traffic(input_tokens=4000.0, output_tokens=500.0)
+    pools = separate_pools(replicas, traffic, (2.0, 0.05), np.array([0.01]))
+    prefill_s = float(4000 * replicas.prefill_s_per_token[0] + 4000 * 2000 * replicas.attention_s_per_token2[0])
+    decode = at_objective(replicas, np.array([0]), dataclasses.replace(traffic, cached_fraction=1.0), np.inf, 0.05)
+    slack_s = 2.0 - replicas.ttft_fixed_s[0] - replicas.ttft_prefill[0] * prefill_s - 0.01 - decode.tpot_s[0]
+    busy = slack_s / (slack_s + 0.5 * prefill_s)
+    assert pools.prefill_requests_per_s[0] == pytest.approx(min(busy, 0.95) / prefill_s)
+    assert pools.decode.requests_per_s[0] == pytest.approx(decode.requests_per_s[0])
+    # At that share of its time the M/D/1 queue of prefills keeps the objective exactly.
+    if busy < 0.95:
+        assert 0.5 * prefill_s * busy / (1 - busy) == pytest.approx(slack_s)
+
+
+def test_a_rack_serves_a_mixture_wider_than_a_node(serve: Any) -> None:
+    """GB200's 72-way domain admits replicas of many trays."""
+    assert serve("tensor_parallel: 32", accelerator="GB200", precision="fp4").tensor_parallel == 32

@@ -1,0 +1,207 @@
+"""Contradictions are reported before the run, with the numbers that contradict."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.compile.events import MOST_EVENTS, expected_events
+from planner.errors import ScenarioError
+from planner.results.run import run_engine
+from tests.conftest import Planner, WriteScenario
+from tests.simulation.worlds import QUIET, plan_of
+
+
+def refused(*changes: dict[str, Any]) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        plan_of(*changes)
+    return str(caught.value)
+
+
+def test_a_workload_that_no_cluster_can_serve() -> None:
+    """405 billion parameters in bf16 are 810 GB; a node of eight H100 has 640."""
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    text = refused(huge, {"clusters": {"h200": {"accelerator": "H100"}, "mi325x": None}})
+    assert "workloads.chat" in text
+    assert "no cluster can serve it" in text
+    assert "GB" in text
+
+
+def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    plan = plan_of(huge, {"clusters": {"h200": {"accelerator": "H100"}}})
+    assert any("workload chat cannot run on h200" in note for note in plan.notes)
+    assert plan.workloads[0].cluster_order == (1,)
+
+
+def test_an_objective_that_no_batch_can_meet() -> None:
+    text = refused({"workloads": {"chat": {"slo": {"ttft_s": 2.0, "tpot_s": 0.0001}}}})
+    assert "0.0001 s per token" in text
+    assert "a single request takes" in text
+
+
+def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_named() -> None:
+    """Prompts of 12,000 tokens that grow by 150% a year: by autumn none starts within 1.5 s; others keep the fleet."""
+    grows: dict[str, object] = {"tokens": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}}
+    grows |= {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 1.5, "tpot_s": 0.05}}
+    plan = plan_of(QUIET, {"horizon_months": 14, "workloads": {"long": grows}})
+    index = [workload.name for workload in plan.workloads].index("long")
+    month = int(np.argmax(np.all(plan.requests_per_node_h[:, index] <= 0.0, axis=0)))
+    assert 6 <= month <= 12
+    assert np.all(plan.requests_per_node_h[:, index, month:] == 0.0)
+    assert any("long outgrows its objective" in told and f"2026-{month + 1:02d}" in told for told in plan.warnings)
+    _, monthly = run_engine(plan, 1)
+    assert monthly.served_requests[month:, :, index].sum() == 0.0
+    assert monthly.busy_node_h[month:].sum() < monthly.busy_node_h[:month].sum()
+    others = [w for w in range(len(plan.workloads)) if w != index]
+    assert monthly.shed_requests[:, others].sum() == 0.0
+
+
+def test_a_site_without_power_for_its_clusters() -> None:
+    text = refused({"site": {"power_cap_kw": 5}})
+    assert "site.power_cap_kw" in text
+    assert "5.0 kW of facility power" in text
+    assert "a single node draws" in text
+
+
+def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
+    plan = plan_of({"site": {"power_cap_kw": 60}})
+    assert any("kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes)
+
+
+def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
+    plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
+    assert any("20 kW in all" in warning and "paid for and will never serve" in warning for warning in plan.warnings)
+
+
+def test_an_order_after_the_horizon() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 52}
+    text = refused({"clusters": {"h200": {"order": order}}})
+    assert "clusters.h200.order" in text
+    assert "364 days" in text
+    assert "59" in text  # days of the horizon
+
+
+def test_an_order_that_may_come_too_late_is_a_warning() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 6, "slip_weeks": {"low": 0, "base": 1, "high": 20}}
+    plan = plan_of({"clusters": {"h200": {"order": order}}})
+    assert any("h200 may arrive after the horizon" in warning for warning in plan.warnings)
+
+
+def test_demand_beyond_all_clusters_is_a_note() -> None:
+    plan = plan_of({"workloads": {"chat": {"requests_per_s": 1e5}}})
+    assert any("times what all clusters sustain" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "what"),
+    [
+        ({"reliability": {"failure_multiplier": 1e9}}, "reliability.failure_multiplier", "failures"),
+        ({"software": {"incident_multiplier": 1e9}}, "software.incident_multiplier", "incidents"),
+        ({"site": {"outages_per_year": 1e11, "outage_h": 1e-9}}, "site.outages_per_year", "outages"),
+        (
+            {
+                "workloads": {
+                    "chat": {"tenants": [{"name": "x", "share_fraction": 0.1, "mean_on_h": 1e-6, "mean_off_h": 1e-6}]}
+                }
+            },
+            "workloads.chat.tenants[0]",
+            "starts and stops",
+        ),
+    ],
+)
+def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
+    change: dict[str, Any], path: str, what: str
+) -> None:
+    begun = time.process_time()
+    text = refused(change)
+    assert time.process_time() - begun < 20  # at once, not after filling memory
+    assert path in text
+    assert what in text
+    assert f"{MOST_EVENTS:,}" in text
+
+
+def test_the_number_expected_is_the_number_that_comes() -> None:
+    plan = plan_of({"reliability": {"failure_multiplier": 50}})
+    expected = {what: count for _, what, count in expected_events(plan)}["failures"]
+    counts = [sum(part.time_h.size for part in run_engine(plan, seed)[0].shop.failed) for seed in range(20)]
+    assert sum(counts) / 20 == pytest.approx(expected, rel=0.15)
+
+
+def test_several_contradictions_are_told_at_once() -> None:
+    order = {"placed": "2026-01-01", "lead_weeks": 52}
+    text = refused({"clusters": {"h200": {"order": order}}, "site": {"power_cap_kw": 5}})
+    assert "clusters.h200.order" in text
+    assert "site.power_cap_kw" in text
+
+
+def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteScenario, tiny: str) -> None:
+    path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
+    line = len(tiny.splitlines()) + 1
+    planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")
+
+
+QUOTE = {"name": "vendor-q1", "unit_price_usd": 24000, "valid_from": "2026-02-01", "valid_until": "2026-02-10"}
+
+
+def quoted(*changes: dict[str, Any]) -> list[str]:
+    plan = plan_of({"clusters": {"h200": {"quotes": [QUOTE]}}}, *changes)
+    return [warning for warning in plan.warnings if "quote" in warning]
+
+
+def test_a_quote_that_no_order_can_use_is_named_with_its_dates() -> None:
+    (warning,) = quoted()
+    assert "cluster h200" in warning
+    assert "'vendor-q1'" in warning
+    assert "holds from 2026-02-01 until 2026-02-10" in warning
+    assert "ordered on 2026-01-01" in warning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clusters": {"h200": {"online": "2026-02-01"}}},
+        {"clusters": {"h200": {"order": {"placed": "2026-02-10", "lead_weeks": 1}}}},
+        {"expansion": {"rules": [{"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200",
+                                  "nodes": 2}]}},
+    ],
+    ids=["first day", "last day", "a review may buy while it holds"],
+)  # fmt: skip
+def test_a_quote_that_some_order_can_use_is_not(change: dict[str, Any]) -> None:
+    assert quoted(change) == []
+
+
+WINDOWS = [{"name": "day", "usd_per_kwh": 0.2, "start_hour": 8, "end_hour": 20},
+           {"name": "night", "usd_per_kwh": 0.05, "start_hour": 20, "end_hour": 8}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("site", "first_night_hour", "warned"),
+    [
+        ({"tariff": "us-ohio"}, 1, False),  # midnight UTC is seven in the evening in Ohio
+        ({"tariff": "us-texas"}, 2, False),
+        ({"tariff": "us-average"}, 0, True),
+        ({"tariff": "us-ohio", "electricity": {"timezone": "UTC"}}, 0, False),
+        ({"tariff": "us-average", "electricity": {"timezone": "America/Denver"}}, 3, False),
+    ],
+)
+def test_windows_are_read_on_the_clock_of_the_tariffs_place(
+    site: dict[str, Any], first_night_hour: int, warned: bool
+) -> None:
+    plan = plan_of({"site": {"electricity": {"windows": WINDOWS}}}, {"site": site})
+    prices = plan.money.power.hourly_usd_per_kwh
+    assert prices is not None
+    assert int((prices == 0.05).argmax()) == first_night_hour
+    told = [warning for warning in plan.warnings if "UTC" in warning]
+    assert bool(told) is warned
+    assert all("us-average" in warning for warning in told)
+
+
+def test_a_tariff_of_ones_own_with_no_such_zone_is_refused(planner: Planner, write: WriteScenario, tiny: str) -> None:
+    write("tariffs: {home: {energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 0, timezone: Mars/Base, "
+          "source: our meter, grade: A}}", "own.yaml")  # fmt: skip
+    write(tiny + "catalog: {overlay: own.yaml}\nsite: {tariff: home}\n")
+    planner("validate", "tiny.yaml").refused("unknown time zone 'Mars/Base'")

@@ -1,0 +1,105 @@
+"""A plan compiled with memory equals one compiled without."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.compile import Reuse, build_plan
+from planner.compile.reuse import late_shares
+from planner.demand.bursts import BurstConditions
+from planner.language.loading import load_scenario
+from planner.language.scenario import Scenario
+
+APPROXIMATED = {"miss_tables"}
+
+
+@pytest.fixture
+def scenario(write: Any) -> Scenario:
+    return load_scenario(write())
+
+
+def differences(one: Any, two: Any, path: str = "") -> list[str]:
+    """Return where two plans differ, bit for bit."""
+    if dataclasses.is_dataclass(one):
+        return [
+            found
+            for field in dataclasses.fields(one)
+            for found in differences(getattr(one, field.name), getattr(two, field.name), f"{path}.{field.name}")
+        ]
+    if isinstance(one, tuple):
+        parts = [differences(a, b, f"{path}[{k}]") for k, (a, b) in enumerate(zip(one, two, strict=True))]
+        return [found for part in parts for found in part]
+    same = np.array_equal(one, two, equal_nan=True) if isinstance(one, np.ndarray) else one == two
+    return [] if same else [path]
+
+
+def test_the_first_plan_is_the_plan(scenario: Scenario) -> None:
+    assert differences(build_plan(scenario), build_plan(scenario, Reuse(scenario))) == []
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "clusters.h200.unit_price_usd=20000",
+        "clusters.h200.throughput_multiplier=0.9",
+        "clusters.h200.nodes=9",
+        "workloads.chat.tokens.output.mean=150",
+        "workloads.chat.growth={kind: compound, per_year: 0.7}",
+        "workloads.chat.shape={timezone: Asia/Tokyo}",
+        "reliability.failure_multiplier=3",
+        "site.pue_ratio=1.5",
+        "site.power_cap_kw=60",
+        "software.upgrade_policy=pinned",
+        "finance.residual_fraction=0.3",
+    ],
+)
+def test_a_changed_scenario_compiles_to_the_same_plan_with_memory(
+    scenario: Scenario, write: Any, override: str
+) -> None:
+    changed = load_scenario(write(), [override])
+    reuse = Reuse(scenario)
+    build_plan(scenario, reuse)
+    fresh, kept = build_plan(changed), build_plan(changed, reuse)
+    unlike = [path for path in differences(fresh, kept) if not any(name in path for name in APPROXIMATED)]
+    if changed.site.power_cap_kw is None:  # nothing throttles, so nobody reads that table
+        unlike = [path for path in unlike if "node_power.cap_" not in path]
+    assert unlike == []
+    assert kept.miss_tables == pytest.approx(fresh.miss_tables, abs=1e-3)
+    again = build_plan(scenario, reuse)
+    own = [path for path in differences(build_plan(scenario), again) if "node_power.cap_" not in path]
+    assert own == []  # and what changed leaves nothing behind
+
+
+@pytest.mark.parametrize("factor", [0.55, 0.9, 1.0, 1.07, 1.8])
+def test_late_requests_are_read_between_tables(scenario: Scenario, factor: float) -> None:
+    stated = BurstConditions(requests_per_s=5.0, slack_s=1.8, index_of_dispersion=12.0)
+    moved = BurstConditions(requests_per_s=5.0 * factor, slack_s=1.8 * factor, index_of_dispersion=12.0)
+    reuse = Reuse(scenario)
+    assert np.array_equal(reuse.late_shares(("h200", "chat"), stated), late_shares(stated))
+    assert reuse.late_shares(("h200", "chat"), moved) == pytest.approx(late_shares(moved), abs=3e-3)
+
+
+def test_throughput_factors_multiply_what_a_node_sustains(scenario: Scenario) -> None:
+    plain = build_plan(scenario)
+    factors = {("H200", "vllm", "llama-3.1-8b"): 1.25, ("", "sglang", "llama-3.1-8b"): 9.0}
+    faster = build_plan(scenario, throughput_factors=factors)
+    ratio = faster.requests_per_node_h / plain.requests_per_node_h
+    assert ratio[0] == pytest.approx(1.25)
+    assert ratio[1] == pytest.approx(1.0)
+    shared = build_plan(scenario, throughput_factors={**factors, ("", "vllm", "llama-3.1-8b"): 0.8})
+    ratio = shared.requests_per_node_h / plain.requests_per_node_h
+    assert ratio[0] == pytest.approx(1.25 * 0.8)
+    assert ratio[1] == pytest.approx(0.8)
+
+
+def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.compile.reuse._MOST_KEPT", 3)
+    reuse = Reuse(scenario)
+    for key in "abcd":
+        reuse.once(key, key.upper)
+    assert reuse.once("d", lambda: "new") == "D"
+    assert reuse.once("a", lambda: "new") == "new"  # the longest unused went
