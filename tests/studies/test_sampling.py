@@ -14,8 +14,8 @@ from planner.studies.replicate import Replicator
 from tests.benchmarks.study import reference_study
 
 SAMPLES, POINTS = 12, 16
-"""Independent samples of each kind, and the points of one: a whole Latin hypercube. The studies' own tests show the same
-on a model without events in every run of the suite."""
+"""Independent samples of each kind, and the points of one: a whole Latin hypercube. The runner's tests show as much on
+a small scenario in every run of the suite."""
 
 
 def variance_of_means(sampling: Sampling) -> dict[str, float]:
