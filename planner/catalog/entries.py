@@ -52,6 +52,18 @@ class Range(Strict):
     """The unit, where the key does not name it."""
     note: str | None = None
     """What a reader should know about it."""
+    drawn_for: str | None = None
+    """Field of a scenario, as a dotted path, that is drawn from this prior where no study says otherwise; of clusters,
+    ``*`` stands for those of the accelerator or the vendor below. Default: none."""
+    accelerator: str | None = None
+    """Accelerator whose clusters are meant. Default: any."""
+    vendor: str | None = None
+    """Vendor whose clusters are meant. Default: any."""
+    unless: str | None = None
+    """Field that takes the place of the other where a scenario states it. Default: none."""
+    times_stated: bool = False
+    """Whether the prior is a factor, over its base, on whatever is stated. Default false: it stands for what is left to
+    the default, and what is stated is known."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Range:
