@@ -36,8 +36,9 @@ class Scenario(Strict):
     """Name of the scenario; also of its output folder."""
     description: str = ""
     """What question it answers. Default empty: the name may say enough."""
-    extends: str | None = None
-    """Another scenario file that this one changes; relative to this file. Default: none."""
+    extends: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] | None = None
+    """Another scenario file that this one changes, or a list of them, later ones over earlier; relative to this
+    file. Default: none."""
     start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
     """First day, from 2000-01-01 to 2100-12-31."""
     horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
