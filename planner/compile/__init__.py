@@ -21,10 +21,11 @@ from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
+from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
-__all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
+__all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
@@ -74,11 +75,23 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
+        promise=promise_plan(scenario),
         warnings=(),
         notes=(),
     )
     warnings, notes = contradictions(scenario, plan, demands)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes))
+
+
+def promise_plan(scenario: Scenario) -> Promise:
+    """Return what a scenario promises."""
+    stated = scenario.promise
+    return Promise(
+        in_time_fraction=stated.in_time,
+        each_month=stated.each == "month",
+        of_workload=stated.of == "workload",
+        in_replications_fraction=stated.in_replications,
+    )
 
 
 def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:

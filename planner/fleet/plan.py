@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath
+from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
 from planner.units import MILLION
 
@@ -277,6 +278,7 @@ class Plan:
     site: SitePlan
     expansion: ExpansionPlan
     money: MoneyPlan
+    promise: Promise
     warnings: tuple[str, ...]
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]

@@ -29,6 +29,26 @@ class CatalogChoice(Strict):
     """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
 
 
+class Promise(Strict):
+    """What is promised to those who send requests.
+
+    Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
+    """
+
+    in_time: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
+    """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
+    (assumption)."""
+    each: Literal["month", "horizon"] = "month"
+    """Over what it is kept: in every month, or over all months together, where a good month makes up for a bad one.
+    Default month: who cannot be served in March is not helped in May."""
+    of: Literal["workload", "fleet"] = "workload"
+    """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
+    small one."""
+    in_replications: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
+    """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
+    (assumption)."""
+
+
 class Scenario(Strict):
     """One future: traffic, machines, site and money over a horizon of months."""
 
@@ -51,6 +71,9 @@ class Scenario(Strict):
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
+    promise: Promise = Promise()
+    """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
+    replications."""
     site: Site = Site()
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
     reliability: Reliability = Reliability()

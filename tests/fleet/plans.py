@@ -27,6 +27,7 @@ from planner.fleet.plan import (
     Triangle,
     WorkloadPlan,
 )
+from planner.fleet.promise import Promise
 from planner.fleet.window import MISS_CELLS
 from planner.physics.node_power import NodePower
 from tests.fleet.money import money_plan
@@ -239,6 +240,7 @@ def make_plan(
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),
+        promise=Promise(in_time_fraction=0.99, each_month=True, of_workload=True, in_replications_fraction=0.9),
         warnings=(),
         notes=(),
     )

@@ -31,6 +31,17 @@ def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -
             assert row["date"], path
 
 
+def test_a_promise_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(write: Write, tiny: str) -> None:
+    rows = rows_of(write())
+    assert rows["promise.in_time"]["value"] == "0.99"
+    assert rows["promise.in_time"]["grade"] == "default"
+    assert rows["promise.of"]["source"].startswith("default: workload")
+    rows = rows_of(write(tiny + "promise: {in_time: 0.999, of: fleet}\n", "stated.yaml"))
+    assert rows["promise.in_time"]["source"].startswith("stated.yaml:")
+    assert (rows["promise.in_time"]["value"], rows["promise.of"]["value"]) == ("0.999", "fleet")
+    assert rows["promise.each"]["grade"] == "default"
+
+
 def test_a_default_gives_its_reason(write: Write) -> None:
     rows = rows_of(write())
     default = [row for row in rows.values() if row["grade"] == "default"]
