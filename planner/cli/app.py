@@ -17,6 +17,7 @@ from planner.cli import (
     check_benchmarks,
     compare,
     fit_traffic,
+    import_results,
     init,
     montecarlo,
     probe,
@@ -58,6 +59,7 @@ app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
 app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(import_results.app, name="import")
 
 
 def _print_version(wanted: bool) -> None:
