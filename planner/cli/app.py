@@ -18,6 +18,7 @@ from planner.cli import (
     check_benchmarks,
     compare,
     fit_traffic,
+    import_results,
     init,
     montecarlo,
     probe,
@@ -58,6 +59,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "throughput": "Predict latency and throughput of a replica.",
         "check-benchmarks": "Hold the throughput model against measurements.",
         "calibrate": "Fit the throughput model to measurements.",
+        "import": "Read results that others published.",
         "probe": "Measure this machine.",
         "catalog": "Show what the catalogue holds, with sources.",
     },
@@ -101,6 +103,7 @@ app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
 app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(import_results.app, name="import")
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,7 +8,6 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Factors, build_services, capacity_table, miss_tables
 from planner.compile.clusters import cluster_plan, reliability_plan, software_plan
@@ -45,7 +44,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
     mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
-    services, refused = build_services(scenario, shipped_calibration(), reuse, throughput_factors or {})
+    services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads

@@ -22,6 +22,7 @@ from planner.catalog.load import Catalog
 from planner.demand.bursts import BurstConditions, miss_share, refused_share
 from planner.fleet.window import MISS_CELLS
 from planner.language.scenario import Scenario
+from planner.physics.coefficients import Calibration
 from planner.physics.node_power import NodePower
 
 Floats = NDArray[np.float64]
@@ -37,8 +38,9 @@ class Reuse:
     """
 
     def __init__(self, stated: Scenario) -> None:
-        """Remember the catalogue, which a study cannot vary, and the stated traffic, from which tables are spaced."""
+        """Remember catalogue and calibration, which no study can vary, and the traffic from which tables are spaced."""
         self.catalog: Catalog = stated.load_catalog()
+        self.calibration: Calibration = stated.load_calibration().calibration()
         self.node_powers: dict[str, NodePower] = {}
         """The first node power compiled for each cluster: its throttling table serves where nothing throttles."""
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()

@@ -25,6 +25,10 @@ def check_scenario(scenario: Scenario) -> None:
         problems.append(scenario.document.problem(path, message, hint))
 
     _check_size(scenario, report)
+    try:
+        scenario.load_calibration()
+    except ScenarioError as error:
+        report(("calibration",), str(error))
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
     _check_references(scenario, report)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
+from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document
 from planner.language.cluster import Cluster
@@ -67,6 +68,9 @@ class Scenario(Strict):
     """Root of all random numbers. Default 1: any number is as good."""
     catalog: CatalogChoice = CatalogChoice()
     """Assumption set and overlay. Default: measured."""
+    calibration: str | None = None
+    """A calibration of the throughput model, updated by your own measurements with ``planner calibrate``; relative to
+    the scenario file. Default: the one that comes with the planner."""
     workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
@@ -101,6 +105,13 @@ class Scenario(Strict):
     def document(self) -> Document:
         """What the user wrote, merged, with the place of each value."""
         return self._document
+
+    def load_calibration(self) -> CalibrationFile:
+        """Read the calibration of the throughput model that this scenario chose."""
+        if self.calibration is None:
+            return shipped_file()
+        path, content = self._document.file_at(("calibration",), self.calibration)
+        return calibration_from(content, str(path))
 
     def load_catalog(self) -> Catalog:
         """Read the catalogue this scenario chose."""

@@ -126,6 +126,9 @@ class Calibration:
     spread: Mapping[str, Spread] = field(default_factory=dict)
     """Spread of the model's error by architecture class and of separate pools; empty without cross-validation."""
 
+    group_log_sigma: Mapping[str, float] = field(default_factory=dict)
+    """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
+
     def coefficients(self, engines: Sequence[str], vendors: Sequence[str]) -> dict[str, Floats]:
         """Return each coefficient for pairs of engine and vendor, shape (pairs,).
 
@@ -148,7 +151,7 @@ class Calibration:
         spread = self.spread.get(MIXTURE if is_mixture else DENSE)
         if groups.campaign.endswith(DISAGGREGATED):
             spread = self.spread.get(DISAGGREGATED, spread)
-        return None if spread is None else doubt_of(groups, spread, self.group_log_effect)
+        return None if spread is None else doubt_of(groups, spread, self.group_log_effect, self.group_log_sigma)
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""

@@ -16,8 +16,9 @@ from planner.language.loading import SUCCESSORS
 from planner.language.scenario import Scenario
 from planner.validation import choices, nearest
 
-FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog")
-"""What a study cannot vary: the months that scenarios share, and the catalogue that compiled parts are kept by."""
+FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog", "calibration")
+"""What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
+are kept by."""
 
 
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:

@@ -16,7 +16,6 @@ from datetime import datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.calibration import shipped_calibration
 from planner.compile.capacity import Service, traffic_of
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
@@ -212,7 +211,7 @@ def _stands(
     scenario: Scenario, plan: Plan, window: WindowResult, services: Services, place: Place
 ) -> tuple[Stand, ...]:
     """Divide each cluster's nodes among the replicas that the hour's work needs."""
-    calibration = shipped_calibration()
+    calibration = scenario.load_calibration().calibration()
     found = []
     for c, cluster in enumerate(plan.clusters):
         work = _work(plan, window, services, c, place)
