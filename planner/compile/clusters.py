@@ -11,19 +11,21 @@ from planner.catalog.entries import Accelerator, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service
 from planner.compile.reuse import Reuse
+from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
 from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     IncidentPlan,
     OrderPlan,
+    OwnedPlan,
     ReliabilityPlan,
     SoftwarePlan,
     StackPlan,
     ThreePoint,
     Triangle,
 )
-from planner.language.cluster import Cluster, Order
+from planner.language.cluster import Cluster, Order, Owned
 from planner.language.prices import dated_quotes, standing_price
 from planner.language.scenario import Scenario
 from planner.physics.node_power import (
@@ -37,6 +39,7 @@ from planner.physics.node_power import (
 from planner.physics.power import BoardRating
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
+Prices = tuple[float, float, float, float]
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
     "staged": (8 * HOURS_PER_WEEK, 0.5),
@@ -64,6 +67,7 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
+    prices = _prices(scenario, cluster, entry, book)
     retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
     return ClusterPlan(
         name=name,
@@ -79,9 +83,30 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
         node_power=_node_power(scenario, name, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
-        prices_usd=_prices(scenario, cluster, entry, book),
+        prices_usd=prices,
+        owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
         price_book=book,
         engineers_per_accelerator=engineers / 800.0,
+    )
+
+
+def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices) -> OwnedPlan:
+    """Spread what owned machines cost over the parts of a node, in the ratio of the cluster's prices."""
+    cost_usd = sum(prices_usd) * nodes if stated.cost_usd is None else stated.cost_usd
+    if (stated.book_value_usd or 0.0) > cost_usd:
+        message = f"a book value of {stated.book_value_usd:,.2f} is above the {cost_usd:,.2f} they cost at list prices"
+        place = ("clusters", name, "owned", "book_value_usd")
+        raise ScenarioError(scenario.document.problem(place, message, "state owned.cost_usd"))
+    if stated.cost_usd is not None and nodes:
+        # Without list prices there is no ratio, and all of it is accelerators.
+        weights = prices_usd if sum(prices_usd) else (1.0, 0.0, 0.0, 0.0)
+        accelerators, host, network, storage = (cost_usd / nodes * part / sum(weights) for part in weights)
+        prices_usd = (accelerators, host, network, storage)
+    return OwnedPlan(
+        bought_h=(stated.bought - scenario.start).days * HOURS_PER_DAY,
+        prices_usd=prices_usd,
+        book_value_usd=None if stated.book_value_usd is None else stated.book_value_usd / max(nodes, 1),
+        remaining_months=stated.remaining_months,
     )
 
 
@@ -109,12 +134,12 @@ def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> Pri
 
 def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
     """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    if cluster.owned is not None:
+        return cluster.owned.bought
     return cluster.order.placed if cluster.order else cluster.online or scenario.start
 
 
-def _prices(
-    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
-) -> tuple[float, float, float, float]:
+def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook) -> Prices:
     """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
     per_node = entry.accelerators_per_node.value
     each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)

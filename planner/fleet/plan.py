@@ -96,6 +96,20 @@ class OrderPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPlan:
+    """Machines owned before the start."""
+
+    bought_h: float
+    """When they were delivered and paid, below zero."""
+    prices_usd: tuple[float, float, float, float]
+    """What a node cost: accelerators, host, network, storage."""
+    book_value_usd: float | None
+    """Book value of a node on the first day; None for cost less depreciation."""
+    remaining_months: int | None
+    """Book life left on the first day; None for what is left of the book life since it was bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """One cluster, as the simulation sees it."""
 
@@ -119,6 +133,8 @@ class ClusterPlan:
     prices_usd: tuple[float, float, float, float]
     """Per node: accelerators after discount, host, network, storage."""
     engineers_per_accelerator: float
+    owned: OwnedPlan | None = None
+    """What is known of machines that are owned before the start; None where they are bought."""
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 

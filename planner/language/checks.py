@@ -9,6 +9,7 @@ from planner.demand.calendar import zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
+from planner.language.cluster import Cluster
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import GrowthTable
@@ -49,6 +50,8 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 Report = Callable[..., None]
+MOST_OWNED_MONTHS = 240
+"""Twenty years: no server of that age serves, so an older purchase is a slip of the year."""
 MOST_BYTES = 2e9
 """Memory that a run may take."""
 
@@ -100,7 +103,9 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.online is not None and not scenario.start <= cluster.online < end:
             side = "before the start" if cluster.online < scenario.start else "after the end"
             message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
-            report(("clusters", name, "online"), message)
+            hint = f"for machines owned already write owned: {{bought: {cluster.online}}}"
+            report(("clusters", name, "online"), message, hint if cluster.online < scenario.start else None)
+        _check_owned(scenario, name, cluster, report)
         place = ("clusters", name, "accelerator")
         if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
@@ -128,6 +133,18 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
+    """Refuse machines owned before the start that were bought after it, or in another age."""
+    if cluster.owned is None:
+        return
+    bought, place = cluster.owned.bought, ("clusters", name, "owned", "bought")
+    if bought >= scenario.start:
+        message = f"{bought} is not before the start, {scenario.start}"
+        report(place, message, f"for machines bought later write online: {bought}")
+    elif bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
+        report(place, f"{bought} is more than {MOST_OWNED_MONTHS // MONTHS_PER_YEAR} years before the start")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:

@@ -108,7 +108,7 @@ def _waiting(result: RunResult) -> list[_Row]:
     plan, nothing = result.plan, _of(result, 0, 0.0)
     return [
         _Row(
-            cohort.bought_h,
+            max(cohort.bought_h, 0.0),
             min(cohort.in_service_h, cohort.retired_h),
             plan.clusters[cohort.cluster].name,
             "waiting",
@@ -118,7 +118,7 @@ def _waiting(result: RunResult) -> list[_Row]:
             nothing,
         )
         for cohort in result.cohorts
-        if plan.site.block_h.size and cohort.in_service_h > cohort.bought_h
+        if plan.site.block_h.size and cohort.in_service_h > max(cohort.bought_h, 0.0)
     ]
 
 
