@@ -22,6 +22,7 @@ Planner = Callable[..., Any]
 Write = Callable[..., Path]
 
 WITHOUT_JSON = {
+    "import": "holds the readers of published results",
     "init": "writes a file and says so",
     "schema": "prints JSON anyway",
 }
