@@ -295,4 +295,7 @@ def miss_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service])
                     late_fractions=service.late_fractions,
                 )
                 tables[c, w] = np.maximum.accumulate(missed_share(conditions, grid))
+                if not conditions.refuses:
+                    # An hour that is full says not how far beyond: a queue that never empties makes all of it late.
+                    tables[c, w, -1] = 1.0
     return tables

@@ -41,6 +41,7 @@ _CELLS = 256
 """Grid cells up to an objective; grids run four times as far, so that next to nothing wraps around."""
 _GRID = 4 * _CELLS
 _MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+_MOST_TOO_LONG = 0.5  # of requests: beyond it a replica does not serve the workload at all
 _AVERAGED = 0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
 _NORMAL = ((-2.857, -1.3556, 0.0, 1.3556, 2.857), (0.01126, 0.22208, 0.53333, 0.22208, 0.01126))  # Gauss–Hermite
 
@@ -83,8 +84,11 @@ class Curve:
         """Return the largest rate at which the stated share is in time; 0 where there is none.
 
         Requests too long for the objective are late at any rate. Where they take up more than half of what may be
-        late, half of it is left to all the others, so that what remains can still be served.
+        late, half of it is left to all the others, so that what remains can still be served; where most are too long,
+        the objective is none that this replica can keep.
         """
+        if self.too_long_fraction > _MOST_TOO_LONG:
+            return 0.0
         allowed = max(1.0 - percentile, self.too_long_fraction + 0.5 * (1.0 - percentile))
         if self.late_fraction[0] > allowed:
             return 0.0
@@ -199,6 +203,7 @@ def _waits_beyond(replica: _Replica, lengths: Lengths, cell_s: float, rate: Floa
         residual[row] = 1.0 - np.cumsum(ends) + np.bincount(whole, lengths.prompt_weights * (service - whole), _GRID)
         under_way[row, : max(round(step_s[row] / cell_s), 1)] = 1.0
     np.maximum(residual, 0.0, out=residual)
+    residual = 0.5 * (residual + np.roll(residual, 1, axis=1))  # a cell's mass lies in its middle, not at its edge
     waited = np.fft.rfft(residual / residual.sum(axis=1, keepdims=True))
     step = np.fft.rfft(under_way / under_way.sum(axis=1, keepdims=True))
     share = busy[:, None]
