@@ -194,8 +194,8 @@ class Objective(Strict):
     """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
     read."""
     percentile: Annotated[float, Field(ge=0.5, le=0.9999)] = 0.99
-    """Share of requests that must keep both. A node's capacity is the largest rate at which they do. Default 0.99:
-    MLPerf's server scenario."""
+    """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
+    Default 0.99: MLPerf's server scenario."""
 
 
 class Workload(Strict):
