@@ -25,7 +25,7 @@ from planner.simulation.zoom.request import Level, Request
 from planner.simulation.zoom.steps import StepTimes
 
 PACE_FRACTION = 0.85
-"""By how much a queue may empty more slowly than it lately did, where a router judges whether a request would be late."""
+"""By how much a queue may empty more slowly than lately, where a router judges whether a request would be late."""
 YIELD_FRACTION = 0.55
 """Of the time per token promised to a higher priority, what steps with work of a lower one may take: it may not make
 even one in a thousand late."""
