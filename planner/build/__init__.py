@@ -8,9 +8,10 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.build.capacity import Factors, build_services, capacity_table, miss_tables
+from planner.build.capacity import Factors, build_services, capacity_table
 from planner.build.clusters import cluster_plan, reliability_plan, software_plan
 from planner.build.contradictions import contradictions
+from planner.build.in_time import miss_tables
 from planner.build.money import money_plan
 from planner.build.reuse import Reuse
 from planner.build.workloads import demand_of, workload_plan
@@ -67,7 +68,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
         requests_per_node_h=capacity,
-        miss_tables=miss_tables(scenario, services, reuse),
+        miss_tables=miss_tables(scenario, services),
         preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
