@@ -152,7 +152,6 @@ def workload_plan(
         output_tokens=workload.tokens.output.mean * growth,
         priority=_PRIORITY[workload.priority],
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
-        refuses=workload.on_overload == "refuse",
         cluster_order=_order(scenario, catalog, name, clusters, services),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,

@@ -17,6 +17,10 @@ from planner.physics.node_power import NodePower
 from planner.units import MILLION
 
 Floats = NDArray[np.float64]
+LOAD_CELLS = 256
+"""Cells of a table by load; between their edges it is interpolated."""
+MOST_LOAD = 2.0
+"""The load at which tables end: what exceeds it is shed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +77,6 @@ class WorkloadPlan:
     """When its model is new to the world; None for a model long served."""
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
-
-    refuses: bool = False
-    """Whether a request that would be late is refused, which counts as shed; otherwise it is served late."""
 
     @property
     def tokens_per_request(self) -> Floats:
@@ -283,8 +284,14 @@ class Plan:
     demand: DemandPlan
     requests_per_node_h: Floats
     """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
-    miss_tables: Floats
-    """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
+    late_tables: Floats
+    """Share of requests served late, on an even grid of loads over capacity from 0 to :data:`MOST_LOAD`, shape
+    (clusters, workloads, LOAD_CELLS + 1)."""
+    refused_tables: Floats
+    """Share of requests refused, in the same shape."""
+    most_loads: Floats
+    """What a cluster is offered at most of a workload that finds no room, over what it sustains at the objective, at
+    most :data:`MOST_LOAD`; shape (clusters, workloads)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
     preferred_utilisation: float
@@ -324,7 +331,7 @@ class Plan:
         return np.stack(columns, axis=-1) / MILLION
 
     @property
-    def burst_free_utilisation(self) -> Floats:
-        """Utilisation below which fewer than a millionth of requests are late, shape (clusters, workloads)."""
-        cells = (self.miss_tables < 1e-6).sum(axis=2)  # tables rise with utilisation
-        return np.asarray(np.maximum(cells - 1, 0) / (self.miss_tables.shape[2] - 1), dtype=np.float64)
+    def refusal_free_load(self) -> Floats:
+        """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
+        cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
+        return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)

@@ -13,6 +13,7 @@ from planner.demand.noise import LognormalNoise
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import (
+    LOAD_CELLS,
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
@@ -28,7 +29,6 @@ from planner.fleet.plan import (
     WorkloadPlan,
 )
 from planner.fleet.promise import Promise
-from planner.fleet.window import MISS_CELLS
 from planner.physics.node_power import NodePower
 from tests.fleet.money import money_plan
 
@@ -232,7 +232,9 @@ def make_plan(
         clusters=tuple(clusters),
         demand=demand_plan(workloads, hours, requests_per_s or [1.0] * len(workloads)),
         requests_per_node_h=np.full((*sizes, 1), rate_per_node_h),
-        miss_tables=np.zeros((*sizes, MISS_CELLS + 1)),
+        late_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
+        refused_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
+        most_loads=np.ones(sizes),
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         preferred_utilisation=1.0,
         reliability=reliability_plan(),

@@ -162,7 +162,7 @@ class _Simulation:
         name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
         return Group(
             name=name,
-            pools=[Pool(self.router, stand.times, size, stand.served) for size in sizes],
+            pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
             most_sequences=stand.most_sequences,
             preferred_sequences=stand.preferred_sequences,
         )
