@@ -14,12 +14,14 @@ from planner.compile.clusters import cluster_plan, reliability_plan, software_pl
 from planner.compile.contradictions import contradictions
 from planner.compile.in_time import burst_tables
 from planner.compile.money import money_plan
+from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.reuse import Reuse
 from planner.compile.workloads import demand_of, workload_plan
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
+from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
@@ -46,6 +48,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     edges = months.edge_hours
     mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
     services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
+    services = narrowed(scenario, services, throughput_factors or {}, reuse)
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
@@ -82,8 +85,9 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         warnings=(),
         notes=(),
     )
+    plan = with_placement(plan, deployments_of(scenario, plan, services))
     warnings, notes = contradictions(scenario, plan, demands)
-    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes))
+    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 
 
 def promise_plan(scenario: Scenario) -> Promise:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from planner.fleet.money import MoneyPlan, PriceBook, PricePath
 from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
 from planner.units import MILLION
+
+if TYPE_CHECKING:
+    from planner.fleet.placement import Placement
 
 Floats = NDArray[np.float64]
 LOAD_CELLS = 256
@@ -306,6 +310,8 @@ class Plan:
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
     """What follows from the plan and may well be meant, with its numbers."""
+    placement: Placement | None = None
+    """How models share clusters; None where any share of a cluster may serve any model."""
 
     @property
     def accelerators_per_node(self) -> Floats:

@@ -51,6 +51,8 @@ class WindowInput:
     lit_fraction: Floats | None = None
     """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
     over the whole hour, so they fall with it."""
+    replicas_before: Floats | None = None
+    """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
 
     @property
     def hours(self) -> slice:
@@ -76,7 +78,7 @@ class Router:
     def __init__(self, plan: Plan, window: WindowInput) -> None:
         """Begin with idle clusters."""
         self.plan, self.window = plan, window
-        self.ways = _ways(plan, window)
+        self.ways = ways_of(plan, window)
         shape = (len(plan.workloads), window.nodes.shape[1])
         self.room = Room.empty(window.nodes, plan.preferred_utilisation)
         self.served = np.zeros((len(plan.clusters), *shape))
@@ -250,7 +252,7 @@ class Router:
                 self.shed[index, hours] = self.window.demand_requests[index, hours] - asked + left
 
 
-def _ways(plan: Plan, window: WindowInput) -> list[Way]:
+def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
     """Return where each workload may go and the requests per node and hour there."""
     table = plan.requests_per_node_h
     counts = None

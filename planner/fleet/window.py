@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.placement import by_cluster, place_window
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
 from planner.fleet.router import Router, Slowdown, WindowInput
@@ -59,9 +60,27 @@ class WindowResult:
     """Shape (clusters, hours)."""
     facility_kw: Floats
     """IT, cooling and distribution, shape (hours,)."""
+    replicas: Floats
+    """Whole replicas of each deployment where they count, 0 elsewhere, shape (deployments, hours)."""
+    loading_nodes: Floats
+    """Nodes that load weights, mean of the hour, of the same shape."""
+
+    @property
+    def replicas_after(self) -> Floats:
+        """Replicas in the last hour, shape (deployments,)."""
+        return self.replicas[:, -1]
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
+    """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make."""
+    placement = plan.placement
+    if placement is None or not any(placement.placed):
+        return _evaluate(plan, window)
+    placed = place_window(plan, placement, window)
+    return by_cluster(placement, window, placed, _evaluate(placement.pools, placed.window))
+
+
+def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
@@ -107,6 +126,8 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
         throttled_nodes=throttled,
         it_kw=power,
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
+        replicas=np.zeros((0, window.nodes.shape[1])),
+        loading_nodes=np.zeros((0, window.nodes.shape[1])),
     )
 
 

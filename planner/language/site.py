@@ -74,6 +74,9 @@ class Site(Strict):
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
+    weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = 4.3
+    """Weights that a node reads from storage into its accelerators when another model takes its place. Default 4.3: the
+    usual loader on a node of eight H200 (prior weight_load_bandwidth)."""
     outages_per_year: Annotated[
         NonNegative, Plausible(0.01, 12, "one in a hundred years to one a month: assumption")
     ] = 0.2

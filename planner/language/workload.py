@@ -217,6 +217,9 @@ class Workload(Strict):
     """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
     model: str
     """Served model, by its catalogue name."""
+    fine_tunes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")] = 1
+    """Models of this shape among which the requests fall evenly, each with weights of its own that must be resident.
+    Default 1: one model."""
     precision: str | None = None
     """Narrowest arithmetic it may be served in; a cluster that states a narrower one serves it in this. Default: the
     cluster's, and where that states none either the catalogue's default, fp8: what public serving runs use."""

@@ -15,6 +15,8 @@ from planner.reporting.run_columns import (
     LEDGER,
     LOSSES,
     MODEL_ERROR,
+    PLACEMENT,
+    ROUTING_MONTHLY,
     TIMELINE_MONTHLY,
     TIMELINE_WORKLOADS,
     WARNINGS,
@@ -33,7 +35,17 @@ def _by_scenario(table: TableDescription) -> TableDescription:
 
 BY_SCENARIO = {
     table.name: _by_scenario(table)
-    for table in (TIMELINE_MONTHLY, TIMELINE_WORKLOADS, LOSSES, LEDGER, EVENTS, WARNINGS, ASSUMPTIONS)
+    for table in (
+        TIMELINE_MONTHLY,
+        TIMELINE_WORKLOADS,
+        LOSSES,
+        PLACEMENT,
+        ROUTING_MONTHLY,
+        LEDGER,
+        EVENTS,
+        WARNINGS,
+        ASSUMPTIONS,
+    )
 }
 """Tables of a run that a comparison or a study has for each of its scenarios."""
 
@@ -44,6 +56,8 @@ def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
         TIMELINE_MONTHLY.name: tables.timeline_monthly(result),
         TIMELINE_WORKLOADS.name: tables.timeline_workloads(result),
         LOSSES.name: tables.losses(result),
+        PLACEMENT.name: tables.placement(result),
+        ROUTING_MONTHLY.name: tables.routing_monthly(result),
         LEDGER.name: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
         EVENTS.name: tables.events(result),
         WARNINGS.name: _warnings(result),

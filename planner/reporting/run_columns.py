@@ -82,6 +82,48 @@ LOSSES = TableDescription(
         *(figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")),
     ),
 )
+PLACEMENT = TableDescription(
+    name="placement",
+    description="The models that clusters hold, by month, for every workload that a cluster can serve. Workloads of "
+    "one model and layout share its replicas, and models on the same accelerators share theirs: their rows agree.",
+    key=("month", "cluster", "workload"),
+    columns=(
+        _MONTH,
+        text_column("cluster", "Cluster."),
+        text_column("workload", "Workload."),
+        text_column("model", "Its model."),
+        whole_column(
+            "replicas",
+            "Most replicas held at once. On a cluster so large that rounding does not matter, those that the work of "
+            "the highest hour amounts to.",
+        ),
+        number_column("nodes", "Nodes that these replicas take.", 4),
+        number_column("memory_fraction", "Weights and engines over the memory of their accelerators."),
+        number_column(
+            "load_node_h",
+            "Node-hours in which weights were loaded; in `losses.csv` they count as without demand. On a large cluster "
+            "what hourly changes of the mix would take, which is not taken off what serves.",
+            4,
+        ),
+    ),
+)
+ROUTING_MONTHLY = TableDescription(
+    name="routing_monthly",
+    description="What each cluster served of each workload that it can serve, by month.",
+    key=("month", "cluster", "workload"),
+    columns=(
+        _MONTH,
+        text_column("cluster", "Cluster."),
+        text_column("workload", "Workload."),
+        whole_column("replicas", "Most replicas held at once, as in `placement.csv`."),
+        figure_column("served_tokens"),
+        number_column(
+            "utilisation_fraction",
+            "Node-hours of its work over those that may serve it: its model's replicas, or the cluster "
+            "where that is so large that any share of it may.",
+        ),
+    ),
+)
 LEDGER = TableDescription(
     name="ledger",
     description="Every dollar, posted once. The rows of a month and cluster, `revenue`, `tax_cash` and `tax_deferred` "
@@ -187,6 +229,8 @@ RUN_TABLES = (
     TIMELINE_WORKLOADS,
     TIMELINE_DAILY,
     LOSSES,
+    PLACEMENT,
+    ROUTING_MONTHLY,
     MEASURES,
     LEDGER,
     EVENTS,

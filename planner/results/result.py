@@ -13,6 +13,7 @@ from planner.compile.contradictions import hardly_meant
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
 from planner.fleet import quantities
+from planner.fleet.placement import never_placed
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
@@ -74,7 +75,24 @@ class RunResult:
                     f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
                     "and did not enter service: for want of power, or too late"
                 )
-        return (*lost, *hardly_meant(self.scenario, self.plan), *idle)
+        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *idle)
+
+    def _never_placed(self) -> list[str]:
+        """Name the workloads whose model never found room beside the others, with what it takes."""
+        plan, told = self.plan, []
+        for w in never_placed(plan, self.run.windows):
+            workload = plan.workloads[w]
+            sizes = [
+                f"{each.least_nodes:g} of {plan.clusters[each.cluster].nodes} nodes of "
+                f"{plan.clusters[each.cluster].name}"
+                for each in (plan.placement.deployments if plan.placement else ())
+                if w in each.workloads
+            ]
+            told.append(
+                f"workload {workload.name} was never served: {workload.model} takes {', '.join(sizes)} or more, "
+                "which it does not find; add nodes"
+            )
+        return told
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
@@ -133,6 +151,14 @@ class RunResult:
     def losses(self) -> pd.DataFrame:
         """Node-hours by month, cluster and cause; the causes sum to the whole."""
         return self._frame("losses")
+
+    def placement(self) -> pd.DataFrame:
+        """Replicas of each model by month, cluster and workload."""
+        return self._frame("placement")
+
+    def routing_monthly(self) -> pd.DataFrame:
+        """Tokens and utilisation by month, cluster and workload."""
+        return self._frame("routing_monthly")
 
     def _frame(self, name: str) -> pd.DataFrame:
         """Return one of the run's tables as a pandas frame."""

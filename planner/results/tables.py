@@ -13,6 +13,7 @@ from planner.finance.accounts import ACCOUNT_ORDER
 from planner.finance.money import split_cents, usd
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.fleet import quantities
+from planner.fleet.placement import Deployment, Residence, residence
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import WindowResult
@@ -23,7 +24,17 @@ from planner.results.ownership import levelised_to_date, ownership
 from planner.results.result import RunResult
 from planner.units import HOURS_PER_DAY
 
-__all__ = ["events", "ledger", "losses", "timeline_daily", "timeline_hourly", "timeline_monthly", "timeline_workloads"]
+__all__ = [
+    "events",
+    "ledger",
+    "losses",
+    "placement",
+    "routing_monthly",
+    "timeline_daily",
+    "timeline_hourly",
+    "timeline_monthly",
+    "timeline_workloads",
+]
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Any]
@@ -113,6 +124,60 @@ def losses(result: RunResult) -> Columns:
         "present_node_h": monthly.present_node_h.ravel(),
     }
     return columns | {f"{fate}_node_h": node_h.ravel() for fate, node_h in monthly.fates_node_h.items()}
+
+
+def placement(result: RunResult) -> Columns:
+    """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
+    pairs, held = _residents(result)
+    names = ("model", "replicas", "nodes", "memory_fraction", "load_node_h")
+    rows: list[tuple[Any, ...]] = []
+    for m in range(len(result.plan.months.labels)):
+        for _, w, d, each in pairs:
+            replicas = held.replicas[m, d]
+            memory = each.resident_bytes / each.memory_bytes
+            nodes = replicas * each.nodes_per_replica
+            rows.append((result.plan.workloads[w].model, replicas, nodes, memory, held.load_node_h[m, d]))
+    return _by_pair(result.plan, pairs) | dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def routing_monthly(result: RunResult) -> Columns:
+    """One row per month, cluster and workload that the cluster can serve: what it served there, and how full it was."""
+    plan, monthly = result.plan, result.monthly
+    pairs, held = _residents(result)
+    clusters, loads = [c for c, *_ in pairs], [w for _, w, *_ in pairs]
+    own = [d for _, _, d, _ in pairs]
+    rates = np.moveaxis(plan.requests_per_node_h, 2, 0).copy()
+    rates[:, clusters, loads] *= [each.speed for *_, each in pairs]
+    share = quantities.shares(quantities.machine_time(monthly.served_requests, rates))
+    work = share[:, clusters, loads] * monthly.busy_node_h[:, clusters]
+    return _by_pair(plan, pairs) | {
+        "replicas": held.replicas[:, own].ravel(),
+        "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
+        "utilisation_fraction": quantities.utilisation(work, held.held_node_h[:, own]).ravel(),
+    }
+
+
+Pair = tuple[int, int, int, Deployment]
+"""A cluster, a workload that it can serve, and the deployment that does, by its number and itself."""
+
+
+def _residents(result: RunResult) -> tuple[list[Pair], Residence]:
+    """Return the pairs of cluster and workload, and what their deployments held."""
+    plan = result.plan
+    if plan.placement is None:
+        raise ValueError("a plan made by hand places no models")
+    of = plan.placement.deployment_of
+    pairs = [(c, w, of[c, w], plan.placement.deployments[of[c, w]]) for c, w in sorted(of)]
+    return pairs, residence(plan, plan.placement, result.run.windows)
+
+
+def _by_pair(plan: Plan, pairs: Sequence[Pair]) -> Columns:
+    """Return the first columns of a table by month, cluster and workload."""
+    return {
+        "month": [label for label in plan.months.labels for _ in pairs],
+        "cluster": [plan.clusters[c].name for c, *_ in pairs] * len(plan.months.labels),
+        "workload": [plan.workloads[w].name for _, w, *_ in pairs] * len(plan.months.labels),
+    }
 
 
 def ledger(result: RunResult) -> Columns:

@@ -98,6 +98,7 @@ class Simulation:
                     incidents=incidents,
                     waiting_requests=waiting,
                     lit_fraction=lit,
+                    replicas_before=windows[-1].replicas_after if windows else None,
                 ),
             )
             waiting = window.waiting_requests

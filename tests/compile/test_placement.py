@@ -1,0 +1,99 @@
+"""What the accelerators of a cluster hold, from scenarios as users write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.fleet.placement import Deployment
+from planner.physics.memory import memory_fit
+from planner.results.run import simulate
+from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
+
+SEVEN = ("llama-3.1-405b", "deepseek-v3", "llama-3.1-70b", "qwen3-235b-a22b", "gpt-oss-120b", "qwen3-32b", "kimi-k2.5")
+
+
+def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any) -> dict[str, Any]:
+    """A cluster of H200 and a little steady traffic for each of some models."""
+    steady = {"requests_per_s": 0.2, "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+    tokens = {"tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
+    slo = {"slo": {"ttft_s": 4.0, "tpot_s": 0.1}}
+    works = {f"w{index}": {"model": name, **steady, **tokens, **slo, **load} for index, name in enumerate(names)}
+    change = {"workloads": works | {"chat": None, "nightly": None}, "clusters": {"mi325x": None}}
+    return merged(QUIET, change, {"clusters": {"h200": {"nodes": nodes}}})
+
+
+def held(change: dict[str, Any]) -> list[Deployment]:
+    placement = plan_of(change).placement
+    assert placement is not None
+    return list(placement.deployments)
+
+
+def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
+    """Five fit beside each other on its eight accelerators; the two that take a whole node are shed, with a warning."""
+    result = simulate(scenario_of(models_on_a_node()))
+    placement, (window, *_) = result.plan.placement, result.run.windows
+    assert placement is not None
+    resident = sum(
+        replicas * each.resident_bytes
+        for replicas, each in zip(window.replicas[:, 0], placement.deployments, strict=True)
+    )
+    assert resident <= 0.9 * 8 * part_of("H200", load_catalog()).hbm_bytes
+    served = result.monthly.served_requests.sum(axis=(0, 1)) / result.monthly.demand_requests.sum(axis=0)
+    assert served == pytest.approx([1, 0, 1, 1, 1, 1, 0], abs=1e-3)
+    told = [text for text in result.warnings if "never served" in text]
+    assert len(told) == 2
+    assert "workload w1 was never served: deepseek-v3 takes 1 of 1 nodes of h200" in told[0]
+    enough = simulate(scenario_of(models_on_a_node(nodes=4)))
+    assert enough.monthly.shed_requests.sum() / enough.monthly.demand_requests.sum() < 1e-3
+
+
+def test_models_share_accelerators_at_the_speed_that_their_cache_allows() -> None:
+    """Two models on one accelerator of H200: what both leave free, over the cache of the one that needs more."""
+    pair = ("qwen3-32b", "llama-3.1-70b")
+    groups = [each for each in held(models_on_a_node()) if len(each.workloads) == 2]
+    assert [each.workloads for each in groups] == [(5, 2)]
+    part = part_of("H200", load_catalog())
+    fits = [memory_fit(part, shape_of(name, load_catalog()), "fp8", 1) for name in pair]
+    weights = sum(fit.weight_bytes + fit.overhead_bytes for fit in fits)
+    assert groups[0].resident_bytes == pytest.approx(weights)
+    needed = (0.9 * part.hbm_bytes - weights) / groups[0].speed
+    assert max(fit.kv_bytes_per_token * 1350 for fit in fits) * 50 < needed  # a cache of some hundred requests
+    assert 0.5 <= groups[0].speed < 1.0
+    assert groups[0].load_h == pytest.approx(sum(fit.weight_bytes for fit in fits) * 8 / 4.3e9 / 3600)
+
+
+def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_room() -> None:
+    assert all(len(each.workloads) == 1 and each.speed == 1.0 for each in held(models_on_a_node(nodes=20)))
+    wide = {each.workloads[0]: each.nodes_per_replica for each in held(models_on_a_node(nodes=20))}
+    narrow = {w: each.nodes_per_replica for each in held(models_on_a_node()) for w in each.workloads}
+    assert narrow[4] < wide[4]  # gpt-oss-120b serves most per accelerator on eight, and fits on one
+
+
+def test_workloads_of_one_model_and_layout_share_its_replicas() -> None:
+    assert [each.workloads for each in held(models_on_a_node(("qwen3-32b", "qwen3-32b")))] == [(0, 1)]
+    plan = plan_of(models_on_a_node(("qwen3-32b", "qwen3-32b")))
+    assert plan.placement is not None
+    assert plan.placement.placed == (False,)
+
+
+def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
+    """Weights and engine of the 32B model are 36.5 GB: 3 on 136 GB usable of an H200, 6 on 248 of an MI325X."""
+    change = models_on_a_node(("qwen3-32b",), nodes=9, fine_tunes=200, slo={"ttft_s": 2.0, "tpot_s": 0.05})
+    small, large = held(change)[0], held(merged(change, {"clusters": {"h200": {"accelerator": "MI325X"}}}))[0]
+    assert (small.least_replicas, large.least_replicas) == (67, 34)
+    result = simulate(scenario_of(merged(change, {"clusters": {"h200": {"nodes": 4}}})))
+    served = result.monthly.served_requests.sum() / result.monthly.demand_requests.sum()
+    assert served == pytest.approx(32 / result.plan.placement.deployments[0].least_replicas, rel=1e-3)  # type: ignore[union-attr]
+
+
+def test_slower_storage_loads_longer() -> None:
+    fast, slow = (
+        np.array([each.load_h for each in held(merged(models_on_a_node(), {"site": site}))])
+        for site in ({}, {"weight_load_gb_per_s_per_node": 0.43})
+    )
+    assert slow == pytest.approx(10 * fast)

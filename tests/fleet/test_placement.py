@@ -1,0 +1,267 @@
+"""Whole replicas: never more than nodes hold, never more work than they carry, and what loading them costs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from planner.fleet.placement import Deployment, Placement, place_window, residence, whole_nodes, with_placement
+from planner.fleet.plan import Plan
+from planner.fleet.router import ways_of
+from planner.fleet.window import WindowInput, WindowResult, evaluate_window
+from tests.fleet.naive import Naive, assert_same
+from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
+from tests.fleet.test_window import Recipe, built, either, scale, window_of
+
+Floats = NDArray[np.float64]
+
+
+def deployment(cluster: int, workloads: tuple[int, ...], nodes: float = 1.0, **changes: object) -> Deployment:
+    plain = Deployment(
+        cluster=cluster,
+        workloads=workloads,
+        nodes_per_replica=nodes,
+        speed=1.0,
+        resident_bytes=1.0,
+        memory_bytes=2.0,
+        load_h=0.1,
+    )
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def placed_plan(recipe: Recipe) -> tuple[Plan, Placement, WindowInput]:
+    """A random site whose workloads hold replicas of random sizes, some of them together."""
+    plan, window = built(recipe)
+    random = np.random.default_rng(recipe.seed + 1)
+    found = []
+    for c in range(len(plan.clusters)):
+        able = [w for w in plan.by_priority if c in plan.workloads[w].cluster_order]
+        while able:
+            together = int(random.integers(1, 3))
+            nodes, speed = float(random.choice([0.125, 0.25, 0.5, 1.0, 2.0])), float(random.uniform(0.5, 1.0))
+            members, able = tuple(able[:together]), able[together:]
+            found.append(deployment(c, members, nodes, speed=speed, load_h=float(random.uniform(0, 1))))
+    mean = window.demand_requests.mean(axis=1) / 3600.0
+    plan = dataclasses.replace(plan, demand=demand_plan(plan.workloads, plan.hours, mean.tolist()))
+    plan = with_placement(plan, found)
+    assert plan.placement is not None
+    return plan, plan.placement, window
+
+
+@settings(max_examples=6)
+@given(either)
+def test_replicas_are_whole_and_fit(recipe: Recipe) -> None:
+    plan, placement, window = placed_plan(recipe)
+    result = evaluate_window(plan, window)
+    if not any(placement.placed):
+        return
+    np.testing.assert_array_equal(result.replicas, np.round(result.replicas))
+    held, carried = np.zeros_like(window.nodes), np.zeros_like(result.replicas)
+    ways, whole = ways_of(plan, window), whole_nodes(window)
+    on = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
+    for d, each in enumerate(placement.deployments):
+        held[each.cluster] += result.replicas[d] * each.nodes_per_replica
+        for w in each.workloads:
+            rate = ways[w].rate(each.cluster, slice(None)) * each.speed
+            carried[d] += result.served_requests[each.cluster, w] / rate
+        if placement.placed[each.cluster]:
+            room = (result.replicas[d] * each.nodes_per_replica) * on[each.cluster] - result.loading_nodes[d]
+            assert np.all(carried[d] <= room + 1e-6)
+    assert np.all(held <= whole + 1e-6)
+    waiting = np.array([row.sum() for row in result.waiting_requests])
+    left = result.served_requests.sum(axis=(0, 2)) + result.shed_requests.sum(axis=1) + waiting
+    np.testing.assert_allclose(left, window.demand_requests.sum(axis=1), rtol=1e-9, atol=1e-6)
+    assert np.all(result.busy_nodes <= window.nodes + 1e-6)
+
+
+def check_against_programs(recipe: Recipe) -> None:
+    """Given what is placed, each priority is served what a linear program of another library serves."""
+    plan, placement, window = placed_plan(recipe)
+    assume(any(placement.placed))
+    pools = place_window(plan, placement, window).window
+    naive = Naive(placement.pools)
+    assert_same(naive, naive.run(pools), evaluate_window(dataclasses.replace(placement.pools, placement=None), pools),
+                scale(plan, window))  # fmt: skip
+
+
+@settings(max_examples=4, deadline=None)
+@given(either)
+def test_given_the_placement_an_hour_is_served_as_a_linear_program_would(recipe: Recipe) -> None:
+    check_against_programs(recipe._replace(hours=min(recipe.hours, 4)))
+
+
+@pytest.mark.prove
+@settings(max_examples=1500, deadline=None)
+@given(either)
+def test_given_the_placement_thousands_of_sites_are_served_as_a_linear_program_would(recipe: Recipe) -> None:
+    check_against_programs(recipe)
+
+
+@settings(max_examples=5)
+@given(either, st.integers(1, 29))
+def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
+    plan, placement, window = placed_plan(recipe)
+    hours = window.nodes.shape[1]
+    assume(cut < hours and any(placement.placed))
+    whole = evaluate_window(plan, window)
+
+    def part(first: int, last: int, before: WindowResult | None) -> WindowResult:
+        piece = dataclasses.replace(
+            window,
+            first_hour=first,
+            demand_requests=window.demand_requests[:, first:last],
+            nodes=window.nodes[:, first:last],
+            speed={pair: series[first:last] for pair, series in window.speed.items()},
+            lit_fraction=None if window.lit_fraction is None else window.lit_fraction[first:last],
+            waiting_requests=window.waiting_requests if before is None else before.waiting_requests,
+            replicas_before=None if before is None else before.replicas_after,
+        )
+        return evaluate_window(plan, piece)
+
+    early = part(0, cut, None)
+    late = part(cut, hours, early)
+    for name in ("replicas", "loading_nodes", "served_requests", "shed_requests"):
+        joined = np.concatenate([getattr(early, name), getattr(late, name)], axis=-1)
+        np.testing.assert_allclose(joined, getattr(whole, name), atol=1e-6 * scale(plan, window), err_msg=name)
+
+
+@settings(max_examples=5)
+@given(either)
+def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Recipe) -> None:
+    plan, placement, window = placed_plan(recipe)
+    assume(any(placement.placed))
+    result = evaluate_window(plan, window)
+    clusters, workloads = np.arange(len(plan.clusters))[::-1], np.arange(len(plan.workloads))[::-1]
+    at, of = {int(old): new for new, old in enumerate(clusters)}, len(workloads) - 1
+    turned = dataclasses.replace(
+        plan,
+        placement=None,
+        clusters=tuple(plan.clusters[c] for c in clusters),
+        workloads=tuple(
+            dataclasses.replace(plan.workloads[w], cluster_order=tuple(at[c] for c in plan.workloads[w].cluster_order))
+            for w in workloads
+        ),
+        demand=dataclasses.replace(plan.demand, expected_requests_per_s=plan.demand.expected_requests_per_s[workloads]),
+        requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
+        late_tables=plan.late_tables[np.ix_(clusters, workloads)],
+        refused_tables=plan.refused_tables[np.ix_(clusters, workloads)],
+        most_loads=plan.most_loads[np.ix_(clusters, workloads)],
+        by_priority=tuple(of - w for w in plan.by_priority),
+    )
+    held = [
+        dataclasses.replace(each, cluster=at[each.cluster], workloads=tuple(of - w for w in each.workloads))
+        for c in clusters
+        for each in placement.deployments
+        if each.cluster == c
+    ]
+    other = dataclasses.replace(
+        window,
+        demand_requests=window.demand_requests[workloads],
+        nodes=window.nodes[clusters],
+        waiting_requests=window.waiting_requests[::-1],
+        speed={(at[c], of - w): series for (c, w), series in window.speed.items()},
+    )
+    found = evaluate_window(with_placement(turned, held), other)
+    tolerance = 1e-6 * scale(plan, window)
+    np.testing.assert_allclose(found.shed_requests[workloads], result.shed_requests, atol=tolerance)
+    served = found.served_requests[np.ix_(clusters, workloads)]
+    np.testing.assert_allclose(served, result.served_requests, atol=tolerance, rtol=1e-6)
+
+
+def two_models(nodes: int, deployments: list[Deployment], chat_nodes: float = 0.5) -> Plan:
+    """Chat and code on one cluster, each node serving a request a second of either."""
+    work = [workload_plan("chat", model="a"), workload_plan("code", model="b")]
+    plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=[chat_nodes, 0.5], preferred_utilisation=0.85)
+    return with_placement(plan, deployments)
+
+
+def test_a_node_that_holds_one_model_serves_no_other() -> None:
+    """On one node the first model is held and the other shed; on two both are; together on one, at its speed."""
+    alone = [deployment(0, (0,)), deployment(0, (1,))]
+    demand = np.full((2, 3), 1800.0)
+    for nodes, held, served in ((1, alone, [1800, 0]), (2, alone, [1800, 1800])):
+        plan = two_models(nodes, held)
+        result = evaluate_window(plan, window_of(plan, demand, np.full((1, 3), float(nodes))))
+        assert result.served_requests[0, :, 0].tolist() == pytest.approx(served)
+    shared = two_models(1, [deployment(0, (0,), 0.5), deployment(0, (1,), 0.75)])
+    result = evaluate_window(shared, window_of(shared, demand, np.full((1, 3), 1.0)))
+    assert result.served_requests[0, :, 0].tolist() == pytest.approx([1800, 0])  # 1.25 nodes do not fit on one
+    together = two_models(1, [deployment(0, (0, 1), speed=0.8), deployment(0, (), 1.0)])
+    result = evaluate_window(together, window_of(together, demand, np.full((1, 3), 1.0)))
+    assert result.served_requests[0, :, 0].sum() == pytest.approx(0.8 * 3600)
+
+
+def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
+    """Of four nodes the review gives each model two; an hour with 3 nodes' worth of chat takes one from code."""
+    plan = two_models(4, [deployment(0, (0,), load_h=0.25), deployment(0, (1,), load_h=0.25)])
+    demand = np.array([[1800.0, 3 * 3600.0, 1800.0], [1800.0] * 3])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 3), 4.0)))
+    assert result.replicas.tolist() == [[2, 3, 2], [2, 1, 2]]
+    assert result.loading_nodes.tolist() == [[0, 0.25, 0], [0, 0, 0.25]]
+    assert result.served_requests[0, 0].tolist() == pytest.approx([1800, 2.75 * 3600, 1800])  # a quarter hour of one
+    assert result.served_requests[0, 1].tolist() == pytest.approx([1800] * 3)
+    assert result.nodes.tolist() == [[4, 4, 4]]
+
+
+def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
+    plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))], chat_nodes=5.0)
+    result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
+    assert result.replicas.tolist() == [[1], [1]]
+    first = dataclasses.replace(plan.workloads[1], priority=1)  # but a lower priority waits for all of a higher
+    plan = with_placement(
+        dataclasses.replace(plan, workloads=(plan.workloads[0], first), placement=None),
+        [deployment(0, (0,)), deployment(0, (1,))],
+    )
+    result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
+    assert result.replicas.tolist() == [[2], [0]]
+
+
+def test_work_finds_the_cluster_with_room_for_its_model() -> None:
+    """Both prefer the first cluster, whose one node holds one of them: the other is served on the second."""
+    clusters = [cluster_plan("a", 1), cluster_plan("b", 1)]
+    work = [workload_plan("chat", [0, 1], model="a"), workload_plan("code", [0, 1], model="b")]
+    plan = make_plan(clusters, work, requests_per_s=[0.3, 0.3])
+    plan = with_placement(plan, [deployment(c, (w,)) for c in (0, 1) for w in (0, 1)])
+    result = evaluate_window(plan, window_of(plan, np.full((2, 2), 1080.0), np.ones((2, 2))))
+    assert result.shed_requests.sum() == 0.0
+
+
+def test_requests_for_fine_tunes_that_are_held_nowhere_are_shed() -> None:
+    """Four nodes hold all fine-tunes: three hold three in four, and on five the fifth is of use too."""
+    for nodes, load, served in ((3, 2.0, 1.5), (4, 3.9, 3.9), (5, 4.9, 4.9)):
+        plan = make_plan([cluster_plan(nodes=nodes)], [workload_plan("tenants")], requests_per_s=[load])
+        plan = with_placement(plan, [deployment(0, (0,), least_replicas=4)])
+        window = window_of(plan, np.full((1, 1), load * 3600), np.full((1, 1), float(nodes)))
+        result = evaluate_window(plan, window)
+        assert result.replicas.tolist() == [[nodes]]
+        assert result.served_requests.sum() == pytest.approx(served * 3600)
+        assert result.shed_requests.sum() == pytest.approx((load - served) * 3600)
+        assert result.demand_requests.sum() == load * 3600
+
+
+def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
+    plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))])
+    result = evaluate_window(plan, window_of(plan, np.full((2, 3), 1800.0), np.array([[2.0, 1.5, 2.0]])))
+    assert result.replicas.tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert result.loading_nodes.sum() == 0.0
+
+
+def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_replicas() -> None:
+    plan = two_models(1000, [deployment(0, (0,)), deployment(0, (1,))], chat_nodes=300.0)
+    assert plan.placement is not None
+    assert plan.placement.placed == (False,)
+    demand = np.zeros((2, plan.hours))
+    demand[0], demand[1, 5] = 300.2 * 3600, 100.2 * 3600
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
+    held = residence(plan, plan.placement, [result])
+    assert held.replicas.tolist() == [[301, 101]]
+    assert held.load_node_h.tolist() == [[0, 0]]  # both highest hours fit at once
+    demand[0, 5], demand[0, 6:] = 0, 950 * 3600
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
+    held = residence(plan, plan.placement, [result])
+    assert held.load_node_h[0].tolist() == pytest.approx([950 * 0.1, 101 * 0.1])
