@@ -260,6 +260,11 @@ class Vendor(Entry):
     maturing_multiplier: Sourced[NonNegative] | None = None
     """What software has still to gain on its parts against what their stacks say; absent: 1."""
 
+    def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
+        """Return one of the multipliers that may be absent."""
+        fact: Sourced[float] | None = getattr(self, name)
+        return 1.0 if fact is None else fact.value
+
 
 class StackIncident(Entry):
     """Incidents of one kind on one stack."""

@@ -279,6 +279,9 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
     """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
     stated = scenario.software
     met = _POLICY[stated.upgrade_policy][1]
+    vendor = stack.vendor.value
+    usual = catalog.vendor(vendor).ratio("incident_multiplier")
+    multiplier = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
     plans = []
     for kind, told in catalog.incidents.items():
         figures = catalog.incident(stack, kind)
@@ -288,10 +291,7 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
         plans.append(
             IncidentPlan(
                 kind=kind,
-                per_year=figures.per_year.base
-                * stated.incident_multiplier
-                * stated.vendor_incident_multiplier[stack.vendor.value]
-                * (met if told.comes_with_releases.value else 1.0),
+                per_year=figures.per_year.base * multiplier * (met if told.comes_with_releases.value else 1.0),
                 loss=_points(figures.loss_fraction)
                 if figures.loss_fraction
                 else ThreePoint(low=loss, base=loss, high=loss),
@@ -304,7 +304,8 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
     stated = scenario.software
-    multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier[stack.vendor.value]
+    usual = catalog.vendor(stack.vendor.value).ratio("maturing_multiplier")
+    multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier.get(stack.vendor.value, usual)
     spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
     young = stack.new_model_incident_multiplier
     return StackPlan(

@@ -94,8 +94,8 @@ def _with_vendors(scenario: Scenario) -> Scenario:
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     reliability, software = scenario.reliability, scenario.software
-    incidents = {name: v.incident_multiplier.value if v.incident_multiplier else 1.0 for name, v in vendors.items()}
-    maturing = {name: v.maturing_multiplier.value if v.maturing_multiplier else 1.0 for name, v in vendors.items()}
+    incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
+    maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
     failures |= reliability.vendor_failure_multiplier
     by_vendor = {
         "engineers_per_800": engineers | software.engineers_per_800,
