@@ -56,6 +56,8 @@ class Service:
     """The same in a step of the full batch."""
     compute_s_per_token: float
     """Operations of one token on one board, over its dense rate at the precision served."""
+    prefill_compute_fraction: float
+    """Operations of prefill over its time and the dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
     roofline_factor: float = 1.0
@@ -214,6 +216,9 @@ def _serve(
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=float(describe([spec]).flops_s_per_token[0]),
+        prefill_compute_fraction=min(
+            1.0, float(describe([spec]).flops_s_per_token[0] / replicas.prefill_s_per_token[best])
+        ),
         wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
         roofline_factor=_rate(spec, workload, roofline_calibration())
         / (_rate(spec, workload, calibration) or math.inf),
