@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from planner.errors import CapacityError, Problem, ScenarioError
 from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
 from planner.language.workload import Workload
-from planner.physics.coefficients import SERVING, Calibration
+from planner.physics.coefficients import SERVING, Calibration, roofline_calibration
 from planner.physics.doubt import Doubt
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.model_shape import ModelShape
@@ -64,8 +65,12 @@ class Service:
     """The same in a step of the full batch."""
     compute_s_per_token: float
     """Operations of one token on one board, over its dense rate at the precision served."""
+    prefill_compute_fraction: float
+    """Operations of prefill over its time and the dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
+    roofline_factor: float = 1.0
+    """Throughput of the same replica under perfect software over the formula's."""
     spec: ReplicaSpec | None = None
     """The replica that serves it; None where a cluster serves nothing."""
     speed: float = 1.0
@@ -220,7 +225,12 @@ def _serve(
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=float(describe([spec]).flops_s_per_token[0]),
+        prefill_compute_fraction=min(
+            1.0, float(describe([spec]).flops_s_per_token[0] / replicas.prefill_s_per_token[best])
+        ),
         wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
+        roofline_factor=_rate(spec, workload, roofline_calibration())
+        / (_rate(spec, workload, calibration) or math.inf),
         layout=_layout_in_words(spec, apart),
         doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         held_tpot_s=held.held_tpot_s,
@@ -312,12 +322,17 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
     held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, spec.attention_data_parallel)
     if rate <= 0 or not held.fits:
         return 0.0
-    replicas = price_replicas([wide], calibration)
+    return min(1.0, _rate(wide, workload, calibration) / rate)
+
+
+def _rate(spec: ReplicaSpec, workload: Workload, calibration: Calibration) -> float:
+    """Return requests per second and accelerator of a replica within the objective; 0 where no batch meets it."""
+    replicas = price_replicas([spec], calibration)
     point = at_objective(
         replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s
     )
     found = float(point.requests_per_s[0]) / spec.accelerators
-    return min(1.0, found / rate) if np.isfinite(found) else 0.0
+    return found if np.isfinite(found) else 0.0
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
+from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.catalog.entries import Accelerator, Range, Stack
+from planner.catalog.entries import Accelerator, ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service
 from planner.compile.reuse import Reuse
@@ -17,11 +20,13 @@ from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     IncidentPlan,
+    MaturityPlan,
     OrderPlan,
     OwnedPlan,
     ReliabilityPlan,
     SoftwarePlan,
     StackPlan,
+    StepPlan,
     ThreePoint,
     Triangle,
 )
@@ -40,6 +45,7 @@ from planner.physics.power import BoardRating
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Prices = tuple[float, float, float, float]
+Floats = NDArray[np.float64]
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
     "staged": (8 * HOURS_PER_WEEK, 0.5),
@@ -204,13 +210,14 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
         step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
         step_per_sequence_s=slope,
         prefill_time_fraction=prefill,
+        prefill_compute_fraction=mean("prefill_compute_fraction"),
     )
 
 
 _IDLE = Service(
     tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
     tpot_s=0.01, single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
-    compute_s_per_token=1e-6, wide_factor=1.0,
+    compute_s_per_token=1e-6, prefill_compute_fraction=0.5, wide_factor=1.0,
 )  # fmt: skip
 
 
@@ -262,8 +269,32 @@ def software_plan(
         engineers=paid if stated.engineers is None else stated.engineers,
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
+        architectures=tuple(
+            catalog.model(workload.model).architecture_class.value for workload in scenario.workloads.values()
+        ),
+        roofline_log_gain=_roofline_log_gain(scenario, services),
         wide_precision_factor=wide,
     )
+
+
+def _roofline_log_gain(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:
+    """Return how far the roofline lies above what is predicted, the same for all workloads of a model on a part.
+
+    The nearest of them is taken, so that one history of speed serves them all.
+    """
+    found: dict[tuple[str, str, str], float] = {}
+    table = np.zeros((len(scenario.clusters), len(scenario.workloads)))
+    keys = {}
+    for (cluster_name, workload_name), service in services.items():
+        cluster, model = scenario.clusters[cluster_name], scenario.workloads[workload_name].model
+        keys[cluster_name, workload_name] = key = (cluster.accelerator, cluster.engine, model)
+        gain = math.log(max(1.0, service.roofline_factor / service.speed))
+        found[key] = min(found.get(key, math.inf), gain)
+    for c, cluster_name in enumerate(scenario.clusters):
+        for w, workload_name in enumerate(scenario.workloads):
+            if (cluster_name, workload_name) in keys:
+                table[c, w] = found[keys[cluster_name, workload_name]]
+    return table
 
 
 def _points(fact: Range) -> ThreePoint:
@@ -274,6 +305,9 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
     """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
     stated = scenario.software
     met = _POLICY[stated.upgrade_policy][1]
+    vendor = stack.vendor.value
+    usual = catalog.vendor(vendor).ratio("incident_multiplier")
+    multiplier = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
     plans = []
     for kind, told in catalog.incidents.items():
         figures = catalog.incident(stack, kind)
@@ -283,9 +317,7 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
         plans.append(
             IncidentPlan(
                 kind=kind,
-                per_year=figures.per_year.base
-                * stated.incident_multiplier
-                * (met if told.comes_with_releases.value else 1.0),
+                per_year=figures.per_year.base * multiplier * (met if told.comes_with_releases.value else 1.0),
                 loss=_points(figures.loss_fraction)
                 if figures.loss_fraction
                 else ThreePoint(low=loss, base=loss, high=loss),
@@ -298,13 +330,38 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
     stated = scenario.software
+    usual = catalog.vendor(stack.vendor.value).ratio("maturing_multiplier")
+    multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier.get(stack.vendor.value, usual)
+    spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
+    young = stack.new_model_incident_multiplier
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
         release_delay_h=_POLICY[stated.upgrade_policy][0],
-        release_gain=_points(stack.release_gain_fraction),
-        release_gain_multiplier=stated.release_gain_multiplier,
+        release_sigma=spread * min(multiplier, 1.0),
+        maturity={
+            name: MaturityPlan(
+                gain=_scaled(stack.maturity[name].ceiling_gain_fraction, multiplier),
+                months=_points(stack.maturity[name].closing_months),
+            )
+            for name in get_args(ArchitectureClass)
+            if name in stack.maturity
+        },
+        steps=tuple(
+            StepPlan(
+                time_h=float((step.date - scenario.start).days * HOURS_PER_DAY),
+                model=step.model or "",
+                log_gain=math.log1p(step.gain_fraction),
+            )
+            for step in sorted(stated.steps, key=lambda step: step.date)
+            if step.vendor in (None, stack.vendor.value) and step.engine in (None, stack.engine.value)
+        ),
         incidents=_incidents(scenario, catalog, stack),
         bring_up_weeks=_points(stack.bring_up_weeks),
         bring_up_fraction=_points(stack.bring_up_throughput_fraction),
+        new_model_incident_multiplier=young.value if young else 1.0,
     )
+
+
+def _scaled(fact: Range, factor: float) -> ThreePoint:
+    return ThreePoint(low=fact.low * factor, base=fact.base * factor, high=fact.high * factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -196,6 +197,26 @@ class IncidentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaturityPlan:
+    """How far a stack has still to go on one class of models."""
+
+    gain: ThreePoint
+    """Throughput over today's, less one, in the end."""
+    months: ThreePoint
+    """Time constant of the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """A gain or loss from a day on."""
+
+    time_h: float
+    model: str
+    """Whose; the empty string for every model."""
+    log_gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
     """One software stack: its releases and incidents."""
 
@@ -203,12 +224,17 @@ class StackPlan:
     releases_per_year: float
     release_delay_h: float | None
     """How long a release waits before it is taken; None for never."""
-    release_gain: ThreePoint
-    release_gain_multiplier: float
+    release_sigma: float
+    """Spread of releases about the course of maturing, in the logarithm of speed."""
+    maturity: Mapping[str, MaturityPlan]
+    """What is left to gain, by class of models, in the catalogue's order of classes, in which they are drawn."""
+    steps: tuple[StepPlan, ...]
+    """Stated gains and losses, by day."""
     incidents: tuple[IncidentPlan, ...]
     """Kinds in the catalogue's order, in which they are drawn: one that is added shifts no other."""
     bring_up_weeks: ThreePoint
     bring_up_fraction: ThreePoint
+    new_model_incident_multiplier: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +245,10 @@ class SoftwarePlan:
     engineers: float
     fix_time_multiplier: float
     engineer_h: float
+    architectures: tuple[str, ...]
+    """Class of each workload's model."""
+    roofline_log_gain: Floats
+    """Logarithm of speed at the part's roofline over that of day one, shape (clusters, workloads)."""
     wide_precision_factor: Floats
     """Speed in the next wider precision over the usual, shape (clusters, workloads); NaN under a roll-back policy."""
 

@@ -36,9 +36,12 @@ def check_scenario(scenario: Scenario) -> None:
     for path, stated in (
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
         (("software", "engineers_per_800"), scenario.software.engineers_per_800),
+        (("software", "vendor_incident_multiplier"), scenario.software.vendor_incident_multiplier),
+        (("software", "vendor_maturing_multiplier"), scenario.software.vendor_maturing_multiplier),
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
+    _check_steps(scenario, catalog, report)
     if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
         if zone is not None and zone not in zone_names():
@@ -76,6 +79,19 @@ def _check_size(scenario: Scenario, report: Report) -> None:
             f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
         )
         report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
+
+
+def _check_steps(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    """Refuse a step of software that names what is not there, or lies before the first day."""
+    engines = {stack.engine.value: stack for stack in catalog.stacks.values()}
+    for index, step in enumerate(scenario.software.steps):
+        place: KeyPath = ("software", "steps", index)
+        _check_known((*place, "vendor"), "vendor", step.vendor, catalog.vendors, report)
+        _check_known((*place, "engine"), "engine", step.engine, engines, report)
+        _check_known((*place, "model"), "model", step.model, catalog.models, report)
+        if step.date < scenario.start:
+            message = f"{step.date} lies before the first day, {scenario.start}: throughput has it already"
+            report((*place, "date"), message)
 
 
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:

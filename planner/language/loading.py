@@ -94,12 +94,18 @@ def _with_vendors(scenario: Scenario) -> Scenario:
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     reliability, software = scenario.reliability, scenario.software
+    incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
+    maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
     failures |= reliability.vendor_failure_multiplier
-    engineers |= software.engineers_per_800
+    by_vendor = {
+        "engineers_per_800": engineers | software.engineers_per_800,
+        "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
+        "vendor_maturing_multiplier": maturing | software.vendor_maturing_multiplier,
+    }
     return scenario.model_copy(
         update={
             "reliability": reliability.model_copy(update={"vendor_failure_multiplier": failures}),
-            "software": software.model_copy(update={"engineers_per_800": engineers}),
+            "software": software.model_copy(update=by_vendor),
         }
     )
 

@@ -162,3 +162,14 @@ def prior_calibration() -> Calibration:
     """Return the calibration before any measurement: the prior medians."""
     common = {coefficient.name: coefficient.centre for coefficient in COEFFICIENTS}
     return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})
+
+
+def roofline_calibration() -> Calibration:
+    """Return the coefficients of perfect software: every stream and product at the part's peak, and nothing besides.
+
+    No release can pass it, however long engineers work.
+    """
+    nothing = 1e-12  # not zero, so that no quotient of times is undefined
+    besides = {"draft", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps"}
+    common = {name: nothing if name.endswith("_s") or name in besides else 1.0 for name in NAMES}
+    return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})

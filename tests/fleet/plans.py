@@ -146,11 +146,13 @@ def stack_plan(**changes: Any) -> StackPlan:
         name="cuda-vllm",
         releases_per_year=0.0,
         release_delay_h=None,
-        release_gain=certain(0.0),
-        release_gain_multiplier=1.0,
+        release_sigma=0.0,
+        maturity={},
+        steps=(),
         incidents=incident_plans(),
         bring_up_weeks=certain(3.0),
         bring_up_fraction=certain(0.5),
+        new_model_incident_multiplier=1.0,
     )
     return dataclasses.replace(plain, **changes)
 
@@ -162,6 +164,8 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         engineers=2.0,
         fix_time_multiplier=1.0,
         engineer_h=40.0,
+        architectures=("dense",) * workloads,
+        roofline_log_gain=np.full((clusters, workloads), 10.0),
         wide_precision_factor=np.full((clusters, workloads), np.nan),
     )
     return dataclasses.replace(plain, **changes)

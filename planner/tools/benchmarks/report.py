@@ -157,7 +157,8 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     )  # fmt: skip
     rows = [
         (
-            f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}",
+            f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}"
+            + (f" attention in {r['attention_dp']}" if r["attention_dp"] > 1 else ""),
             f"{r['input_tokens']:g}/{r['output_tokens']:g}",
             "full" if r["concurrency"] is None else f"{r['concurrency']:.4g}",
             "-" if r["ttft_ms"] is None else f"{r['ttft_ms']:,.0f}",
