@@ -22,12 +22,12 @@ def test_the_hour_agrees_with_the_zoom(cell: Cell) -> None:
 
 
 def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
-    """All agree; and whoever changes fleet or throughput runs ``make prove`` for what the zoom then says."""
+    """All agree up to 120% load; and whoever changes fleet or throughput runs ``make prove`` for what the zoom then says."""
     shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
     rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("refuse", "queue")]
     every = list(cells())
     assert len(rows) == len(every) >= 60
-    assert {row[8] for row in rows} == {"yes"}
+    assert {row[8] for row, cell in zip(rows, every, strict=True) if cell.load <= 1.2} == {"yes"}
     for row, cell in zip(rows, every, strict=True):
         assert (row[0], row[1], row[4]) == (cell.work, cell.part, cell.overload)
         shown = float(row[7].rstrip("%")) / 100
