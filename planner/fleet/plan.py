@@ -79,6 +79,9 @@ class WorkloadPlan:
 
     refuses: bool = False
     """Whether a request that would be late is refused, which counts as shed; otherwise it is served late."""
+    overdue_share: Floats | None = None
+    """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
+    shape (months,); None where it always meets it, or is refused then."""
 
     @property
     def tokens_per_request(self) -> Floats:
