@@ -16,7 +16,7 @@ from planner.compile.in_time import burst_tables
 from planner.compile.money import money_plan
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.reuse import Reuse
-from planner.compile.workloads import demand_of, workload_plan
+from planner.compile.workloads import demand_of, queue_outgrown, workload_plan
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
@@ -85,6 +85,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         warnings=(),
         notes=(),
     )
+    plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services))
     warnings, notes = contradictions(scenario, plan, demands)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))

@@ -228,6 +228,13 @@ def _outgrown(plan: Plan) -> list[str]:
     """Name the workloads whose requests grow too long for their objective, and from which month on."""
     warnings = []
     for w, workload in enumerate(plan.workloads):
+        if workload.overdue_share is not None:
+            begins = add_months(plan.start, int(workload.overdue_share.argmax()))
+            warnings.append(
+                f"workload {workload.name} outgrows its objective on every cluster in {begins:%Y-%m}: from then on all "
+                f"its requests are late, and served within {workload.overdue_share.max():.1%} of the fleet, the share "
+                "of its tokens until then"
+            )
         for c in workload.cluster_order:
             months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
             if months.size:

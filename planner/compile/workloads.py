@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 import io
 from pathlib import Path
@@ -19,7 +20,7 @@ from planner.demand import shape as shapes
 from planner.demand.calendar import Horizon
 from planner.demand.plan import WorkloadDemand
 from planner.errors import Problem, ScenarioError
-from planner.fleet.plan import ClusterPlan, WorkloadPlan
+from planner.fleet.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.language.scenario import Scenario
 from planner.language.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
 from planner.units import HOURS_PER_DAY
@@ -194,3 +195,28 @@ def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, st
         return True
     degrees = [service.tensor_parallel for (_, workload), service in services.items() if workload == name]
     return max(degrees) > min(degrees)
+
+
+def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
+    """Return the plan with workloads that queue served late once no batch meets their objective, each in its share.
+
+    The share is that of its tokens in all tokens asked for in the last month in which a cluster met the objective. A
+    node then serves as many of its tokens as it last did in time: more would only make them later.
+    """
+    table, workloads = plan.requests_per_node_h.copy(), list(plan.workloads)
+    asked = np.add.reduceat(plan.demand.expected_requests_per_s, plan.month_edges_h[:-1], axis=1)
+    asked *= plan.tokens_per_request.T
+    for w, workload in enumerate(plan.workloads):
+        own = list(workload.cluster_order)
+        past = np.all(table[own, w] <= 0.0, axis=0)
+        refuses = scenario.workloads[workload.name].on_overload == "refuse"
+        if refuses or workload.deadline_h or not past.any():
+            continue
+        last = max(int(past.argmax()) - 1, 0)
+        for c in own:
+            met = int(np.flatnonzero(table[c, w] > 0.0)[-1])
+            tokens = workload.tokens_per_request
+            table[c, w, past] = table[c, w, met] * tokens[met] / tokens[past]
+        share = asked[w, last] / asked[:, last].sum()
+        workloads[w] = dataclasses.replace(workload, overdue_share=np.where(past, share, 0.0))
+    return dataclasses.replace(plan, workloads=tuple(workloads), requests_per_node_h=table)

@@ -83,6 +83,10 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    overdue_share: Floats | None = None
+    """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
+    shape (months,); None where it always meets it, or is refused then."""
+
     @property
     def tokens_per_request(self) -> Floats:
         """Prompt and generated tokens together, shape (months,)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.placement import by_cluster, place_window
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
@@ -72,6 +73,15 @@ class WindowResult:
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
+    """Route a window's demand; a workload that has outgrown its objective takes no more than its share."""
+    beyond = beyond_share(plan, window)
+    if beyond is None:
+        return _on_pools(plan, window)
+    within = replace(window, demand_requests=window.demand_requests - beyond)
+    return with_overdue(plan, window, beyond, _on_pools(plan, within))
+
+
+def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make."""
     placement = plan.placement
     if placement is None or not any(placement.placed):

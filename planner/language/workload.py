@@ -254,7 +254,8 @@ class Workload(Strict):
     """Latency objective. Default: MLPerf's server scenario."""
     on_overload: Literal["refuse", "queue"] = "refuse"
     """What becomes of a request that cannot be in time: refused at the door, which counts as shed, or queued, which
-    makes others late. Default refuse: those admitted are in time."""
+    makes others late. A workload whose requests outgrow what any batch serves in time is refused too, or served late
+    within the share of all tokens that it had until then. Default refuse: those admitted are in time."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
     deferrable_within_h: (

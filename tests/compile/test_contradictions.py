@@ -61,6 +61,36 @@ def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_
     assert monthly.shed_requests[:, others].sum() == 0.0
 
 
+@pytest.mark.parametrize("flood", [1.0, 1000.0])
+def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(flood: float) -> None:
+    """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""
+    tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
+    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 1.5, "tpot_s": 0.05}, "tokens": tokens}
+    steps = {"kind": "steps", "steps": [{"date": "2027-01-01", "multiplier": flood}]}
+    change = {"workloads": {"long": grows | {"on_overload": "queue", "growth": steps}, "nightly": None}}
+    plan = plan_of(QUIET, change, {"horizon_months": 14, "clusters": {"mi325x": None}})
+    chat, long = 0, 1
+    share = plan.workloads[long].overdue_share
+    assert share is not None
+    month = int(np.argmax(share > 0))
+    assert 6 <= month < 12
+    before = slice(*plan.month_edges_h[month - 1 : month + 1])
+    asked = plan.demand.expected_requests_per_s[:, before].sum(axis=1) * plan.tokens_per_request[month - 1]
+    assert share[month:] == pytest.approx(np.full(14 - month, asked[long] / asked.sum()))
+    (told,) = [text for text in plan.warnings if "long outgrows its objective on every cluster" in text]
+    assert f"2026-{month + 1:02d}" in told
+    _, monthly = run_engine(plan, 1)
+    served = monthly.served_requests[:, 0, long]
+    assert np.all(served[month:] > 0)
+    assert monthly.late_requests[month:, long] == pytest.approx(served[month:])
+    used = served / plan.requests_per_node_h[0, long]
+    assert np.all(used[month:] <= share[month] * monthly.in_service_node_h[month:, 0] * (1 + 1e-9))
+    if flood > 1.0:
+        assert used[12:] == pytest.approx(share[month] * monthly.in_service_node_h[12:, 0], rel=0.01)
+        assert monthly.shed_requests[12:, long].sum() > 0
+    assert monthly.shed_requests[:, chat].sum() == pytest.approx(0.0, abs=1.0)
+
+
 def test_a_site_without_power_for_its_clusters() -> None:
     text = refused({"site": {"power_cap_kw": 5}})
     assert "site.power_cap_kw" in text

@@ -248,7 +248,9 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         rows = list(pool.map(compare, cells()))
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(text.replace(written(), f"\n\n{tables(rows)}\n"), encoding="utf-8")
+    PAGE.write_text(
+        f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{tables(rows)}\n{END}{text.partition(END)[2]}", encoding="utf-8"
+    )
     # Beyond 120% the page shows how far the hour can be trusted; up to there it is held to it.
     sys.exit("\n".join(str(row) for row in rows if not row.agrees and row.cell.load <= 1.2) or 0)
 
