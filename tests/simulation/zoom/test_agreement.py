@@ -22,7 +22,7 @@ def test_the_hour_agrees_with_the_zoom(cell: Cell) -> None:
 
 
 def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
-    """All agree up to 120% load; and whoever changes fleet or throughput runs ``make prove`` for what the zoom then says."""
+    """All agree up to 120% load; who changes fleet or throughput runs ``make prove`` for what the zoom then says."""
     shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
     rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("refuse", "queue")]
     every = list(cells())
