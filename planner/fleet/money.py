@@ -34,6 +34,8 @@ class CapitalPlan:
     discount_rate_per_year: float
     timing: Timing
     """When what runs through a month counts."""
+    fiscal_year_start_month: int = 1
+    opening_cash_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
-from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
+from planner.finance.depreciation import Cohorts, DepreciationSchedule, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
@@ -21,6 +22,7 @@ from planner.results.cohorts import (
     assets_of,
     cohorts_of,
     nodes_in_service,
+    opening_of,
     opening_value_cents,
     owned_value_cents,
     parts_usd,
@@ -74,20 +76,31 @@ def write_ledger(
     """Post every account of a run."""
     books = _Books(plan, cohorts)
     assets = assets_of(plan, cohorts) if cohorts else None
-    opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
+    schedule = _post_capital(books, assets) if assets else None
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax)
     ledger = books.builder.build()
-    ledger.check(opening)
+    ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
+    _check_statements(plan, cohorts, ledger, schedule)
     return ledger
 
 
-def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
-    """Post purchases, depreciation, disposals, the charge for capital and the end value; return opening book values."""
+def _check_statements(
+    plan: Plan, cohorts: tuple[Cohort, ...], ledger: Ledger, schedule: DepreciationSchedule | None
+) -> None:
+    """Hold the balance sheet to itself, and its hardware to the schedule of depreciation."""
+    hardware = np.zeros((len(plan.clusters) + 1, plan.months.period_count), dtype=np.int64)
+    if schedule is not None:
+        np.add.at(hardware, [cohort.cluster for cohort in cohorts], schedule.closing_book_cents)
+    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), {Position.HARDWARE: hardware.T})
+
+
+def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
+    """Post purchases, depreciation, disposals, the charge for capital and the end value; return the schedule."""
     plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
     schedule = depreciate(assets, plan.months.edge_coordinates)
@@ -106,7 +119,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
     kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
-    return schedule.opening_book_cents
+    return schedule
 
 
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:
