@@ -62,6 +62,8 @@ class Account(StrEnum):
     BALANCE_SHEET = "balance_sheet"
     TAX_ON_END_VALUE = "tax_on_end_value"
     OPENING_VALUE = "opening_value"
+    RENT = "rent"
+    EXIT_FEES = "exit_fees"
 
 
 class Category(StrEnum):
@@ -229,6 +231,12 @@ ACCOUNTS = MappingProxyType(
             "them costs.",
             View.ECONOMIC,
             Category.IMPUTED,
+        ),
+        Account.RENT: _describe(
+            "Machines under contract: reserved, leased, on demand, spot.", _EVERY, Category.COST_OF_SERVING, "price"
+        ),
+        Account.EXIT_FEES: _describe(
+            "Rent owed for the rest of a term that is left early.", _EVERY, Category.OPERATING_EXPENSE, "price"
         ),
     }
 )

@@ -79,6 +79,7 @@ def write_ledger(
     schedule = _post_capital(books, assets) if assets else None
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
+    _post_rent(books, monthly)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax)
@@ -136,11 +137,11 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
     books.by_cluster(Account.COOLING, cooling)
     if power.tariff.demand_charge_usd_per_kw_month > 0:
         books.by_cluster(Account.DEMAND_CHARGE, demand_charge_usd(plan, monthly))
-    provisioned = _nodes(plan, monthly) * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    provisioned = _nodes(plan, monthly) * plan.on_site * np.array([cluster.nameplate_kw for cluster in plan.clusters])
     rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
     books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
     if power.carbon_usd_per_tonne.any():
-        emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
+        emitted = operational_kg(monthly.facility_kwh * plan.on_site, power.grid_carbon_g_per_kwh)
         books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
@@ -164,7 +165,7 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * plan.accelerators_per_node
     engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
-    staff = accelerators * upkeep.staff_per_accelerator
+    staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     yearly = (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
@@ -177,9 +178,26 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         if price > 0 and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
     if upkeep.part_usd.any():
-        books.by_cluster(Account.SPARES, spares_usd(plan, run))
+        books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():
-        books.by_cluster(Account.RMA, rma_usd(plan, run))
+        books.by_cluster(Account.RMA, rma_usd(plan, run) * plan.on_site)
+
+
+def _post_rent(books: _Books, monthly: Monthly) -> None:
+    """Post what machines under contract cost: by the hour on site or at work, and for leaving before the term ends."""
+    plan, shape = books.plan, monthly.present_node_h.shape
+    rent, fees = np.zeros(shape), np.zeros(shape)
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None:
+            node_h = (monthly.busy_node_h if cluster.rent.when_used else monthly.present_node_h)[:, index]
+            rent[:, index] = node_h * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            if cluster.rent.exit_usd_per_accelerator > 0:
+                month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
+                accelerators = cluster.nodes * cluster.accelerators_per_node
+                fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
+    for account, amount in ((Account.RENT, rent), (Account.EXIT_FEES, fees)):
+        if amount.any():
+            books.by_cluster(account, amount)
 
 
 def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
