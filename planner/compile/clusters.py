@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from planner.catalog.entries import Accelerator, ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service
+from planner.compile.contracts import rent_plan
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
 from planner.fleet.plan import (
+    INTERRUPTION,
     CausePlan,
     ClusterPlan,
     IncidentPlan,
@@ -31,6 +33,7 @@ from planner.fleet.plan import (
     Triangle,
 )
 from planner.language.cluster import Cluster, Order, Owned
+from planner.language.contract import Spot
 from planner.language.prices import dated_quotes, standing_price
 from planner.language.scenario import Scenario
 from planner.physics.node_power import (
@@ -73,7 +76,8 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
-    prices = _prices(scenario, cluster, entry, book)
+    rent = rent_plan(scenario, name, catalog) if cluster.contract else None
+    prices = _prices(scenario, cluster, entry, book) if rent is None else (0.0, 0.0, 0.0, 0.0)
     retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
     return ClusterPlan(
         name=name,
@@ -91,7 +95,8 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=prices,
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
-        price_book=book,
+        rent=rent,
+        price_book=book if rent is None else None,
         engineers_per_accelerator=engineers / 800.0,
     )
 
@@ -234,8 +239,11 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
         )
         for name, cause in catalog.failures.items()
     )
+    # Of no rate of its own: a spot contract says how often, and for its own nodes alone.
+    taken_back = CausePlan(name=INTERRUPTION, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0)
+    spot = any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values())
     return ReliabilityPlan(
-        causes=causes,
+        causes=(*causes, taken_back) if spot else causes,
         lemon_fraction=stated.lemon_fraction,
         lemon_multiplier=stated.lemon_multiplier,
         early_life_multiplier=stated.early_life_multiplier,

@@ -69,6 +69,8 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         end_value=finance.end_value,
         discount_rate_per_year=finance.discount_rate_per_year,
         timing=Timing(finance.cash_flow_timing),
+        fiscal_year_start_month=finance.fiscal_year_start_month,
+        opening_cash_usd=finance.opening_cash_usd,
     )
 
 

@@ -62,6 +62,37 @@ class Account(StrEnum):
     BALANCE_SHEET = "balance_sheet"
     TAX_ON_END_VALUE = "tax_on_end_value"
     OPENING_VALUE = "opening_value"
+    RENT = "rent"
+    EXIT_FEES = "exit_fees"
+
+
+class Category(StrEnum):
+    """The part of the statements an account belongs to (:mod:`planner.finance.statements`)."""
+
+    REVENUE = "revenue"
+    """Income statement, income."""
+    COST_OF_SERVING = "cost_of_serving"
+    """Income statement, what a gross margin takes off: machines, power, space, upkeep, what is rented or credited."""
+    OPERATING_EXPENSE = "operating_expense"
+    """Income statement, what an operating margin takes off besides: people, software, insurance, losses on what is
+    retired. With these and the charge for capital, accrued cost is complete."""
+    TAX = "tax"
+    """Income statement, below income before tax."""
+    INVESTING = "investing"
+    """Cash flow alone: purchases and sales of hardware."""
+    IMPUTED = "imputed"
+    """In no statement: charges and values that no one pays, for cost and value to the owner."""
+    COUNTER_ENTRY = "counter_entry"
+    """In no statement: what makes all rows of a month sum to accrued cost."""
+
+
+class Position(StrEnum):
+    """A line of the balance sheet besides cash and equity."""
+
+    HARDWARE = "hardware"
+    """Asset: book value of what is owned."""
+    DEFERRED_TAX = "deferred_tax"
+    """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,70 +103,140 @@ class AccountDescription:
     """One sentence for the reference page and the workbook."""
     views: View
     """The views that count it."""
+    category: Category
+    """The part of the statements it belongs to."""
     cause: str
     """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
+    position: Position | None
+    """Line of the balance sheet that a posting moves besides cash and equity; None for none."""
+    position_sign: int
+    """+1 where a posting adds to that line, −1 where it takes from it."""
+
+    @property
+    def is_income(self) -> bool:
+        """Whether it is a line of the income statement, and so moves equity."""
+        return self.category in INCOME_CATEGORIES
 
 
 _EVERY = View.CASH | View.ACCRUAL | View.ECONOMIC
 _PAID = View.CASH | View.ECONOMIC
+INCOME_CATEGORIES = (Category.REVENUE, Category.COST_OF_SERVING, Category.OPERATING_EXPENSE, Category.TAX)
+"""The parts of the income statement, from the top."""
 
 
-def _describe(description: str, views: View, cause: str = "") -> AccountDescription:
-    """Return one entry of the chart."""
-    return AccountDescription(description=description, views=views, cause=cause)
+def _describe(
+    description: str, views: View, category: Category, cause: str = "", position: tuple[Position, int] | None = None
+) -> AccountDescription:
+    """Return one entry of the chart; ``position`` is a line of the balance sheet and the sign of a posting there."""
+    line, sign = position or (None, 0)
+    return AccountDescription(
+        description=description, views=views, category=category, cause=cause, position=line, position_sign=sign
+    )
+
+
+_ADDS, _TAKES = (Position.HARDWARE, 1), (Position.HARDWARE, -1)
 
 
 ACCOUNTS = MappingProxyType(
     {
-        Account.CAPEX_ACCELERATORS: _describe("Accelerators bought, at the discounted price.", _PAID),
-        Account.CAPEX_HOSTS: _describe("Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID),
-        Account.CAPEX_NETWORK: _describe("Switches, cables and adapters of the cluster.", _PAID),
-        Account.CAPEX_STORAGE: _describe("Storage bought with the cluster.", _PAID),
-        Account.DEPRECIATION: _describe("Book depreciation of the month.", View.ACCRUAL, "price"),
-        Account.RESALE: _describe("Money received for retired hardware (negative).", _PAID),
+        Account.CAPEX_ACCELERATORS: _describe(
+            "Accelerators bought, at the discounted price.", _PAID, Category.INVESTING, position=_ADDS
+        ),
+        Account.CAPEX_HOSTS: _describe(
+            "Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID, Category.INVESTING, position=_ADDS
+        ),
+        Account.CAPEX_NETWORK: _describe(
+            "Switches, cables and adapters of the cluster.", _PAID, Category.INVESTING, position=_ADDS
+        ),
+        Account.CAPEX_STORAGE: _describe("Storage bought with the cluster.", _PAID, Category.INVESTING, position=_ADDS),
+        Account.DEPRECIATION: _describe(
+            "Book depreciation of the month.", View.ACCRUAL, Category.COST_OF_SERVING, "price", position=_TAKES
+        ),
+        Account.RESALE: _describe(
+            "Money received for retired hardware (negative).", _PAID, Category.INVESTING, position=_ADDS
+        ),
         Account.DISPOSAL_LOSS: _describe(
-            "Book value of retired hardware not recovered by its sale; negative for a gain.", View.ACCRUAL, "price"
+            "Book value of retired hardware not recovered by its sale; negative for a gain.",
+            View.ACCRUAL,
+            Category.OPERATING_EXPENSE,
+            "price",
+            position=_TAKES,
         ),
         Account.RESIDUAL_VALUE: _describe(
             "Value of what is still owned on the horizon's last day (negative), as if sold then.",
             View.ECONOMIC,
+            Category.IMPUTED,
         ),
         Account.COST_OF_CAPITAL: _describe(
-            "Charge for capital tied up in book value; not cash, and never discounted as well.", View.ACCRUAL, "price"
+            "Charge for capital tied up in book value; not cash, and never discounted as well.",
+            View.ACCRUAL,
+            Category.IMPUTED,
+            "price",
         ),
-        Account.ENERGY: _describe("Electricity of the IT load.", _EVERY, "power"),
-        Account.COOLING: _describe("Electricity above the IT load: (PUE − 1) times it.", _EVERY, "power"),
-        Account.DEMAND_CHARGE: _describe("Charge per kW of the month's highest hour.", _EVERY, "power"),
-        Account.COLOCATION: _describe("Rent per provisioned kW, used or not.", _EVERY, "power"),
-        Account.OPERATIONS_STAFF: _describe("People who run the site and the fleet.", _EVERY, "people"),
-        Account.SOFTWARE_ENGINEERS: _describe("Extra engineers a software stack needs.", _EVERY, "people"),
-        Account.SUPPORT_CONTRACTS: _describe("Vendor support: named engineers, response times.", _EVERY, "people"),
-        Account.LICENCES: _describe("Software licences.", _EVERY, "price"),
-        Account.MAINTENANCE: _describe("Upkeep of hardware, as a share of its cost.", _EVERY, "price"),
-        Account.INSURANCE: _describe("Insurance, as a share of hardware cost.", _EVERY, "price"),
-        Account.SPARES: _describe("Spare parts bought for the stock.", _EVERY, "failures"),
-        Account.RMA: _describe("Repairs and replacements the warranty does not pay.", _EVERY, "failures"),
-        Account.SLA_CREDITS: _describe("Credits to customers for a missed service level.", _EVERY, "utilisation"),
-        Account.CARBON: _describe("Emissions at the carbon price.", _EVERY, "power"),
+        Account.ENERGY: _describe("Electricity of the IT load.", _EVERY, Category.COST_OF_SERVING, "power"),
+        Account.COOLING: _describe(
+            "Electricity above the IT load: (PUE − 1) times it.", _EVERY, Category.COST_OF_SERVING, "power"
+        ),
+        Account.DEMAND_CHARGE: _describe(
+            "Charge per kW of the month's highest hour.", _EVERY, Category.COST_OF_SERVING, "power"
+        ),
+        Account.COLOCATION: _describe(
+            "Rent per provisioned kW, used or not.", _EVERY, Category.COST_OF_SERVING, "power"
+        ),
+        Account.OPERATIONS_STAFF: _describe(
+            "People who run the site and the fleet.", _EVERY, Category.OPERATING_EXPENSE, "people"
+        ),
+        Account.SOFTWARE_ENGINEERS: _describe(
+            "Extra engineers a software stack needs.", _EVERY, Category.OPERATING_EXPENSE, "people"
+        ),
+        Account.SUPPORT_CONTRACTS: _describe(
+            "Vendor support: named engineers, response times.", _EVERY, Category.OPERATING_EXPENSE, "people"
+        ),
+        Account.LICENCES: _describe("Software licences.", _EVERY, Category.OPERATING_EXPENSE, "price"),
+        Account.MAINTENANCE: _describe(
+            "Upkeep of hardware, as a share of its cost.", _EVERY, Category.COST_OF_SERVING, "price"
+        ),
+        Account.INSURANCE: _describe(
+            "Insurance, as a share of hardware cost.", _EVERY, Category.OPERATING_EXPENSE, "price"
+        ),
+        Account.SPARES: _describe("Spare parts bought for the stock.", _EVERY, Category.COST_OF_SERVING, "failures"),
+        Account.RMA: _describe(
+            "Repairs and replacements the warranty does not pay.", _EVERY, Category.COST_OF_SERVING, "failures"
+        ),
+        Account.SLA_CREDITS: _describe(
+            "Credits to customers for a missed service level.", _EVERY, Category.COST_OF_SERVING, "utilisation"
+        ),
+        Account.CARBON: _describe("Emissions at the carbon price.", _EVERY, Category.COST_OF_SERVING, "power"),
         Account.BURST_RENTAL: _describe(
-            "Accelerators rented by the hour for what would be shed.", _EVERY, "utilisation"
+            "Accelerators rented by the hour for what would be shed.", _EVERY, Category.COST_OF_SERVING, "utilisation"
         ),
-        Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY),
-        Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY),
-        Account.TAX_DEFERRED: _describe("Tax expense of the books not yet paid.", View.ACCRUAL),
+        Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY, Category.REVENUE),
+        Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY, Category.TAX),
+        Account.TAX_DEFERRED: _describe(
+            "Tax expense of the books not yet paid.", View.ACCRUAL, Category.TAX, position=(Position.DEFERRED_TAX, 1)
+        ),
         Account.BALANCE_SHEET: _describe(
             "Counter-entry of purchases, sales and end value, which the books carry on the balance sheet: with it, "
             "all rows of a month and cluster sum to accrued cost.",
             View(0),
+            Category.COUNTER_ENTRY,
         ),
         Account.TAX_ON_END_VALUE: _describe(
             "Income tax on what selling everything on the last day would bring above its tax basis; negative below it.",
             View.ECONOMIC,
+            Category.IMPUTED,
         ),
         Account.OPENING_VALUE: _describe(
             "What machines owned before the start would fetch on the first day, after tax on their sale: what keeping "
             "them costs.",
             View.ECONOMIC,
+            Category.IMPUTED,
+        ),
+        Account.RENT: _describe(
+            "Machines under contract: reserved, leased, on demand, spot.", _EVERY, Category.COST_OF_SERVING, "price"
+        ),
+        Account.EXIT_FEES: _describe(
+            "Rent owed for the rest of a term that is left early.", _EVERY, Category.OPERATING_EXPENSE, "price"
         ),
     }
 )
@@ -151,32 +252,19 @@ CAPEX_ACCOUNTS = (
     Account.CAPEX_STORAGE,
 )
 """The accounts a cohort's cost is made of, in the order of a node's prices."""
-COST_OF_SERVING_ACCOUNTS = (
-    Account.DEPRECIATION,
-    Account.ENERGY,
-    Account.COOLING,
-    Account.DEMAND_CHARGE,
-    Account.COLOCATION,
-    Account.MAINTENANCE,
-    Account.SPARES,
-    Account.RMA,
-    Account.SLA_CREDITS,
-    Account.CARBON,
-    Account.BURST_RENTAL,
-)
-"""Cost of revenue, which a gross margin takes off: machines, power, space, upkeep, what is rented or credited."""
-OPERATING_EXPENSE_ACCOUNTS = (
-    Account.DISPOSAL_LOSS,
-    Account.OPERATIONS_STAFF,
-    Account.SOFTWARE_ENGINEERS,
-    Account.SUPPORT_CONTRACTS,
-    Account.LICENCES,
-    Account.INSURANCE,
-)
-"""What an operating margin takes off besides: people, software, insurance, losses on what is retired. With these and
-the charge for capital, accrued cost is complete."""
+
+
+def accounts_of(category: Category) -> tuple[Account, ...]:
+    """Return the accounts of a category, in the order of the reports."""
+    return tuple(account for account in Account if ACCOUNTS[account].category is category)
+
+
+COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
+OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
+INCOME_ACCOUNTS = (Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE)
+"""What is gained: their amounts are negative in the ledger."""
 END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
 """What would change hands on the last day if all that is owned were sold."""
 DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE)

@@ -34,6 +34,26 @@ class CapitalPlan:
     discount_rate_per_year: float
     timing: Timing
     """When what runs through a month counts."""
+    fiscal_year_start_month: int = 1
+    opening_cash_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RentPlan:
+    """What a cluster's machines cost where they are not bought."""
+
+    usd_per_accelerator_h: Floats
+    """Rent of an hour by month, shape (months,)."""
+    when_used: bool
+    """Whether only hours at work are paid, or all of them."""
+    is_hosted: bool
+    """Whether the provider pays power, space, repairs and those who run the site."""
+    exit_usd_per_accelerator: float = 0.0
+    """What is owed when the cluster is retired before its term ends."""
+    interruptions_per_h: float = 0.0
+    """How often a node in service is taken back."""
+    interruption_h: float = 0.0
+    """Mean time until another takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
-from planner.fleet.money import MoneyPlan, PriceBook, PricePath
+from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
 from planner.units import MILLION
@@ -145,6 +145,8 @@ class ClusterPlan:
     engineers_per_accelerator: float
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
+    rent: RentPlan | None = None
+    """The contract of machines that are not bought; their prices are zero."""
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 
@@ -156,6 +158,10 @@ class ClusterPlan:
             each = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
             bought = each * self.accelerators_per_node
         return bought, host, network, storage
+
+
+INTERRUPTION = "spot interruption"
+"""Cause of an outage of a spot node, the last of a plan's causes where one has such a contract."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +357,11 @@ class Plan:
     def accelerators_per_node(self) -> Floats:
         """Accelerators of a node, shape (clusters,)."""
         return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
+
+    @property
+    def on_site(self) -> Floats:
+        """1 where power, space and repairs are paid here, 0 where a provider pays them; shape (clusters,)."""
+        return np.array([0.0 if cluster.rent and cluster.rent.is_hosted else 1.0 for cluster in self.clusters])
 
     @property
     def tokens_per_request(self) -> Floats:

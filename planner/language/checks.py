@@ -122,6 +122,7 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
             hint = f"for machines owned already write owned: {{bought: {cluster.online}}}"
             report(("clusters", name, "online"), message, hint if cluster.online < scenario.start else None)
         _check_owned(scenario, name, cluster, report)
+        _check_contract(scenario, name, cluster, report)
         place = ("clusters", name, "accelerator")
         if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
@@ -135,7 +136,7 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
             report(("clusters", name, "resale_curve"), message, hint)
-        if cluster.unit_price_usd is None and part.unit_price_usd is None:
+        if cluster.unit_price_usd is None and part.unit_price_usd is None and cluster.contract is None:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
                 "state unit_price_usd and price_source"
@@ -161,6 +162,26 @@ def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report
         report(place, message, f"for machines bought later write online: {bought}")
     elif bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
         report(place, f"{bought} is more than {MOST_OWNED_MONTHS // MONTHS_PER_YEAR} years before the start")
+
+
+def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
+    """Refuse what a contract cannot stand beside: limits of the site's power where machines are elsewhere, reviews."""
+    if cluster.contract is None:
+        return
+    place = ("clusters", name, "contract")
+    site = scenario.site
+    if cluster.contract.kind != "operating-lease":
+        limits = {
+            "power_cap_kw": site.power_cap_kw,
+            "curtailments": site.curtailments,
+            "power_blocks": site.power_blocks,
+            "electricity.demand_charge_usd_per_kw_month": site.electricity.demand_charge_usd_per_kw_month,
+        }
+        for key in (key for key, stated in limits.items() if stated):
+            message = f"its machines stand at a provider's, but site.{key} counts all machines as the site's"
+            report(place, message, f"leave out site.{key}, or plan the rented machines in a scenario of their own")
+    if any(rule.cluster == name for rule in scenario.expansion.rules):
+        report(place, "a review cannot enlarge or reduce machines under contract", "add another cluster for it")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:

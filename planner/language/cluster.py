@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from planner.language.contract import Contract
 from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread
 from planner.validation import Strict
 
@@ -146,6 +147,8 @@ class Cluster(Strict):
     """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
+    contract: Contract | None = None
+    """How its machines are had without buying them: reserved, operating-lease, on-demand or spot. Default: bought."""
     owned: Owned | None = None
     """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None
@@ -199,6 +202,8 @@ class Cluster(Strict):
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
             )
+        if self.contract is not None and (self.order is not None or self.owned is not None):
+            raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")
         if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
             raise ValueError(
                 "online, order and owned exclude each other: an order decides when the nodes come online, and what is "

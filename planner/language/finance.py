@@ -82,6 +82,10 @@ class Finance(Strict):
 
     currency: Literal["USD"] = "USD"
     """Currency of every price. Default USD: the only one; convert other prices at one rate of your own."""
+    fiscal_year_start_month: Annotated[int, Field(ge=1, le=12), Plausible(1, 12, "a month of the year")] = 1
+    """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
+    opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
+    """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
     depreciation_months: Annotated[
         int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")
     ] = 36

@@ -15,6 +15,7 @@ from planner.catalog.calibration import CalibrationFile, ErrorSpread, shipped_fi
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
 from planner.compile.capacity import build_services, served_precision
+from planner.compile.contracts import rent_prior
 from planner.compile.reuse import Reuse
 from planner.documents import KeyPath, dotted
 from planner.language.scenario import Scenario
@@ -115,7 +116,11 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
     ]
     resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
-    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in resale]
+    rented = [cluster for cluster in scenario.clusters.values() if cluster.contract]
+    rents = {
+        rent_prior(cluster) for cluster in rented if cluster.contract and not cluster.contract.usd_per_accelerator_h
+    }
+    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in [*resale, *sorted(rents)]]
     for path, fact, unit in facts:
         title, date = catalog.provenance(fact)
         shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.finance.statements import LINES, Frequency
 from planner.reporting.columns import (
     Column,
     ColumnKind,
@@ -137,6 +138,45 @@ LEDGER = TableDescription(
         text_column("cohort", "Purchase that the amount belongs to; empty for running costs."),
     ),
 )
+ACCOUNTS = TableDescription(
+    name="accounts",
+    description="The chart of accounts: what each account of `ledger.csv` holds, and its place in the statements.",
+    key=("account",),
+    columns=(
+        text_column("account", "Account."),
+        text_column("view", "Views that count it: cash, accrual, economic; empty for none."),
+        text_column(
+            "category",
+            "Part of the statements it belongs to; `imputed` and `counter_entry` stand in none.",
+        ),
+        text_column("sign", "`cost`: amounts are positive in the ledger; `income`: negative."),
+        text_column("position", "Line of the balance sheet it moves besides cash and equity; empty for none."),
+        text_column("description", "What it holds."),
+    ),
+)
+_PERIOD = text_column("period", "Fiscal quarter or year, which has the number of the calendar year in which it ends.")
+
+
+def _statement(name: str, stamp: Column, span: str) -> TableDescription:
+    return TableDescription(
+        name=name,
+        description=f"Income statement, cash flow and balance sheet by {span}, one column a line. Costs are positive "
+        "in the income statement, money that comes in is in the cash flow. Balances hold at its end. Tax, credits "
+        "and burst rental belong to the site as a whole.",
+        key=(stamp.name, "cluster"),
+        columns=(
+            stamp,
+            text_column("cluster", "Cluster, `site` for what belongs to none, or `fleet` for all of it."),
+            *(Column(name=line, kind=ColumnKind.CENTS, description=text, unit="USD") for line, text in LINES.items()),
+        ),
+    )
+
+
+STATEMENTS = {
+    Frequency.MONTH: _statement("statement_monthly", _MONTH, "month"),
+    Frequency.QUARTER: _statement("statement_quarterly", _PERIOD, "fiscal quarter"),
+    Frequency.YEAR: _statement("statement_yearly", _PERIOD, "fiscal year"),
+}
 EVENTS = TableDescription(
     name="events",
     description="Every event of the run, in time order, and what it cost.",
@@ -233,6 +273,8 @@ RUN_TABLES = (
     ROUTING_MONTHLY,
     MEASURES,
     LEDGER,
+    ACCOUNTS,
+    *STATEMENTS.values(),
     EVENTS,
     ASSUMPTIONS,
     MODEL_ERROR,

@@ -97,9 +97,11 @@ def _tables(
     result: RunResult, chance: Chance | None, *, hourly: bool
 ) -> list[tuple[TableDescription, Mapping[str, Any]]]:
     """Return every table of a run with its columns."""
-    columns = {
+    columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
         run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
+        run_columns.ACCOUNTS.name: tables.accounts(),
+        **{table.name: tables.statement(result, span) for span, table in run_columns.STATEMENTS.items()},
         run_columns.MEASURES.name: measure_rows(result, chance),
         run_columns.ASSUMPTIONS.name: assumptions(result.scenario),
         run_columns.MODEL_ERROR.name: model_error(),

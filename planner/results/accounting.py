@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
-from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate
+from planner.finance.depreciation import Cohorts, DepreciationSchedule, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
@@ -21,6 +22,7 @@ from planner.results.cohorts import (
     assets_of,
     cohorts_of,
     nodes_in_service,
+    opening_of,
     opening_value_cents,
     owned_value_cents,
     parts_usd,
@@ -74,20 +76,32 @@ def write_ledger(
     """Post every account of a run."""
     books = _Books(plan, cohorts)
     assets = assets_of(plan, cohorts) if cohorts else None
-    opening = _post_capital(books, assets) if assets else np.zeros(0, dtype=np.int64)
+    schedule = _post_capital(books, assets) if assets else None
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
+    _post_rent(books, monthly)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax)
     ledger = books.builder.build()
-    ledger.check(opening)
+    ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
+    _check_statements(plan, cohorts, ledger, schedule)
     return ledger
 
 
-def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
-    """Post purchases, depreciation, disposals, the charge for capital and the end value; return opening book values."""
+def _check_statements(
+    plan: Plan, cohorts: tuple[Cohort, ...], ledger: Ledger, schedule: DepreciationSchedule | None
+) -> None:
+    """Hold the balance sheet to itself, and its hardware to the schedule of depreciation."""
+    hardware = np.zeros((len(plan.clusters) + 1, plan.months.period_count), dtype=np.int64)
+    if schedule is not None:
+        np.add.at(hardware, [cohort.cluster for cohort in cohorts], schedule.closing_book_cents)
+    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), {Position.HARDWARE: hardware.T})
+
+
+def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
+    """Post purchases, depreciation, disposals, the charge for capital and the end value; return the schedule."""
     plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
     schedule = depreciate(assets, plan.months.edge_coordinates)
@@ -106,7 +120,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
     kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
-    return schedule.opening_book_cents
+    return schedule
 
 
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:
@@ -123,11 +137,11 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
     books.by_cluster(Account.COOLING, cooling)
     if power.tariff.demand_charge_usd_per_kw_month > 0:
         books.by_cluster(Account.DEMAND_CHARGE, demand_charge_usd(plan, monthly))
-    provisioned = _nodes(plan, monthly) * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    provisioned = _nodes(plan, monthly) * plan.on_site * np.array([cluster.nameplate_kw for cluster in plan.clusters])
     rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
     books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
     if power.carbon_usd_per_tonne.any():
-        emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
+        emitted = operational_kg(monthly.facility_kwh * plan.on_site, power.grid_carbon_g_per_kwh)
         books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
@@ -151,7 +165,7 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * plan.accelerators_per_node
     engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
-    staff = accelerators * upkeep.staff_per_accelerator
+    staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     yearly = (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
@@ -164,9 +178,26 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         if price > 0 and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
     if upkeep.part_usd.any():
-        books.by_cluster(Account.SPARES, spares_usd(plan, run))
+        books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():
-        books.by_cluster(Account.RMA, rma_usd(plan, run))
+        books.by_cluster(Account.RMA, rma_usd(plan, run) * plan.on_site)
+
+
+def _post_rent(books: _Books, monthly: Monthly) -> None:
+    """Post what machines under contract cost: by the hour on site or at work, and for leaving before the term ends."""
+    plan, shape = books.plan, monthly.present_node_h.shape
+    rent, fees = np.zeros(shape), np.zeros(shape)
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None:
+            node_h = (monthly.busy_node_h if cluster.rent.when_used else monthly.present_node_h)[:, index]
+            rent[:, index] = node_h * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            if cluster.rent.exit_usd_per_accelerator > 0:
+                month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
+                accelerators = cluster.nodes * cluster.accelerators_per_node
+                fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
+    for account, amount in ((Account.RENT, rent), (Account.EXIT_FEES, fees)):
+        if amount.any():
+            books.by_cluster(account, amount)
 
 
 def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.depreciation import Cohorts, accumulated_cents, make_cohorts
+from planner.finance.accounts import Position
+from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
 from planner.finance.money import cents, usd
+from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
 from planner.simulation.log import ChangeLog, Purchase
@@ -266,6 +268,25 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
     before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
     gain = np.where(is_opening(cohorts), value - (cents(assets.cost_usd) - before), 0)
     return value - cents(usd(gain) * rules.rate_fraction)
+
+
+def opening_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Opening:
+    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it.
+
+    Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
+    """
+    book, deferred = (np.zeros(len(plan.clusters) + 1, dtype=np.int64) for _ in range(2))
+    rules = plan.money.market.tax
+    if is_opening(cohorts).any():
+        assets = assets_of(plan, cohorts)
+        held = depreciate(assets, plan.months.edge_coordinates).opening_book_cents
+        np.add.at(book, [cohort.cluster for cohort in cohorts], held)
+        if rules is not None:
+            before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
+            basis = np.where(is_opening(cohorts), cents(assets.cost_usd) - before, 0)
+            deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
+    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred}
+    return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

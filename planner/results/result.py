@@ -144,6 +144,16 @@ class RunResult:
         """One row per month, cluster, account and purchase cohort."""
         return self._frame("ledger")
 
+    def statements(self, frequency: str = "month") -> pd.DataFrame:
+        """Income statement, cash flow and balance sheet in dollars, one row per month, quarter or year and cluster."""
+        import pandas as pd  # noqa: PLC0415 - as in _frame
+
+        from planner.finance.statements import LINES, Frequency  # noqa: PLC0415 - only this method needs it
+        from planner.results import tables  # noqa: PLC0415 - tables read this module
+
+        table = pd.DataFrame(tables.statement(self, Frequency(frequency)))
+        return table.assign(**{name: table[name] / 100 for name in LINES})
+
     def events(self) -> pd.DataFrame:
         """One row per event, with what it cost in tokens."""
         return self._frame("events")

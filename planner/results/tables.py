@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import ACCOUNT_ORDER
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, INCOME_ACCOUNTS, Account, View
 from planner.finance.money import split_cents, usd
+from planner.finance.statements import Frequency, monthly_statements
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.fleet import quantities
 from planner.fleet.placement import Deployment, Residence, residence
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import WindowResult
+from planner.results.cohorts import opening_of
 from planner.results.event_table import events
 from planner.results.measure_names import FLEET, SITE, TIMELINE
 from planner.results.measures import sums_of, with_fleet
@@ -25,11 +27,13 @@ from planner.results.result import RunResult
 from planner.units import HOURS_PER_DAY
 
 __all__ = [
+    "accounts",
     "events",
     "ledger",
     "losses",
     "placement",
     "routing_monthly",
+    "statement",
     "timeline_daily",
     "timeline_hourly",
     "timeline_monthly",
@@ -191,6 +195,32 @@ def ledger(result: RunResult) -> Columns:
         "amount_usd": book.amount_cents / 100.0,
         "cohort": [cohorts[index] for index in book.cohort_index],
     }
+
+
+def accounts() -> Columns:
+    """One row per account: the chart that ledger and statements are read with, the same for every run."""
+    entries = [(account, ACCOUNTS[account]) for account in Account]
+    return {
+        "account": [str(account) for account, _ in entries],
+        "view": [" ".join(str(view.name).lower() for view in View if view in entry.views) for _, entry in entries],
+        "category": [str(entry.category) for _, entry in entries],
+        "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account, _ in entries],
+        "position": [str(entry.position or "") for _, entry in entries],
+        "description": [entry.description for _, entry in entries],
+    }
+
+
+def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
+    """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
+    plan = result.plan
+    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts))
+    found = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
+    names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
+    columns: Columns = {
+        "month" if frequency is Frequency.MONTH else "period": [label for label in found.periods for _ in names],
+        "cluster": names * len(found.periods),
+    }
+    return columns | {name: amounts.ravel() for name, amounts in found.lines_cents.items()}
 
 
 def timeline_daily(result: RunResult) -> Columns:

@@ -86,6 +86,33 @@ def draw_failures(
     )
 
 
+def draw_interruptions(
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    draw: np.random.Generator,
+) -> Failures:
+    """Draw when spot nodes are taken back: a Poisson process for each, exponential times until another stands in.
+
+    They take no crew and no part, as a soft failure does; their cause is the plan's last.
+    """
+    rent, cause = cluster.rent, len(plan.causes) - 1
+    assert rent is not None, "only machines under contract are taken back"
+    exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
+    counts = draw.poisson(rent.interruptions_per_h * exposure)
+    node = np.repeat(np.arange(start_h.size), counts)
+    return Failures(
+        time_h=start_h[node] + draw.random(node.size) * exposure[node],
+        node=node + first_node,
+        group=np.full(node.size, -1),
+        cause=np.full(node.size, cause),
+        severity=np.full(node.size, SOFT),
+        repair_h=draw.exponential(rent.interruption_h, node.size),
+    )
+
+
 def _marks(
     plan: ReliabilityPlan, cluster: ClusterPlan, kind: Floats, heal: Floats
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -16,7 +16,7 @@ import simpy
 from numpy.typing import NDArray
 
 from planner.fleet.plan import ClusterPlan, Plan
-from planner.simulation.failures import draw_failures
+from planner.simulation.failures import draw_failures, draw_interruptions
 from planner.simulation.log import Change, ChangeLog, Purchase
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.streams import Streams
@@ -161,6 +161,10 @@ class Supply:
         first = self.shop.admit(index, service_h.size)
         failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
         self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
+        if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:
+            draw = self.streams(f"interruptions/{cluster.name}/{self.batches[index]}")
+            taken = draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, draw)
+            self.shop.expect(index, taken)
 
     def _announce(self, part: str, time_h: float) -> Steps:
         """Tell those who wait for a part that the first nodes of it are there."""

@@ -1,0 +1,121 @@
+"""The statements against a year worked by hand, and the rule of double entry account by account."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+
+from planner.errors import ConservationError
+from planner.finance import statements
+from planner.finance.accounts import ACCOUNTS, Account, Category, Position, View
+from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
+from planner.finance.months import MonthGrid
+from planner.finance.statements import LIABILITIES, LINES, Frequency, Opening, check_positions, fiscal_label
+
+GRID = MonthGrid(start=date(2026, 5, 1), horizon_months=4)
+OPENING = Opening(
+    cash_cents=50_000,
+    position_cents={
+        Position.HARDWARE: np.array([120_000, 0]),
+        Position.DEFERRED_TAX: np.array([0, 30_000]),
+    },
+)
+
+
+def ledger() -> Ledger:
+    """Owned hardware of 1,200.00 loses 100.00 a month and is sold in July for 700.00; 2,400.00 are bought in June."""
+    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("a",), cohorts=("old", "new")))
+    for account, cents, month, cohort in (
+        (Account.DEPRECIATION, 10_000, 0, 0),
+        (Account.DEPRECIATION, 10_000, 1, 0),
+        (Account.RESALE, -70_000, 2, 0),
+        (Account.DISPOSAL_LOSS, 30_000, 2, 0),
+        (Account.CAPEX_ACCELERATORS, 240_000, 1, 1),
+        (Account.DEPRECIATION, 8_000, 2, 1),
+        (Account.DEPRECIATION, 8_000, 3, 1),
+        (Account.COST_OF_CAPITAL, 999, 1, 1),
+        (Account.RESIDUAL_VALUE, -100_000, 3, 1),
+    ):
+        builder.post(account, np.array(cents), month=month, cluster=0, cohort=cohort)
+    months = np.arange(4)
+    builder.post(Account.REVENUE, np.array([-50_000, -60_000, -70_000, -80_000]), month=months, cluster=0)
+    builder.post(Account.ENERGY, np.full(4, 5_000), month=months, cluster=0)
+    builder.post(Account.SOFTWARE_ENGINEERS, np.full(4, 2_000), month=months, cluster=0)
+    builder.post(Account.TAX_CASH, np.array([4_000, 0, 0, 6_000]), month=months)
+    builder.post(Account.TAX_DEFERRED, np.array([-1_000, 2_000, 3_000, 0]), month=months)
+    return builder.build()
+
+
+def fleet(found: statements.Statements, line: str) -> list[int]:
+    return [int(cents) for cents in found.lines_cents[f"{line}_usd"][:, -1]]
+
+
+def test_every_account_is_a_double_entry() -> None:
+    for account, entry in ACCOUNTS.items():
+        cash = -1 if statements.is_paid(account) else 0
+        equity = -1 if entry.is_income else 0
+        owed = entry.position_sign if entry.position in LIABILITIES else 0
+        owned = entry.position_sign - owed
+        assert cash + owned == owed + equity, account
+        if View.CASH in entry.views:
+            assert entry.is_income or entry.category is Category.INVESTING, account
+
+
+def test_four_months_by_hand() -> None:
+    found = statements.monthly_statements(ledger(), OPENING)
+    assert list(found.lines_cents) == list(LINES)
+    assert fleet(found, "revenue") == [50_000, 60_000, 70_000, 80_000]
+    assert fleet(found, "gross_profit") == [35_000, 45_000, 57_000, 67_000]
+    assert fleet(found, "operating_income") == [33_000, 43_000, 25_000, 65_000]  # July bears the loss of 300.00
+    assert fleet(found, "tax_expense") == [3_000, 2_000, 3_000, 6_000]
+    assert fleet(found, "net_income") == [30_000, 41_000, 22_000, 59_000]
+    assert fleet(found, "operating_cash_flow") == [39_000, 53_000, 63_000, 67_000]
+    assert fleet(found, "investing_cash_flow") == [0, -240_000, 70_000, 0]
+    assert fleet(found, "opening_cash") == [50_000, 89_000, -98_000, 35_000]
+    assert fleet(found, "cash") == [89_000, -98_000, 35_000, 102_000]
+    assert fleet(found, "hardware") == [110_000, 340_000, 232_000, 224_000]
+    assert fleet(found, "deferred_tax") == [29_000, 31_000, 34_000, 34_000]
+    # 500 + 1,200 − 300 at first; net income adds to it.
+    assert fleet(found, "equity") == [170_000, 211_000, 233_000, 292_000]
+    assert fleet(found, "assets") == [199_000, 242_000, 267_000, 326_000]
+    site = found.lines_cents["cash_usd"][:, 1].tolist()
+    assert site == [46_000, 46_000, 46_000, 40_000]
+
+
+def test_quarters_and_fiscal_years_sum_flows_and_keep_the_last_balance() -> None:
+    months = statements.monthly_statements(ledger(), OPENING)
+    quarters = months.by(Frequency.QUARTER, GRID, 7)
+    assert quarters.periods == ("FY2026-Q4", "FY2027-Q1")
+    assert fleet(quarters, "net_income") == [71_000, 81_000]
+    assert fleet(quarters, "opening_cash") == [50_000, -98_000]
+    assert fleet(quarters, "cash") == [-98_000, 102_000]
+    assert fleet(quarters, "hardware") == [340_000, 224_000]
+    assert months.by(Frequency.YEAR, GRID, 7).periods == ("FY2026", "FY2027")
+    assert months.by(Frequency.YEAR, GRID, 1).periods == ("FY2026",)
+    assert fleet(months.by(Frequency.YEAR, GRID, 1), "net_cash_flow") == [52_000]
+    assert months.by(Frequency.MONTH, GRID, 7) is months
+
+
+@pytest.mark.parametrize(
+    ("year", "month", "first", "quarter"),
+    [(2026, 1, 1, "FY2026-Q1"), (2026, 12, 1, "FY2026-Q4"), (2026, 10, 10, "FY2027-Q1"), (2026, 9, 10, "FY2026-Q4"),
+     (2027, 2, 2, "FY2028-Q1"), (2027, 1, 2, "FY2027-Q4"), (2026, 12, 12, "FY2027-Q1")],
+)  # fmt: skip
+def test_a_fiscal_year_is_named_after_the_year_it_ends_in(year: int, month: int, first: int, quarter: str) -> None:
+    assert fiscal_label(year, month, first, Frequency.QUARTER) == quarter
+
+
+def test_what_does_not_tie_is_the_planners_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = statements.monthly_statements(ledger(), OPENING)
+    held = found.lines_cents["hardware_usd"][:, :-1]
+    check_positions(found, {Position.HARDWARE: held})
+    with pytest.raises(ConservationError, match="hardware in the balance sheet is off from its schedule by up to 1 "):
+        check_positions(found, {Position.HARDWARE: held + np.array([0, 1])})
+    names, weights = statements._weights()
+    weights = weights.copy()
+    monkeypatch.setattr(statements, "_weights", lambda: (names, weights))
+    weights[list(Account).index(Account.ENERGY), names.index("operating_cash_flow_usd")] = 0
+    with pytest.raises(ConservationError, match="assets are off from liabilities and equity"):
+        statements.monthly_statements(ledger(), OPENING)
