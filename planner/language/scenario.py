@@ -101,6 +101,10 @@ class Scenario(Strict):
         """What the user wrote, merged, with the place of each value."""
         return self._document
 
+    def states(self, section: str) -> bool:
+        """Say whether the user wrote a section, in part at least, or left all of it at its defaults."""
+        return any(path[:1] == (section,) for path in self._document.locations)
+
     def load_catalog(self) -> Catalog:
         """Read the catalogue this scenario chose."""
         overlay = None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.months import MonthGrid
-from planner.studies.decision import Comparison, decisions
+from planner.studies.decision import Comparison, Standing, decisions, standings
 from planner.studies.distributions import is_numeric
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.studies.importance import flip, importance
@@ -171,12 +171,23 @@ class Finished:
     def decisions(self) -> list[Comparison]:
         """Return how the scenarios compare on the headline."""
         headline = self.prepared.headline
+        keeping = [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
         return decisions(
             self.output(headline.name),
             self.prepared.names,
             self.prepared.study.scramblings,
+            keeping,
             lower_is_better=headline.lower_is_better,
         )
+
+    def standings(self, every: int = 1, groups: int | None = None) -> list[Standing]:
+        """Return how each scenario stands to its promise, over every so many rows in independent groups."""
+        headline = self.prepared.headline
+        names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
+        table, shortfalls, months = (self.output(name)[::every] for name in names)
+        asked = [(base.name, base.scenario.promise.in_replications) for base in self.prepared.scenarios]
+        groups = self.prepared.study.scramblings if groups is None else groups
+        return standings(table, (shortfalls, months), asked, groups, lower_is_better=headline.lower_is_better)
 
     def drivers(self) -> Iterator[Driver]:
         """Yield what drives each scenario's headline, and the first's headline less each other's."""
