@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.reporting import study_columns
-from planner.studies.analysis import Band, Driver, Finished, Statistic, month_labels
+from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
 from planner.studies.decision import Comparison, Standing
 from planner.studies.prepare import Prepared
 
@@ -66,9 +66,8 @@ def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
 
 def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> dict[str, list[Any]]:
     """Lay out promise.csv."""
-    rows, labels = list(standings), [*month_labels(prepared), ""]
+    rows = list(standings)
     stated = [base.scenario.promise for base in prepared.scenarios]
-    runs_out = [labels[int(row.kept_months)] if row.shortfall_fraction > 0 else "" for row in rows]
     return {
         "scenario": [row.scenario for row in rows],
         "in_time_fraction": [promise.in_time for promise in stated],
@@ -81,7 +80,7 @@ def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> dict[s
         "kept_low": [max(row.kept_fraction.low, 0.0) for row in rows],
         "kept_high": [min(row.kept_fraction.high, 1.0) for row in rows],
         "shortfall_fraction": [row.shortfall_fraction for row in rows],
-        "first_broken_month": runs_out,
+        "first_broken_month": [first_broken_month(prepared, row) or "" for row in rows],
         "best_fraction": [row.best_fraction.value for row in rows],
         "best_low": [max(row.best_fraction.low, 0.0) for row in rows],
         "best_high": [min(row.best_fraction.high, 1.0) for row in rows],

@@ -20,7 +20,7 @@ from planner.reporting.judgement import (
 )
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
-from planner.studies.analysis import Driver, Finished, month_labels
+from planner.studies.analysis import Driver, Finished, first_broken_month
 from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
@@ -74,7 +74,6 @@ def study_summary(finished: Finished) -> dict[str, Any]:
 
 def _promises(finished: Finished) -> dict[str, dict[str, Any]]:
     """Return what each scenario promises, how often that is kept, and how often it is best of those that keep it."""
-    labels = [*month_labels(finished.prepared), None]
     return {
         standing.scenario: {
             **base.scenario.promise.model_dump(),
@@ -82,7 +81,7 @@ def _promises(finished: Finished) -> dict[str, dict[str, Any]]:
             "kept": standing.keeps_promise,
             "kept_fraction": _figure(standing.kept_fraction),
             "shortfall_fraction": _known(standing.shortfall_fraction),
-            "first_broken_month": labels[int(standing.kept_months)] if standing.shortfall_fraction > 0 else None,
+            "first_broken_month": first_broken_month(finished.prepared, standing),
             "best_fraction": _figure(standing.best_fraction),
         }
         for base, standing in zip(finished.prepared.scenarios, finished.standings(), strict=True)

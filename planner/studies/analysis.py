@@ -305,3 +305,10 @@ def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the months the scenarios share, as 2026-01."""
     scenario = prepared.scenarios[0].scenario
     return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
+
+
+def first_broken_month(prepared: Prepared, standing: Standing) -> str | None:
+    """Return the month in which a promise first breaks in too many replications; None where it is kept."""
+    labels = month_labels(prepared)
+    broken = standing.shortfall_fraction > 0 and standing.kept_months < len(labels)
+    return labels[int(standing.kept_months)] if broken else None
