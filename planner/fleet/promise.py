@@ -116,3 +116,31 @@ def shortfall_over(shortfalls: Floats, in_replications_fraction: float) -> float
         return math.nan
     enough = math.ceil(in_replications_fraction * known.size - 1e-9)  # 0.9 · 20 is 18, whatever its last digit
     return float(known[max(enough, 1) - 1])
+
+
+def kept_months_over(kept_months: Floats, in_replications_fraction: float) -> float:
+    """Return the months that enough replications keep the promise through: the ⌈share · n⌉-th largest of n."""
+    return -shortfall_over(-kept_months, in_replications_fraction)
+
+
+def lacking_nodes(
+    missed: Floats, settled: Floats, requests_per_node_h: Floats, hours: Floats, promise: Promise
+) -> Floats:
+    """Return the nodes of each cluster whose full load is what the worst month misses beyond a monthly promise.
+
+    Shape (clusters,); infinity for a cluster that cannot take a workload that is short. Of a month, Σ over workloads
+    of excess / (requests of a node and hour) / hours, with excess = max(0, missed − (1 − promised) · settled), shared
+    by what each missed where the promise is of all together. Rates have shape (clusters, workloads, months or 1).
+    """
+    allowed = 1.0 - promise.in_time_fraction
+    if promise.of_workload:
+        excess = np.maximum(missed - allowed * settled, 0.0)
+    else:
+        whole = missed.sum(axis=1, keepdims=True)
+        beyond = np.maximum(whole - allowed * settled.sum(axis=1, keepdims=True), 0.0)
+        excess = missed * np.divide(beyond, whole, out=np.zeros_like(whole), where=whole > 0)
+    rates = np.moveaxis(requests_per_node_h, 2, 0)  # (months or 1, clusters, workloads)
+    asked = np.broadcast_to(excess[:, None, :], (len(excess), *rates.shape[1:]))
+    work_h = np.where(asked > 0, np.inf, 0.0)
+    np.divide(asked, rates, out=work_h, where=np.broadcast_to(rates > 0, asked.shape))
+    return np.asarray((work_h.sum(axis=2) / hours[:, None]).max(axis=0), dtype=np.float64)

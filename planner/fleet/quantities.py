@@ -61,6 +61,15 @@ def shed_share(shed_tokens: Floats, demand_tokens: Floats) -> Floats:
     return ratio(shed_tokens, demand_tokens)
 
 
+def needed(busy: Floats, served: Floats, refused: Floats) -> Floats:
+    """Return machine time that all work asked for would take: at work · (served + refused) / served.
+
+    What was refused is taken to need as much as what was served, at its mix, routing and speed; NaN where nothing was
+    served. ``served`` is what own machines served, in tokens as ``refused`` is.
+    """
+    return busy * (1.0 + ratio(refused, served))
+
+
 def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: Floats, throttled: Floats) -> Fates:
     """Return what became of node-hours on site, by cause; the parts sum to ``present``.
 

@@ -113,6 +113,10 @@ class Scenario(Strict):
         path, content = self._document.file_at(("calibration",), self.calibration)
         return calibration_from(content, str(path))
 
+    def states(self, section: str) -> bool:
+        """Say whether the user wrote a section, in part at least, or left all of it at its defaults."""
+        return any(path[:1] == (section,) for path in self._document.locations)
+
     def load_catalog(self) -> Catalog:
         """Read the catalogue this scenario chose."""
         overlay = None

@@ -10,12 +10,15 @@ import numpy as np
 import planner
 from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
+from planner.fleet.promise import shortfall_over
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.judgement import (
     COST,
+    SHORTFALL,
+    Served,
     change_words,
     choose,
     comparable,
@@ -27,7 +30,7 @@ from planner.reporting.judgement import (
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
-from planner.reporting.summary import chance_summary
+from planner.reporting.summary import chance_summary, promise_summary
 from planner.reporting.text_table import signed, text_table, wrapped
 from planner.results.chance import Interval, ends_of
 from planner.results.measure_names import DRAWS
@@ -107,6 +110,10 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
             if parts is not None and position != comparison.baseline
         },
+        "promise": {
+            name: promise_summary(result, chance)
+            for name, result, chance in zip(comparison.names, comparison.results, comparison.chances, strict=True)
+        },
         "chance": {
             name: chance_summary(chance) for name, chance in zip(comparison.names, comparison.chances, strict=True)
         },
@@ -130,31 +137,47 @@ def _savings(comparison: Comparison) -> dict[str, Interval]:
     return {name: saving for name, saving in found.items() if saving is not None}
 
 
+def _plans(comparison: Comparison) -> list[Served]:
+    """Return the plans as advice sees them, each judged by its promise over its replications."""
+    found = []
+    for name, result, figures, chance in zip(
+        comparison.names, comparison.results, comparison.figures, comparison.chances, strict=True
+    ):
+        shortfalls = np.array([drawn[SHORTFALL] for drawn in chance.figures], dtype=np.float64)
+        found.append(served(name, figures, shortfall_over(shortfalls, result.scenario.promise.in_replications)))
+    return found
+
+
 def comparison_table(comparison: Comparison) -> str:
     """Lay the comparison out for a terminal of 80 columns."""
 
     def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
         return "" if value is None else signed(value / scale, pattern)
 
-    plans = [served(name, figures) for name, figures in zip(comparison.names, comparison.figures, strict=True)]
-    base = plans[comparison.baseline]
+    plans = _plans(comparison)
+    base, choice, figures_of = (
+        plans[comparison.baseline],
+        choose(plans),
+        dict(zip(plans, comparison.figures, strict=True)),
+    )
     rows = []
-    for plan, name, figures in zip(plans, comparison.names, comparison.figures, strict=True):
+    for plan in choice.ranked:
+        figures = figures_of[plan]
         change = plan.cost / base.cost - 1.0 if comparable(plan, base) and plan.cost and base.cost else None
         rows.append(
             (
-                name[:15],
-                cell(figures["cost_usd"], ",.2f", MILLION),
-                cell(figures["cost_per_million_tokens_usd"], ",.4f"),
-                cell(figures["cost_per_million_output_tokens_usd"], ",.4f"),
-                cell(plan.cost, ",.4f"),
-                cell(figures["npv_usd"], ",.2f", MILLION),
+                plan.name[:15],
+                plan.standing,
                 cell(plan.in_time_fraction, ".2%"),
+                cell(plan.cost, ",.4f"),
                 cell(change, "+.1%"),
+                cell(figures["cost_per_million_tokens_usd"], ",.4f"),
+                cell(figures["cost_usd"], ",.2f", MILLION),
+                cell(figures["npv_usd"], ",.2f", MILLION),
             )
         )
-    header = ("scenario", "M USD", "USD/Mtok", "Mtok out", "levelised", "NPV M USD", "in time", "change")
-    choice, savings = choose(plans), _savings(comparison)
+    header = ("scenario", "promise", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD")
+    savings = _savings(comparison)
     interval = savings.get(choice.best.name) if choice.best is not None else None
     saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
     advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]

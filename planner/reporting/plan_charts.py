@@ -6,9 +6,10 @@ from collections import defaultdict
 
 from planner.reporting.picture import Draw, Picture, bars, swings
 from planner.reporting.report import run_sections
+from planner.reporting.report.compare_sections import frontier_picture
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.timechart import Series, TimeChart, panel_of
-from planner.reporting.report.timelines import Calendar, by_name, line_chart
+from planner.reporting.report.timelines import Calendar, by_name, demand_chart, line_chart, power_chart
 from planner.reporting.report.words import unit_price
 from planner.reporting.scales import COLOURS
 from planner.results.measure_names import FLEET
@@ -39,6 +40,23 @@ def utilisation(contents: Contents) -> Picture | None:
     """Draw utilisation by cluster, or by scenario."""
     said = "Share of accelerator-hours in service that were at work."
     return _timeline(contents, "utilisation_fraction", "percent", "Utilisation", said)
+
+
+def _of_run(contents: Contents, chart: TimeChart | None) -> Picture | None:
+    """Return a chart that one plan alone has as a picture."""
+    if chart is None or contents.plans:
+        return None
+    return Picture(title=f"{chart.title}, {contents.name}", panels=[panel_of(chart)], keys=keys_of(chart))
+
+
+def demand(contents: Contents) -> Picture | None:
+    """Draw what was asked for against what was there."""
+    return _of_run(contents, demand_chart(contents))
+
+
+def power(contents: Contents) -> Picture | None:
+    """Draw the highest hours at the meter against the site's limit."""
+    return _of_run(contents, power_chart(contents))
 
 
 def cost_per_token(contents: Contents) -> Picture | None:
@@ -144,6 +162,9 @@ def bridge(contents: Contents) -> Picture | None:
 
 
 PLAN_CHARTS: dict[str, Draw] = {
+    "demand": demand,
+    "power": power,
+    "frontier": frontier_picture,
     "utilisation": utilisation,
     "cost-per-token": cost_per_token,
     "money": money,

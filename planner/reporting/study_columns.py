@@ -70,9 +70,46 @@ MONTHLY_BANDS = TableDescription(
         _COMPLETED,
     ),
 )
+PROMISE = TableDescription(
+    name="promise",
+    description="How each scenario stands to its promise over the replications, and how often it is best of those that "
+    "keep theirs.",
+    key=("scenario",),
+    columns=(
+        _SCENARIO,
+        _number("in_time_fraction", "Share of requests promised to be in time.", "1"),
+        text_column("each", "Over what it is kept: each month, or the horizon."),
+        text_column("of", "Whose requests are counted: each workload's, or the whole fleet's."),
+        _number("in_replications_fraction", "Share of replications promised to keep it.", "1"),
+        text_column("stated", "Whether the scenario states it: yes, or no for the default."),
+        text_column("kept", "Whether so many replications keep it: yes or no."),
+        _number("kept_fraction", "Share of replications that keep it.", "1"),
+        _number("kept_low", f"Lower end {_INTERVAL}.", "1"),
+        _number("kept_high", f"Upper end {_INTERVAL}.", "1"),
+        _number(
+            "shortfall_fraction",
+            "What the worst share in time falls short of the promised one, in the promised share of replications at "
+            "most; 0 where the promise is kept.",
+            "1",
+        ),
+        text_column(
+            "first_broken_month", "Month in which it first breaks in too many replications; empty where it is kept."
+        ),
+        _number(
+            "best_fraction",
+            "Share of replications in which the headline is best of the scenarios that keep their promise; ties count "
+            "half. Empty for a scenario that breaks its own.",
+            "1",
+        ),
+        _number("best_low", f"Lower end {_INTERVAL}.", "1"),
+        _number("best_high", f"Upper end {_INTERVAL}.", "1"),
+        _COMPLETED,
+    ),
+)
 DECISION = TableDescription(
     name="decision",
-    description="Scenarios held against each other on the study's headline, replication by replication.",
+    description="Scenarios held against each other on the study's headline, replication by replication; of more "
+    "than two that keep their promise, each also against all others of them, where against is empty.",
     key=("scenario", "against"),
     columns=(
         _SCENARIO,
@@ -155,7 +192,17 @@ UNCERTAIN = TableDescription(
         text_column("warning", "What is hardly meant about one draw in ten or more; empty where nothing is."),
     ),
 )
-STUDY_TABLES = (SAMPLES, PERCENTILES, MONTHLY_BANDS, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN)
+STUDY_TABLES = (
+    SAMPLES,
+    PERCENTILES,
+    MONTHLY_BANDS,
+    PROMISE,
+    DECISION,
+    SENSITIVITY,
+    DISTRIBUTION,
+    CONVERGENCE,
+    UNCERTAIN,
+)
 """Every CSV file of a study, in the order of the reference."""
 
 

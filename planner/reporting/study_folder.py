@@ -15,6 +15,7 @@ from planner.errors import PlannerError
 from planner.reporting import study_columns
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
+from planner.reporting.judgement import IN_TIME, SHED
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents
@@ -26,6 +27,7 @@ from planner.reporting.study_rows import (
     decision_columns,
     distribution_columns,
     driver_columns,
+    promise_columns,
     statistics_columns,
 )
 from planner.reporting.uncertain_inputs import uncertain_columns
@@ -57,6 +59,7 @@ def write_study(
     tables = [
         (study_columns.PERCENTILES, statistics_columns(finished.statistics())),
         (study_columns.MONTHLY_BANDS, band_columns(finished.bands())),
+        (study_columns.PROMISE, promise_columns(prepared, finished.standings())),
         (study_columns.DECISION, decision_columns(finished.decisions())),
         (study_columns.SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
         (study_columns.DISTRIBUTION, distribution_columns(headline, prepared.names)),
@@ -82,15 +85,18 @@ def write_designed(
     drivers = list(measures(prepared, design, headline))
     first = headline[:: design.period]  # the first row of each period: as the design's report says
     groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(first)
-    compared = decisions(first, prepared.names, groups, lower_is_better=prepared.headline.lower_is_better)
+    finished = Finished(prepared=prepared, store=store, rows=rows)
+    standings = finished.standings(design.period, groups)
+    keeping = [which for which, standing in enumerate(standings) if standing.keeps_promise]
+    compared = decisions(first, prepared.names, groups, keeping, lower_is_better=prepared.headline.lower_is_better)
     tables = [
-        (study_columns.PERCENTILES, statistics_columns(_means(prepared, first, groups))),
+        (study_columns.PERCENTILES, statistics_columns(_means(finished, design.period, groups))),
+        (study_columns.PROMISE, promise_columns(prepared, standings)),
         (study_columns.DECISION, decision_columns(compared)),
         (study_columns.SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
     ]
     try:
-        dropped = Finished(prepared=prepared, store=store, rows=rows).dropped()
-        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=dropped)
+        writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=finished.dropped())
         writer.write(tables, DEFAULT_FORMAT, charts=True)
     except OSError as error:
         raise store.unwritable(error) from None
@@ -99,11 +105,13 @@ def write_designed(
     return drivers, completed_rows(headline)
 
 
-def _means(prepared: Prepared, rows: Floats, groups: int) -> Iterator[Statistic]:
-    """Yield the headline's mean of each scenario, with its interval from independent groups of rows."""
-    for which, name in enumerate(prepared.names):
-        found = mean_estimate(rows[:, which], groups)
-        yield Statistic(scenario=name, output=prepared.headline.name, statistic="mean", estimate=found)
+def _means(finished: Finished, every: int, groups: int) -> Iterator[Statistic]:
+    """Yield the means of the headline and of service in every so many rows, each with its interval from groups."""
+    for output in dict.fromkeys((finished.prepared.headline.name, IN_TIME, SHED)):
+        table = finished.output(output)[::every]
+        for which, name in enumerate(finished.prepared.names):
+            estimate = mean_estimate(table[:, which], groups)
+            yield Statistic(scenario=name, output=output, statistic="mean", estimate=estimate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.reporting import study_columns
-from planner.studies.analysis import Band, Driver, Finished, Statistic
-from planner.studies.decision import Comparison
+from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
+from planner.studies.decision import Comparison, Standing
+from planner.studies.prepare import Prepared
 
 Floats = NDArray[np.float64]
 _BINS = 60
@@ -60,6 +61,30 @@ def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
         "mean_regret": [row.mean_regret.value for row in rows],
         "p95_regret": [row.p95_regret.value for row in rows],
         "completed": [row.mean_difference.completed for row in rows],
+    }
+
+
+def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> dict[str, list[Any]]:
+    """Lay out promise.csv."""
+    rows = list(standings)
+    stated = [base.scenario.promise for base in prepared.scenarios]
+    return {
+        "scenario": [row.scenario for row in rows],
+        "in_time_fraction": [promise.in_time for promise in stated],
+        "each": [promise.each for promise in stated],
+        "of": [promise.of for promise in stated],
+        "in_replications_fraction": [promise.in_replications for promise in stated],
+        "stated": ["yes" if base.scenario.states("promise") else "no" for base in prepared.scenarios],
+        "kept": ["yes" if row.keeps_promise else "no" for row in rows],
+        "kept_fraction": [row.kept_fraction.value for row in rows],
+        "kept_low": [max(row.kept_fraction.low, 0.0) for row in rows],
+        "kept_high": [min(row.kept_fraction.high, 1.0) for row in rows],
+        "shortfall_fraction": [row.shortfall_fraction for row in rows],
+        "first_broken_month": [first_broken_month(prepared, row) or "" for row in rows],
+        "best_fraction": [row.best_fraction.value for row in rows],
+        "best_low": [max(row.best_fraction.low, 0.0) for row in rows],
+        "best_high": [min(row.best_fraction.high, 1.0) for row in rows],
+        "completed": [row.kept_fraction.completed for row in rows],
     }
 
 

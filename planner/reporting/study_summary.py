@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from planner.reporting.judgement import IN_TIME, SHED, choose, much_shed, served, warnings_of
+from planner.reporting.judgement import (
+    IN_TIME,
+    SHED,
+    Choice,
+    choose,
+    much_shed,
+    none_keeps,
+    promise_lines,
+    served,
+    warnings_of,
+)
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
-from planner.studies.analysis import Driver, Finished
+from planner.studies.analysis import Driver, Finished, first_broken_month
+from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
 
@@ -34,6 +46,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         "headline": headline,
         "scenarios": statistics,
         "service": service,
+        "promise": _promises(finished),
         "decisions": [
             {
                 "scenario": found.scenario,
@@ -61,6 +74,22 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             for found in finished.failures()
         ],
         "dropped": finished.dropped(),
+    }
+
+
+def _promises(finished: Finished) -> dict[str, dict[str, Any]]:
+    """Return what each scenario promises, how often that is kept, and how often it is best of those that keep it."""
+    return {
+        standing.scenario: {
+            **base.scenario.promise.model_dump(),
+            "stated": base.scenario.states("promise"),
+            "kept": standing.keeps_promise,
+            "kept_fraction": _figure(standing.kept_fraction),
+            "shortfall_fraction": _known(standing.shortfall_fraction),
+            "first_broken_month": first_broken_month(finished.prepared, standing),
+            "best_fraction": _figure(standing.best_fraction),
+        }
+        for base, standing in zip(finished.prepared.scenarios, finished.standings(), strict=True)
     }
 
 
@@ -93,23 +122,41 @@ def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
 
 
 def study_table(summary: dict[str, Any]) -> str:
-    """Lay out a study for a terminal."""
-    best = {row["scenario"]: row["probability_better"]["value"] for row in summary["decisions"] if not row["against"]}
-    if len(summary["scenarios"]) == 2:
-        best = {row["scenario"]: row["probability_better"]["value"] for row in summary["decisions"]}
-    rows = []
-    for name, figures in summary["scenarios"].items():
-        mean = figures["mean"]
-        half = None if mean["value"] is None or mean["low"] is None else mean["value"] - mean["low"]
-        cells = [_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95")]
-        rows.append((name, _number(mean["value"]), _number(half), *cells, _percent(best.get(name))))
-    header = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95", "P(best)")
-    plans = [served(name, figures) for name, figures in summary["service"].items()]
+    """Lay out a study for a terminal: what keeps its promise, by the headline, then what does not, by how far."""
+    rows, spreads, choice = [], [], _choice(summary)
+    for plan in choice.ranked:
+        figures, promise = summary["scenarios"][plan.name], summary["promise"][plan.name]
+        kept, best, mean = promise["kept_fraction"], promise["best_fraction"], _number(figures["mean"]["value"])
+        in_time = "" if plan.in_time_fraction is None else f"{plan.in_time_fraction:.2%}"
+        shares = (_percent(kept["value"]), _percent(_half(kept)), in_time)
+        rows.append((plan.name, plan.standing, *shares, mean, _percent(best["value"])))
+        cells = (_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95"))
+        spreads.append((plan.name, mean, _number(_half(figures["mean"])), *cells))
+    header = ("scenario", "promise", "P(kept)", "±95%", "in time", "mean", "P(best)")
+    spread = ("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95")
     over = f"{summary['replications']:,} replications"
     if summary["completed"] < summary["replications"]:
         over += f", of which {summary['completed']:,} could be run in every scenario"
-    lines = [*wrapped(much_shed(plans)), f"{summary['headline']} over {over}", "", text_table(header, rows), ""]
-    return "\n".join([*lines, *_sentences(summary)]).rstrip()
+    lines = [*wrapped(much_shed(choice.ranked)), *wrapped(promise_lines(summary["promise"]))]
+    lines += [f"{summary['headline']} over {over}", "", text_table(header, rows), "", text_table(spread, spreads), ""]
+    return "\n".join([*lines, *_sentences(summary, choice)]).rstrip()
+
+
+def _choice(summary: dict[str, Any]) -> Choice:
+    """Judge a study's scenarios: by their promise over the replications, then by the mean of the headline."""
+    sign = 1.0 if HEADLINES[headline_names().index(summary["headline"])].lower_is_better else -1.0
+    plans = []
+    for name, figures in summary["service"].items():
+        mean = summary["scenarios"][name]["mean"]["value"]
+        plan = served(name, figures, summary["promise"][name]["shortfall_fraction"])
+        plans.append(replace(plan, cost=None if mean is None else sign * mean))
+    return choose(plans)
+
+
+def _half(figure: dict[str, float | None]) -> float | None:
+    """Return half the interval about a figure."""
+    value, low = figure["value"], figure["low"]
+    return None if value is None or low is None else value - low
 
 
 def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
@@ -152,7 +199,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def _sentences(summary: dict[str, Any]) -> list[str]:
+def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
     """Say in words what the table does not show."""
     lines = []
     clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
@@ -165,6 +212,6 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
     lines += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
-    lines += warnings_of(choose([served(name, figures) for name, figures in summary["service"].items()]))
+    lines += warnings_of(choice) if choice.best else [none_keeps(choice)]
     lines += summary["dropped"]
     return wrapped(lines)

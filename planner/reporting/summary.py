@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from planner.fleet.promise import Moment, kept_months_over, lacking_nodes, shortfall_over
 from planner.fleet.quantities import in_time
 from planner.reporting.columns import DECIMALS
-from planner.reporting.judgement import much_shed, served, sizing
+from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables
 from planner.results.chance import Chance
 from planner.results.measure_names import FLEET
-from planner.results.measures import Sums, measures, sums_of
+from planner.results.measures import Sums, measures, promise_figures, sums_of
 from planner.results.result import RunResult
 from planner.units import MILLION, unit_of
 
@@ -45,6 +46,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "horizon_months": result.scenario.horizon_months,
         "seed": result.seed,
         "replication": result.replication,
+        "promise": promise_summary(result, chance),
         "clusters": {FLEET: fleet, **rows},
         "workloads": workloads,
         "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
@@ -68,6 +70,58 @@ def chance_summary(chance: Chance) -> dict[str, Any]:
             for name, interval in found.items()
             if interval is not None
         },
+    }
+
+
+def promise_summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
+    """Return what is promised, whether it is kept over the replications drawn, and where this one is worst."""
+    stated, verdict, labels = result.scenario.promise, result.verdict(), result.plan.months.labels
+    drawn = (promise_figures(result),) if chance is None else chance.figures
+    shortfalls, months = (
+        np.array([figures[name] for figures in drawn], dtype=np.float64) for name in (SHORTFALL, "promise_kept_months")
+    )
+    shortfall = shortfall_over(shortfalls, stated.in_replications)
+    through = int(kept_months_over(months, stated.in_replications))
+    kept = shortfall == 0.0
+
+    def moment(found: Moment | None) -> dict[str, Any] | None:
+        if found is None:
+            return None
+        workload = None if found.workload is None else result.plan.workloads[found.workload].name
+        share = _round(found.in_time_fraction)
+        return {"month": labels[found.month], "workload": workload, "in_time_fraction": share}
+
+    return {
+        **stated.model_dump(),
+        "stated": result.scenario.states("promise"),
+        "kept": kept,
+        "shortfall_fraction": _round(shortfall),
+        "first_broken_month": None if kept else labels[through],
+        "replications": len(drawn),
+        "kept_replications": int((shortfalls == 0.0).sum()),
+        "worst": moment(verdict.worst),
+        "first_broken": moment(verdict.first_broken),
+        "lacking": None if verdict.kept else _lacking(result),
+    }
+
+
+def _lacking(result: RunResult) -> dict[str, Any] | None:
+    """Return what a broken monthly promise lacks: nodes by the work missed, and those that enter service later."""
+    plan, first = result.plan, result.verdict().first_broken
+    if first is None or not plan.promise.each_month:
+        return None
+    names, rates = [cluster.name for cluster in plan.clusters], plan.requests_per_node_h
+    hours = np.diff(plan.month_edges_h).astype(np.float64)
+    nodes = lacking_nodes(result.missed_requests(), result.settled_requests(), rates, hours, plan.promise)
+    asked = slice(None) if first.workload is None else slice(first.workload, first.workload + 1)
+    helps = rates[:, asked].max(axis=(1, 2)) > 0
+    later = dict.fromkeys(names, 0)
+    for cohort in result.cohorts:
+        if plan.month_edges_h[first.month + 1] < cohort.in_service_h < np.inf and helps[cohort.cluster]:
+            later[names[cohort.cluster]] += cohort.nodes
+    return {
+        "nodes": {name: math.ceil(most) for name, most in zip(names, nodes, strict=True) if np.isfinite(most)},
+        "later_nodes": {name: number for name, number in later.items() if number},
     }
 
 
@@ -127,7 +181,9 @@ def summary_table(figures: dict[str, Any]) -> str:
         )
     header = ("cluster", "available", "utilised", "T tokens", "M USD", "USD/Mtok", "USD/Mtok out")
     first = wrapped(much_shed([served(figures["scenario"], figures["clusters"][FLEET])]))
-    return "\n".join([*first, *([""] if first else []), text_table(header, rows), "", *_sentences(figures)])
+    broken = [] if figures["promise"]["kept"] else [sizing(figures)]
+    lead = [*first, *wrapped([promise_verdict(figures["promise"]), *broken]), ""]
+    return "\n".join([*lead, text_table(header, rows), "", *_sentences(figures)])
 
 
 def _sentences(figures: dict[str, Any]) -> list[str]:
@@ -148,7 +204,7 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
              "lost_to_power_cap": "power cap", "without_demand": "no demand"}  # fmt: skip
     lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
     lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
-    if advice := sizing(figures, fleet):
+    if figures["promise"]["kept"] and (advice := sizing(figures)):
         lines.append(advice)
     return wrapped(lines)
 

@@ -13,7 +13,7 @@ from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import place_folder
-from planner.reporting.judgement import IN_TIME, SHED, choose, served, sweep_advice
+from planner.reporting.judgement import COST, IN_TIME, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
@@ -41,25 +41,29 @@ def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:
 
 
 def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
-    """Lay out the first points for a terminal."""
+    """Lay out the best points for a terminal: those that keep their promise, cheapest first, then the others."""
 
     def cell(point: Point, name: str, pattern: str, scale: float = 1.0) -> str:
         value = None if point.figures is None else point.figures[name]
         return "" if value is None else signed(value / scale, pattern)
 
+    named = [", ".join(f"{axis.path} = {value}" for axis, value in zip(axes, point.values, strict=True))
+             for point in points]  # fmt: skip
+    plans = [served(name, point.figures or {}) for name, point in zip(named, points, strict=True)]
+    point_of = {id(plan): point for plan, point in zip(plans, points, strict=True)}
+    choice = choose(plans)
     header = (*(axis.path.rpartition(".")[0].rpartition(".")[2] + "." + axis.path.rpartition(".")[2] for axis in axes),
-              "utilised", "in time", "shed", "M USD", "USD/Mtok", "levelised")  # fmt: skip
+              "promise", "in time", "levelised", "M USD", "utilised")  # fmt: skip
     rows = [
         (
             *point.values,
-            cell(point, "utilisation_fraction", ".1%"),
+            plan.standing,
             cell(point, IN_TIME, ".2%"),
-            cell(point, SHED, ".2%"),
+            cell(point, COST, ",.4f"),
             cell(point, "cost_usd", ",.2f", MILLION),
-            cell(point, "cost_per_million_tokens_usd", ",.4f"),
-            cell(point, "levelised_cost_per_million_tokens_usd", ",.4f"),
+            cell(point, "utilisation_fraction", ".1%"),
         )
-        for point in points[:SHOWN_ROWS]
+        for plan, point in ((plan, point_of[id(plan)]) for plan in choice.ranked[:SHOWN_ROWS])
     ]
     lines = [text_table([title.lstrip(".") for title in header], rows)]
     if len(points) > SHOWN_ROWS:
@@ -67,12 +71,7 @@ def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
     failed = [point for point in points if point.problem]
     if failed:
         lines.append(f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}")
-    named = [", ".join(f"{axis.path} = {value}" for axis, value in zip(axes, point.values, strict=True))
-             for point in points]  # fmt: skip
-    advice = sweep_advice(
-        choose([served(name, point.figures or {}) for name, point in zip(named, points, strict=True)])
-    )
-    return "\n".join([*lines, "", *wrapped([advice])])
+    return "\n".join([*lines, "", *wrapped([sweep_advice(choice)])])
 
 
 def write_sweep(
@@ -94,6 +93,7 @@ def write_sweep(
         "version": planner.__version__,
         "scenario": scenario.name,
         "scenario_sha256": scenario_sha256(scenario),
+        "promise": scenario.promise.model_dump(),
         "vary": {axis.path: list(axis.values) for axis in axes},
     }
     whole = identity | manifest

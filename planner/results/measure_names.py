@@ -200,6 +200,10 @@ DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
     "energy_kwh": "Energy at the meter: IT, cooling and distribution.",
     "it_energy_kwh": "Energy of the IT load.",
     "peak_facility_kw": "Highest hour of the month at the meter.",
+    "power_limit_kw": "Most that the site may draw at the meter in any hour of the month; empty without a limit.",
+    "accelerators_needed": "Accelerators that all work asked for would keep busy on average: those at work · (tokens "
+    "served on own machines + refused) / served, at the mix, routing and speed of what was served.",
+    "peak_accelerators_needed": "The same in the highest hour of the month.",
     "accelerator_h": "Accelerator-hours at work for it, on own machines.",
     "cumulative_cost_per_million_tokens_usd": "`cost_usd` over millions of `served_tokens`, both from the start.",
     "cumulative_cost_per_million_output_tokens_usd": "`cost_usd` over `served_output_tokens`, both from the start.",
@@ -224,10 +228,21 @@ TIMELINE = (
     "cost_per_million_output_tokens_usd", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw",
     "cumulative_cost_per_million_tokens_usd", "cumulative_cost_per_million_output_tokens_usd",
     "levelised_cost_per_million_tokens_usd", "levelised_cost_per_million_output_tokens_usd", "rented_tokens",
+    "accelerators_needed", "peak_accelerators_needed", "power_limit_kw",
 )  # fmt: skip
 """The figures of the monthly timeline, in the order of its columns."""
 FLEET_ONLY = frozenset(
-    {"demand_tokens", "shed_tokens", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw", "rented_tokens"}
+    {
+        "demand_tokens",
+        "shed_tokens",
+        "backlog_tokens",
+        "slo_attainment_fraction",
+        "peak_facility_kw",
+        "rented_tokens",
+        "accelerators_needed",
+        "peak_accelerators_needed",
+        "power_limit_kw",
+    }
 )
 """Figures of the timeline that belong to no cluster."""
 AGAINST_BASELINE = (

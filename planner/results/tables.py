@@ -59,7 +59,9 @@ def timeline_monthly(result: RunResult) -> Columns:
         "backlog_tokens": np.where(np.abs(backlog) < 1e-9 * sums.demand_tokens.sum(), 0.0, backlog),
         "peak_facility_kw": result.monthly.peak_facility_kw,
         "rented_tokens": result.tokens(result.rented.requests).sum(axis=1),
+        "power_limit_kw": _power_limit_kw(plan),
     }
+    fleet_alone["accelerators_needed"], fleet_alone["peak_accelerators_needed"] = _needed(result)
     table = {
         **{name: _fleet_alone(figures, len(plan.clusters)) for name, figures in fleet_alone.items()},
         **sums.figures(),
@@ -70,6 +72,31 @@ def timeline_monthly(result: RunResult) -> Columns:
         "levelised_cost_per_million_output_tokens_usd": levelised_to_date(owner, output),
     }
     return _by_cluster(plan, "month", plan.months.labels, {name: table[name] for name in TIMELINE})
+
+
+def _power_limit_kw(plan: Plan) -> Floats:
+    """Return the highest limit of each month's hours, shape (months,); NaN where there is none."""
+    if plan.site.cap_kw is None:
+        return np.full(len(plan.months.labels), np.nan)
+    most = np.maximum.reduceat(plan.site.cap_kw, plan.month_edges_h[:-1])
+    return np.where(np.isfinite(most), most, np.nan)
+
+
+def _needed(result: RunResult) -> tuple[Floats, Floats]:
+    """Return accelerators that all work asked for would keep busy, each month's mean and highest hour."""
+    plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
+    per_request = plan.tokens_per_request[plan.months.hour_periods].T
+    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
+    served, refused = (
+        np.concatenate([(came * per_request[:, _hours(window)]).sum(axis=0) for came, window in parts])
+        for parts in (
+            [(window.served_requests.sum(axis=0), window) for window in windows],
+            [(window.shed_requests, window) for window in windows],
+        )
+    )
+    mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, served, refused)))
+    # An hour that served nothing says nothing about what its work would take: fmax passes over it.
+    return mean / plan.months.period_hours, np.fmax.reduceat(quantities.needed(busy, served, refused), starts)
 
 
 def _by_cluster(plan: Plan, stamp: str, labels: Sequence[str], table: dict[str, Floats]) -> Columns:

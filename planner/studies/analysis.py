@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.months import MonthGrid
-from planner.studies.decision import Comparison, choice, decisions, worth_of_knowing
+from planner.studies.decision import Comparison, Standing, choice, decisions, standings, worth_of_knowing
 from planner.studies.distributions import is_numeric
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.studies.importance import flip, importance
@@ -173,12 +173,23 @@ class Finished:
     def decisions(self) -> list[Comparison]:
         """Return how the scenarios compare on the headline."""
         headline = self.prepared.headline
+        keeping = [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
         return decisions(
             self.output(headline.name),
             self.prepared.names,
             self.prepared.study.scramblings,
+            keeping,
             lower_is_better=headline.lower_is_better,
         )
+
+    def standings(self, every: int = 1, groups: int | None = None) -> list[Standing]:
+        """Return how each scenario stands to its promise, over every so many rows in independent groups."""
+        headline = self.prepared.headline
+        names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
+        table, shortfalls, months = (self.output(name)[::every] for name in names)
+        asked = [(base.name, base.scenario.promise.in_replications) for base in self.prepared.scenarios]
+        groups = self.prepared.study.scramblings if groups is None else groups
+        return standings(table, (shortfalls, months), asked, groups, lower_is_better=headline.lower_is_better)
 
     def drivers(self) -> Iterator[Driver]:
         """Yield what drives each scenario's headline, and the first's headline less each other's."""
@@ -333,3 +344,10 @@ def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the months the scenarios share, as 2026-01."""
     scenario = prepared.scenarios[0].scenario
     return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
+
+
+def first_broken_month(prepared: Prepared, standing: Standing) -> str | None:
+    """Return the month in which a promise first breaks in too many replications; None where it is kept."""
+    labels = month_labels(prepared)
+    broken = standing.shortfall_fraction > 0 and standing.kept_months < len(labels)
+    return labels[int(standing.kept_months)] if broken else None

@@ -7,11 +7,13 @@ the choice makes, not what luck makes.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.promise import kept_months_over, shortfall_over
 from planner.studies.intervals import Estimate, half_width, mean_estimate, percentile_estimate, share_estimate
 
 Floats = NDArray[np.float64]
@@ -23,7 +25,7 @@ class Comparison:
 
     scenario: str
     against: str
-    """Empty for all others together."""
+    """Empty for all others together that keep their promise."""
     probability_better: Estimate
     mean_difference: Estimate
     """The scenario's headline less the other's."""
@@ -32,30 +34,104 @@ class Comparison:
     p95_regret: Estimate
 
 
-def decisions(headline: Floats, names: tuple[str, ...], scramblings: int, *, lower_is_better: bool) -> list[Comparison]:
-    """Compare all scenarios; ``headline`` has shape (rows, scenarios), NaN where a run failed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one scenario of a study stands to its promise."""
+
+    scenario: str
+    kept_fraction: Estimate
+    """Share of replications in which the promise is kept."""
+    shortfall_fraction: float
+    """How far it falls short over the replications; 0 where enough of them keep it, NaN where none could be run."""
+    kept_months: float
+    """Calendar months that enough replications keep it through."""
+    best_fraction: Estimate
+    """Share of replications in which the headline is best of the scenarios that keep their promise; NaN for others."""
+
+    @property
+    def keeps_promise(self) -> bool:
+        """Whether enough replications keep it."""
+        return self.shortfall_fraction == 0.0
+
+
+def standings(
+    headline: Floats,
+    promised: tuple[Floats, Floats],
+    asked: Sequence[tuple[str, float]],
+    scramblings: int,
+    *,
+    lower_is_better: bool,
+) -> list[Standing]:
+    """Judge all scenarios by their promises, and then by the headline, of shape (rows, scenarios).
+
+    ``promised`` are shortfalls and months kept, of that shape too; ``asked`` has each scenario's name and the share
+    of replications that is to keep its promise.
+    """
+    shortfalls, months = promised
+    short = [shortfall_over(shortfalls[:, which], share) for which, (_, share) in enumerate(asked)]
+    keeping = [which for which, found in enumerate(short) if found == 0.0]
+    worse = _worse(headline, lower_is_better=lower_is_better)
+    found = []
+    for which, (name, share) in enumerate(asked):
+        rows = shortfalls[:, which]
+        kept = np.where(np.isfinite(rows), rows == 0.0, np.nan)
+        best = _is_better(_excess(worse, which, keeping)) if which in keeping else np.full(len(rows), np.nan)
+        found.append(
+            Standing(
+                scenario=name,
+                kept_fraction=share_estimate(kept, scramblings),
+                shortfall_fraction=short[which],
+                kept_months=kept_months_over(months[:, which], share),
+                best_fraction=share_estimate(best, scramblings),
+            )
+        )
+    return found
+
+
+def _worse(headline: Floats, *, lower_is_better: bool) -> Floats:
+    """Return the headline so that less is better, NaN in rows in which any scenario failed."""
     worse = headline if lower_is_better else -headline
-    worse = np.where(np.isfinite(worse).all(axis=1, keepdims=True), worse, np.nan)
+    return np.where(np.isfinite(worse).all(axis=1, keepdims=True), worse, np.nan)
+
+
+def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
+    """Return by how much a scenario is worse than the best other among some; −∞ where it is alone, NaN if it failed."""
+    others = [worse[:, other] for other in among if other != one]
+    alone = np.where(np.isnan(worse[:, one]), np.nan, -np.inf)
+    return worse[:, one] - functools.reduce(np.minimum, others) if others else alone
+
+
+def _is_better(excess: Floats) -> Floats:
+    """Return 1 where a scenario is better, a half where both are the same, NaN where one failed."""
+    return np.where(np.isnan(excess), np.nan, (excess < 0.0) + 0.5 * (excess == 0.0))
+
+
+def decisions(
+    headline: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
+) -> list[Comparison]:
+    """Compare all scenarios; ``headline`` has shape (rows, scenarios), NaN where a run failed.
+
+    Each is held against each other; of more than two that keep their promise, whose places are ``keeping``, each also
+    against the best of all others of them.
+    """
+    worse = _worse(headline, lower_is_better=lower_is_better)
     found = []
     for one, name in enumerate(names):
         for other, against in enumerate(names):
             if other != one:
                 found.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
-        if len(names) > 2:
-            others = [worse[:, other] for other in range(len(names)) if other != one]
-            rest = functools.reduce(np.minimum, others)
-            found.append(_compare(name, "", worse[:, one] - rest, scramblings, lower_is_better))
+        if len(keeping) > 2 and one in keeping:
+            found.append(_compare(name, "", _excess(worse, one, keeping), scramblings, lower_is_better))
     return found
 
 
 def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is_better: bool) -> Comparison:
     """Compare by how much one scenario is worse than the other, row by row."""
-    is_better = np.where(np.isnan(excess), np.nan, (excess < 0.0) + 0.5 * (excess == 0.0))
     regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
     return Comparison(
         scenario=name,
         against=against,
-        probability_better=share_estimate(is_better, scramblings),
+        probability_better=share_estimate(_is_better(excess), scramblings),
         mean_difference=mean_estimate(excess if lower_is_better else -excess, scramblings),
         mean_regret=mean_estimate(regret, scramblings),
         p95_regret=percentile_estimate(regret, scramblings, 95),

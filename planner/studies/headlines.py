@@ -20,7 +20,15 @@ class Output:
 
 
 _HIGHER_IS_BETTER = frozenset(
-    {"npv_usd", "served_tokens", "slo_attainment_fraction", "utilisation_fraction", "availability_fraction"}
+    {
+        "npv_usd",
+        "served_tokens",
+        "slo_attainment_fraction",
+        "worst_in_time_fraction",
+        "promise_kept_months",
+        "utilisation_fraction",
+        "availability_fraction",
+    }
 )
 
 
@@ -41,7 +49,8 @@ HEADLINES = tuple(
     for name in (
         "cost_per_million_tokens_usd", "cost_per_million_output_tokens_usd", "levelised_cost_per_million_tokens_usd",
         "cost_usd", "tco_usd", "capex_usd", "cash_usd", "npv_usd", "served_tokens",
-        "shed_fraction", "slo_attainment_fraction", "utilisation_fraction", "availability_fraction", "energy_kwh",
+        "shed_fraction", "slo_attainment_fraction", "worst_in_time_fraction", "promise_shortfall_fraction",
+        "promise_kept_months", "utilisation_fraction", "availability_fraction", "energy_kwh",
     )
 )  # fmt: skip
 """Figures over the whole horizon, in column order."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.fleet.promise import Promise, Verdict, judge, shortfall_over
+from planner.fleet.promise import Promise, Verdict, judge, kept_months_over, lacking_nodes, shortfall_over
 
 PROMISE = Promise(in_time_fraction=0.99, each_month=True, of_workload=True, in_replications_fraction=0.9)
 HORIZON = dataclasses.replace(PROMISE, each_month=False)
@@ -160,3 +160,23 @@ def test_enough_replications_must_keep_it() -> None:
 def test_a_plan_keeps_it_where_the_share_of_replications_that_do_is_enough(each: list[float], asked: float) -> None:
     share = Fraction(sum(short == 0 for short in each), len(each))
     assert (shortfall_over(np.array(each), asked) == 0.0) == (share >= Fraction(str(asked)))
+
+
+def test_the_plan_runs_out_in_the_month_that_too_few_replications_keep() -> None:
+    """Of ten replications nine must keep it: the second soonest to break decides."""
+    months = np.array([36.0] * 8 + [12.0, 20.0])
+    assert kept_months_over(months, 0.9) == 20.0
+    assert kept_months_over(months, 0.8) == 36.0
+    assert kept_months_over(months, 1.0) == 12.0
+
+
+def test_what_a_month_misses_beyond_the_promise_is_counted_in_nodes() -> None:
+    """Of the third month code misses 5,000 − 100, of the fourth 6,000 − 100; a node takes 10 or 5 an hour, or none."""
+    rates = np.array([[[100.0], [10.0]], [[100.0], [5.0]], [[100.0], [0.0]]])
+    hours = np.array([744.0, 672.0, 744.0, 100.0])
+    nodes = lacking_nodes(MISSED, SETTLED, rates, hours, PROMISE)
+    assert nodes[:2].tolist() == pytest.approx([5900 / 10 / 100, 5900 / 5 / 100])
+    assert nodes[2] == np.inf
+    assert lacking_nodes(MISSED[:2], SETTLED[:2], rates, hours[:2], PROMISE).tolist() == [0.0, 0.0, 0.0]
+    together = lacking_nodes(MISSED[3:] * 3, SETTLED[3:], rates, hours[3:], FLEET)
+    assert together[0] == pytest.approx((18000 - 10100) / 10 / 100)  # chat missed nothing, so all of it is code

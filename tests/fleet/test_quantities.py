@@ -85,3 +85,11 @@ def test_shares_follow_the_first_weights_that_are_not_all_zero(tables: list[tupl
 def test_shares_are_decided_row_by_row() -> None:
     first, second = np.array([[1.0, 3.0], [0.0, 0.0], [0.0, 0.0]]), np.array([[9.0, 1.0], [9.0, 1.0], [0.0, 0.0]])
     assert quantities.shares(first, second).tolist() == [[0.25, 0.75], [0.9, 0.1], [0.5, 0.5]]
+
+
+def test_what_is_refused_would_take_as_much_machine_time_as_what_is_served() -> None:
+    """Ten accelerators serve 80 tokens and refuse 40: all of it would take fifteen."""
+    found = quantities.needed(array(10.0, 10.0, 0.0, 0.0), array(80.0, 80.0, 0.0, 5.0), array(40.0, 0.0, 7.0, 0.0))
+    assert found[:2].tolist() == [15.0, 10.0]
+    assert np.isnan(found[2])
+    assert found[3] == 0.0

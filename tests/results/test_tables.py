@@ -225,3 +225,23 @@ def test_a_demand_charge_is_borne_by_clusters_as_they_draw_power() -> None:
         expected = peak[first:last].max() * 14 * share
         np.testing.assert_allclose(charged[["h200", "mi325x"]].to_numpy()[month], expected, atol=0.02)
         assert abs(share[0] - 4 / 7) > 0.01 < abs(share[0] - 0.5)
+
+
+def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(result: RunResult) -> None:
+    """Held against the hourly table: at work · (served + shed) / served, of each month's hours and of the month."""
+    monthly, hourly = fleet(result.timeline_monthly()).set_index("month"), fleet(result.timeline_hourly())
+    busy = hourly.utilisation_fraction * hourly.accelerators_in_service
+    assert (result.rented.requests == 0).all()
+    needed = (busy * (1 + hourly.shed_tokens / hourly.served_tokens.where(hourly.served_tokens > 0))).groupby(
+        hourly.time.str[:7]
+    )
+    assert monthly.peak_accelerators_needed.tolist() == pytest.approx(needed.max().tolist())
+    sums = pd.DataFrame({"busy": busy, "served": hourly.served_tokens, "shed": hourly.shed_tokens}).groupby(
+        hourly.time.str[:7]
+    )
+    mean = sums.busy.mean() * (1 + sums.shed.sum() / sums.served.sum())
+    assert monthly.accelerators_needed.tolist() == pytest.approx(mean.tolist())
+    assert monthly.power_limit_kw.isna().all()
+    capped = simulate(scenario_of({"site": {"power_cap_kw": 50, "curtailments": [
+        {"date": "2026-02-03", "length_days": 2, "cut_fraction": 0.5}]}}))  # fmt: skip
+    assert fleet(capped.timeline_monthly()).power_limit_kw.unique().tolist() == [50.0]

@@ -8,32 +8,39 @@ from typing import Any
 
 from planner.reporting.judgement import (
     COST,
-    GOOD_SERVICE_FRACTION,
     IN_TIME,
     SHED,
+    SHORTFALL,
+    WORST,
     Choice,
     Served,
     against,
     choose,
     comparable,
+    frontier,
     much_shed,
+    promise_lines,
+    promise_words,
     recommendation,
     served,
     sweep_advice,
     warnings_of,
 )
+from planner.reporting.picture import Line, Mark, Panel, Picture, even_axis, svg_of
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, join, paragraph, table
+from planner.reporting.report.html import Html, element, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, measured, percent, unit_price
+from planner.reporting.report.words import NOTHING, measured, unit_price
+from planner.reporting.scales import WHOLE
 
 HEADLINE = COST
 ACCRUED = "cost_per_million_tokens_usd"
 SHOWN_MEASURES = (HEADLINE, ACCRUED, "cost_usd", "npv_usd", IN_TIME, SHED)
-SWEPT = ("utilisation_fraction", IN_TIME, SHED, "cost_usd", ACCRUED, HEADLINE)
+SWEPT = (IN_TIME, HEADLINE, ACCRUED, "cost_usd", "utilisation_fraction", SHED)
+JUDGED = (COST, IN_TIME, SHED, WORST, SHORTFALL)
 SHOWN_POINTS = 60
 
 
@@ -53,14 +60,16 @@ def answer_section(contents: Contents) -> Section | None:
         return None
     found = _measures(comparison)
     baseline = str(contents.manifest.get("baseline", next(iter(found))))
-    plans = [served(name, figures) for name, figures in found.items()]
     summary = contents.json("summary.json")
+    promises = summary.get("promise", {})
+    plans = [served(name, own, promises.get(name, {}).get("shortfall_fraction")) for name, own in found.items()]
     choice = choose(plans)
     body = [
         *(paragraph(line, class_="headline") for line in much_shed(plans)),
         paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
+        *(paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())),
         *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
-        _scenario_table(found, {plan.name: plan for plan in plans}, baseline),
+        _scenario_table(found, {plan.name: plan for plan in choice.ranked}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
     body.extend(paragraph(f"Note: {note}", class_="note") for note in summary.get("notes", ()))
@@ -87,17 +96,18 @@ def _scenario_table(found: dict[str, dict[str, float | None]], plans: dict[str, 
     palette = colours(found)
     most = max((plan.cost or 0.0 for plan in plans.values()), default=0.0) or 1.0
     rows = []
-    for scenario, figures in found.items():
-        plan, base = plans[scenario], plans[baseline]
+    for scenario, plan in plans.items():
+        figures, base = found[scenario], plans[baseline]
         stands = against(plan.cost, base.cost) if comparable(plan, base) else ""
         parts = [
             Part(name=scenario, share=(plan.cost or 0.0) / most, colour=palette[scenario], shown=unit_price(plan.cost))
         ]
         numbers = [measured(figures.get(name), name) for name in names]
         label = f"{scenario} (baseline)" if scenario == baseline else scenario
-        rows.append((label, [*numbers, stands or NOTHING], parts))
+        rows.append((label, [plan.standing or NOTHING, *numbers, stands or NOTHING], parts))
     header = (
         "scenario",
+        "promise",
         *(_words(name) for name in names),
         "a token, against the baseline",
         "per million tokens, levelised",
@@ -183,13 +193,57 @@ def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
     if sweep is None or HEADLINE not in sweep:
         return []
     points = itertools.product(*vary.values()) if vary else [()] * len(sweep)
-    columns = {name: sweep.numbers(name) if name in sweep else [None] * len(sweep) for name in (COST, IN_TIME, SHED)}
+    columns = {name: sweep.numbers(name) if name in sweep else [None] * len(sweep) for name in JUDGED}
     found = []
     for values, *figures in zip(points, *columns.values(), strict=True):
         named = ", ".join(f"{path} = {value}" for path, value in zip(vary, values, strict=True))
         settings = [f"{path}={value}" for path, value in zip(vary, values, strict=True)]
         found.append((served(named, dict(zip(columns, figures, strict=True))), settings))
     return found
+
+
+def frontier_picture(contents: Contents) -> Picture | None:
+    """Draw cost against service: every combination of a sweep, and those that no other beats in both."""
+    plans = [plan for plan, _ in swept_plans(contents) if plan.cost is not None and plan.worst_fraction is not None]
+    if len(plans) < 2:
+        return None
+    places = {id(plan): (plan.cost or 0.0, plan.worst_fraction) for plan in plans}
+    costs, worst = zip(*places.values(), strict=True)
+    room = 0.06 * ((max(costs) - min(costs)) or max(costs))
+    left, right, low = min(costs) - room, max(costs) + room, min(worst)
+    marks: list[Mark] = [Line(points=[places[id(plan)] for plan in frontier(plans)], colour=WHOLE, stroke=1.6)]
+    for kept, colour in ((False, 1), (True, 2)):
+        dots = [places[id(plan)] for plan in plans if plan.keeps_promise is kept]
+        marks.append(Line(points=dots, colour=colour, stroke=0.0, radius=5.0))
+    promise = contents.manifest.get("promise")
+    if isinstance(promise, dict) and not any(path.startswith("promise") for path in contents.manifest.get("vary", ())):
+        marks.append(Line(points=[(left, promise["in_time"]), (right, promise["in_time"])], colour=4, stroke=1.4))
+    if (best := choose(plans).best) is not None:
+        marks.append(Line(points=[places[id(best)]], colour=2, stroke=0.0, radius=9.0))
+    y = even_axis(max(0.0, low - 0.06 * (1.0 - low + 1e-6)), 1.0 + 0.03 * (1.0 - low + 1e-6), unit="percent",
+                  label="Worst share of requests in time that the promise is about")  # fmt: skip
+    x = even_axis(left, right, "USD per million tokens, levelised", unit="usd")
+    keys = {"keeps its promise": 2, "breaks it": 1, "promised": 4}
+    title = f"Cost against service, {contents.name}"
+    return Picture(title=title, panels=[Panel(x=x, y=y, marks=marks)], keys=keys, shape="dot",
+                   note="The line joins what no other beats in both; the one to take is large.")  # fmt: skip
+
+
+def _frontier(contents: Contents) -> Html:
+    """Return the picture of cost against service as part of a page."""
+    picture = frontier_picture(contents)
+    return (
+        Html("")
+        if picture is None
+        else element("div", Html(svg_of(picture).partition("?>")[2].strip()), class_="picture")
+    )
+
+
+def _swept_promise(contents: Contents) -> str:
+    """Say what the plans of a sweep promise, and why cost alone does not rank them."""
+    promise = contents.manifest.get("promise")
+    said = f"Promise: {promise_words(promise)}. " if isinstance(promise, dict) else ""
+    return f"{said}Combinations that break it come last, by how far: a fleet too small is cheap too."
 
 
 def sweep_section(contents: Contents) -> Section | None:
@@ -206,22 +260,21 @@ def sweep_section(contents: Contents) -> Section | None:
     rows = [
         (
             *(sweep.texts(axis)[i] for axis in axes),
+            plans[i].standing or NOTHING,
             *(measured(figure[i], name) for figure, name in zip(figures, columns, strict=True)),
-            "yes" if plans[i].serves_well else "no",
         )
         for i in order
     ]
-    header = (*axes, *(_words(name) for name in columns), "serves well")
-    caption = f"{len(rows):,} of {len(plans):,} combinations: those that serve well, cheapest first, then the others"
+    header = (*axes, "promise", *(_words(name) for name in columns))
+    caption = (
+        f"{len(rows):,} of {len(plans):,} combinations: those that keep their promise, cheapest first, then by how far"
+    )
     body = join(
         [
             paragraph(sweep_advice(choice), class_="headline"),
-            paragraph(
-                f"A plan serves well when {percent(GOOD_SERVICE_FRACTION, 0)} of requests are in time and no more than "
-                f"{percent(1 - GOOD_SERVICE_FRACTION, 0)} of tokens are shed: a fleet too small is cheap too.",
-                class_="note",
-            ),
-            table(header, rows, caption, numeric=range(len(header) - 1)),
+            paragraph(_swept_promise(contents), class_="note"),
+            _frontier(contents),
+            table(header, rows, caption, numeric=set(range(len(header))) - {len(axes)}, unbroken=(len(axes),)),
         ]
     )
     return Section(key="answer", title="What should we do?", body=body)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.reporting.judgement import much_shed, served, sizing
+from planner.reporting.judgement import much_shed, promise_verdict, served, sizing
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, element, join, paragraph
 from planner.reporting.report.page import Section, code
-from planner.reporting.report.timelines import colours
+from planner.reporting.report.timechart import draw
+from planner.reporting.report.timelines import colours, demand_chart
 from planner.reporting.report.words import count, dollars, percent, unit_price
 from planner.results.measure_names import FLEET
 
@@ -26,14 +27,24 @@ def answer_section(contents: Contents) -> Section | None:
                 paragraph(line, class_="headline")
                 for line in much_shed([served("This plan", summary["clusters"][FLEET])])
             ),
+            *(paragraph(line, class_="headline") for line in verdict(summary)),
             paragraph(_headline(summary), class_="headline"),
             _cards(summary),
+            draw(chart) if (chart := demand_chart(contents)) else Html(""),
             found,
             _cluster_table(summary),
             _baseline(summary),
         ]
     )
     return Section(key="answer", title="What should we do?", body=body)
+
+
+def verdict(summary: dict[str, Any]) -> list[str]:
+    """Say whether the promise is kept, when it first breaks, and what it lacks; nothing of an older folder."""
+    promise = summary.get("promise")
+    if promise is None:
+        return []
+    return [line for line in (promise_verdict(promise), "" if promise["kept"] else sizing(summary)) if line]
 
 
 def _cards(summary: dict[str, Any]) -> Html:
@@ -78,8 +89,8 @@ def findings(summary: dict[str, Any]) -> list[str]:
     """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
     fleet = summary["clusters"][FLEET]
     clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
-    advice = sizing(summary, fleet)
-    found = [advice] if advice else []
+    told = verdict(summary)
+    found = [advice] if (advice := sizing(summary)) and advice not in told else []
     priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
     if len(priced) > 1:
         dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
@@ -95,7 +106,11 @@ def findings(summary: dict[str, Any]) -> list[str]:
     unused = [name for name, row in clusters.items() if not row["served_tokens"]]
     if unused:
         found.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
-    if (worst := summary.get("worst_month")) and worst["missed_fraction"] > 0.001 and worst["month"] not in advice:
+    if (
+        (worst := summary.get("worst_month"))
+        and worst["missed_fraction"] > 0.001
+        and worst["month"] not in " ".join(told)
+    ):
         missed = percent(worst["missed_fraction"], 2)
         found.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
     found += [f"Warning: {warning}" for warning in summary.get("warnings", ())]

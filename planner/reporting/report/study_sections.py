@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from planner.reporting.judgement import IN_TIME, SHED, Choice, Served, choose, much_shed, none_serves, warnings_of
+from planner.reporting.judgement import (
+    IN_TIME,
+    SHED,
+    Choice,
+    choose,
+    much_shed,
+    none_keeps,
+    promise_lines,
+    served,
+    warnings_of,
+)
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
@@ -64,16 +76,24 @@ def answer_section(contents: Contents) -> Section | None:
     found = _statistics(percentiles, output)
     if not found:
         return None
-    choice = _choice(found, output, percentiles)
+    promises = _promises(contents)
+    choice = _choice(found, output, percentiles, promises)
     body = [paragraph(line, class_="headline") for line in much_shed(choice.ranked)]
     body.append(paragraph(_headline(found, output, contents, choice), class_="headline"))
+    body += [paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())]
     body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
     dropped = contents.manifest.get("dropped", ())
     if isinstance(dropped, list) and dropped:
         body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
-    body += [_percentile_table(found, output), _decision_table(contents, output), _histogram(contents, output)]
+    ranked = {plan.name: found[plan.name] for plan in choice.ranked}
+    body += [
+        _promise_table(promises, choice),
+        _percentile_table(ranked, output, colours(found)),
+        _decision_table(contents, output),
+    ]
+    body.append(_histogram(contents, output))
     if len(percentiles) > len(found):
         body.append(_all_statistics(percentiles))
     return Section(key="answer", title=ANSWER, body=join(body))
@@ -89,25 +109,60 @@ def _mean_of(found: Statistics, name: str) -> Figure:
     return found.get(name, {}).get("mean", NO_FIGURE)
 
 
-def _choice(found: Statistics, output: str, percentiles: Table) -> Choice:
-    """Judge the scenarios by their means; where a design keeps no service, the headline alone orders them."""
+def _choice(found: Statistics, output: str, percentiles: Table, promises: Promises) -> Choice:
+    """Judge the scenarios by their promises, then by their means; without service the headline alone orders them."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
-    in_time, shed = (_statistics(percentiles, name) for name in (IN_TIME, SHED))
+    service = {name: _statistics(percentiles, name) for name in (IN_TIME, SHED)}
     plans = []
     for name in found:
         value = _mean_of(found, name)[0]
-        plans.append(
-            Served(
-                name=name,
-                in_time_fraction=_mean_of(in_time, name)[0],
-                shed_fraction=_mean_of(shed, name)[0],
-                cost=None if value is None else sign * value,
-            )
-        )
+        figures = {measure: _mean_of(means, name)[0] for measure, means in service.items()}
+        plan = served(name, figures, promises.get(name, {}).get("shortfall_fraction"))
+        plans.append(replace(plan, cost=None if value is None else sign * value))
     if any(plan.in_time_fraction is not None for plan in plans):
         return choose(plans)
     known = sorted((plan for plan in plans if plan.cost is not None), key=lambda plan: plan.cost or 0.0)
-    return Choice(serving=tuple(known), failing=())
+    return Choice(keeping=tuple(known), breaking=())
+
+
+Promises = dict[str, dict[str, Any]]
+
+
+def _promises(contents: Contents) -> Promises:
+    """Return promise.csv by scenario, as a summary has it; nothing for a folder written before there was one."""
+    found = contents.table("promise")
+    if found is None:
+        return {}
+    texts = {name: found.texts(name) for name in ("scenario", "each", "of", "stated", "first_broken_month")}
+    numbers = {name: found.numbers(name) for name in ("in_time_fraction", "in_replications_fraction", "kept_fraction",
+               "kept_low", "kept_high", "shortfall_fraction", "best_fraction", "best_low", "best_high")}  # fmt: skip
+    return {
+        name: {
+            **{key: column[i] for key, column in (texts | numbers).items()},
+            "in_time": numbers["in_time_fraction"][i] or 0.0,
+            "in_replications": numbers["in_replications_fraction"][i] or 0.0,
+            "stated": texts["stated"][i] == "yes",
+        }
+        for i, name in enumerate(texts["scenario"])
+    }
+
+
+def _promise_table(promises: Promises, choice: Choice) -> Html:
+    """Return how often each scenario keeps its promise, in the order in which they are recommended."""
+    rows = []
+    for plan in choice.ranked if promises else ():
+        row = promises[plan.name]
+        kept, best = (
+            [percent(row[f"{name}_fraction"]), f"{percent(row[f'{name}_low'])} to {percent(row[f'{name}_high'])}"]
+            if row[f"{name}_fraction"] is not None
+            else [NOTHING, NOTHING]
+            for name in ("kept", "best")
+        )
+        cells = (plan.standing, *kept, row["first_broken_month"] or NOTHING, percent(plan.in_time_fraction, 2), *best)
+        rows.append((plan.name, *cells))
+    header = ("scenario", "promise", "kept in", "95% interval", "first broken", "in time", "best in", "95% interval")
+    caption = "What keeps its promise, best first, then what does not, by how far"
+    return table(header, rows, caption, numeric=range(2, 8)) if rows else Html("")
 
 
 def _headline(found: Statistics, output: str, contents: Contents, choice: Choice) -> str:
@@ -115,17 +170,17 @@ def _headline(found: Statistics, output: str, contents: Contents, choice: Choice
     if all(_mean_of(found, name)[0] is None for name in found):
         return "No replication of any scenario could be run; samples.csv says why."
     if choice.best is None and len(found) > 1:
-        return none_serves(choice)
+        return none_keeps(choice)
     chosen = choice.best or choice.ranked[0]
     said = _figures(found, output, chosen.name)
     if len(found) < 2:
-        short = "" if choice.best else f" But it {chosen.service}: too small for good service."
+        short = "" if choice.best else f" But it {chosen.service}."
         return f"{chosen.name}: {said}.{short} It has no baseline: a study of two scenarios or more has."
     baseline = next(iter(found))
-    names = [plan.name for plan in choice.serving]
-    lead = f"{chosen.name} does best{' of the plans that serve well' if choice.failing else ''}: {said}."
+    names = [plan.name for plan in choice.keeping]
+    lead = f"{chosen.name} does best{' of the plans that keep their promise' if choice.breaking else ''}: {said}."
     if len(names) < 2:
-        return f"{chosen.name} is the only one of these plans that serves well: {said}."
+        return f"{chosen.name} is the only one of these plans that keeps its promise: {said}."
     if chosen.name == baseline:
         rival, lead = names[1], f"{lead} It is the baseline, {baseline}."
     else:
@@ -199,8 +254,7 @@ def _histogram(contents: Contents, output: str) -> Html:
                    aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 
 
-def _percentile_table(found: Statistics, output: str) -> Html:
-    palette = colours(found)
+def _percentile_table(found: Statistics, output: str, palette: dict[str, int]) -> Html:
     shown = [name for name in PERCENTILES if any(name in row for row in found.values())]
     highest = max((row[top][0] or 0.0 for row in found.values() for top in ("p95", "mean") if top in row),
                   default=0.0) or 1.0  # fmt: skip
@@ -245,7 +299,7 @@ def _decision_table(contents: Contents, output: str) -> Html:
               "P95 regret")  # fmt: skip
     baseline = next(iter(decision.texts("scenario")))
     first = [row for row in rows if row[1] in ("all others", baseline)]
-    caption = "How often each is better, and what a wrong choice costs"
+    caption = "How often each has the better headline, its promise kept or not, and what a wrong choice costs"
     shown = table(header, first, caption, numeric=range(2, 8), unbroken=(1,))
     if len(first) == len(rows):
         return shown

@@ -141,6 +141,56 @@ def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: 
     )  # fmt: skip
 
 
+def demand_chart(contents: Contents) -> TimeChart | None:
+    """Return what was asked for against what was there, in accelerators, with what happened below."""
+    monthly = contents.table("timeline_monthly")
+    if monthly is None or not len(monthly) or "accelerators_needed" not in monthly:
+        return None
+    fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
+    lines = {
+        "in service": ("accelerators_in_service", WHOLE),
+        "needed in the highest hour": ("peak_accelerators_needed", 1),
+        "needed on average": ("accelerators_needed", 0),
+    }
+    places = [calendar.middle(month) for month in fleet.texts("month")]
+    series = [
+        Series(name=name, colour=colour, points=list(zip(places, fleet.numbers(column), strict=True)))
+        for name, (column, colour) in lines.items()
+    ]
+    broken = []
+    if first := (contents.json("summary.json").get("promise") or {}).get("first_broken_month"):
+        start, middle = calendar.day(f"{first}-01"), calendar.middle(first)
+        label = f"the promise first breaks in {first}"
+        broken.append(Marker(kind="promise", start=start, end=2 * middle - start, label=label))
+    return TimeChart(
+        key=f"{contents.anchor}demand", title="Demand against capacity", unit="accelerators", start=calendar.start,
+        days=calendar.days, series=series, markers=[*broken, *markers(contents, calendar)],
+        summary="Accelerators in service, and those that all work asked for would keep busy at its mix, routing and "
+        "speed.",
+    )  # fmt: skip
+
+
+def power_chart(contents: Contents) -> TimeChart | None:
+    """Return the highest hour at the meter by month, against the site's limit where it has one."""
+    monthly = contents.table("timeline_monthly")
+    if monthly is None or not len(monthly) or "power_limit_kw" not in monthly:
+        return None
+    fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
+    places = [calendar.middle(month) for month in fleet.texts("month")]
+    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("power_limit_kw", WHOLE)}
+    series = [
+        Series(name=name, colour=colour, points=list(zip(places, fleet.numbers(column), strict=True)))
+        for name, (column, colour) in lines.items()
+        if any(value is not None for value in fleet.numbers(column))
+    ]
+    limited = "" if len(series) > 1 else " No limit is stated."
+    return TimeChart(
+        key=f"{contents.anchor}power", title="Power against its limit", unit="kW", start=calendar.start,
+        days=calendar.days, series=series,
+        summary=f"Highest hour of each month at the meter, cooling and distribution included, in kW.{limited}",
+    )  # fmt: skip
+
+
 def timeline_section(contents: Contents) -> Section | None:
     """Return utilisation and cost per token over time, by cluster and by workload."""
     monthly = contents.table("timeline_monthly")
@@ -164,6 +214,7 @@ def timeline_section(contents: Contents) -> Section | None:
             ("cost", "Cost per million tokens by cluster",
              "Accrued cost over prompt and generated tokens served, by month.", "usd"),
         ),
+        draw(power) if (power := power_chart(contents)) else Html(""),
         _workload_chart(
             contents, calendar, "cost_per_million_tokens_usd",
             ("workload-cost", "Cost per million tokens by workload",

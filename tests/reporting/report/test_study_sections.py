@@ -194,7 +194,9 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     page = (tmp_path / "o" / "report.html").read_text()
     assert sections(page) == ORDER
     assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
-    said = r"tiny costs least of the plans that serve well: \$[\d.]+ per million tokens, levelised, [\d.]+% less"
+    said = (
+        r"tiny costs least of the plans that keep their promise: \$[\d.]+ per million tokens, levelised, [\d.]+% less"
+    )
     assert re.search(said, page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()
@@ -224,7 +226,7 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert served["starved"] < served["tiny"] - 0.01
     assert cost["starved"] < cost["lean"] < cost["tiny"]
     page = (tmp_path / "o" / "report.html").read_text()
-    assert "lean costs least of the plans that serve well" in page
+    assert "lean costs least of the plans that keep their promise" in page
     assert "starved is no alternative as it stands" in page
     low, high = found["saving_interval_fraction"]["lean"]
     assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten draws of chance)" in page
@@ -234,8 +236,13 @@ def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write,
     write()
     assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    assert "Of 3 combinations 3 serve well; of these a token costs least with clusters.h200.nodes = 2: $" in page
+    assert (
+        "Of 3 combinations 3 keep their promise; of these a token costs least with clusters.h200.nodes = 2: $" in page
+    )
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
+    assert "Promise: 99% of requests in time, in each month and of each workload." in page
+    (picture,) = re.findall(r'<div class="picture"><svg.*?</svg></div>', page, re.DOTALL)
+    assert picture.count("<circle") == 3 + 1 + 3  # three points, the one to take again, and the legend
 
 
 def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, tmp_path: Path) -> None:
