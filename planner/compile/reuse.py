@@ -1,8 +1,8 @@
-"""What the plans of one study have in common, worked out once.
+"""What plans have in common, worked out once in a process.
 
-A study compiles the same scenario thousands of times with a few figures changed. Most of a plan does not depend on
-them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each part is
-kept under the figures that decide it, so a plan compiled with memory equals one compiled without. One part alone is
+A study, a sweep or a notebook compiles the same scenario many times with a few figures changed. Most of a plan does not
+depend on them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each
+part is kept under the figures that decide it, so whatever was compiled before, the plan is the same. One part alone is
 approximated: the share of late requests at a traffic level that moves, read between tables on a grid about the stated
 level (0.2 in the logarithm; tests hold the difference below three in a thousand of all requests).
 """
@@ -22,16 +22,17 @@ from planner.catalog.load import Catalog
 from planner.demand.bursts import BurstConditions, miss_share, refused_share
 from planner.fleet.window import MISS_CELLS
 from planner.language.scenario import Scenario
-from planner.physics.node_power import NodePower
 
 Floats = NDArray[np.float64]
 Kept = TypeVar("Kept")
 _MOST_KEPT = 4096  # a table is 2 kB and a workload's hours are 210 kB, so some 100 MB at the very most
 _GRID_STEP = 0.2
+_kept: OrderedDict[tuple[int, Hashable], tuple[Catalog, Any]] = OrderedDict()
+"""By catalogue and key, the longest unused first; the catalogue is held too, so that its number is not given again."""
 
 
 class Reuse:
-    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes.
+    """The process's memory as the plans of one scenario whose figures vary use it.
 
     The first plan compiled with it must be that of the stated scenario: tables are spaced about what it needs.
     """
@@ -39,21 +40,17 @@ class Reuse:
     def __init__(self, stated: Scenario) -> None:
         """Remember the catalogue, which a study cannot vary, and the stated traffic, from which tables are spaced."""
         self.catalog: Catalog = stated.load_catalog()
-        self.node_powers: dict[str, NodePower] = {}
-        """The first node power compiled for each cluster: its throttling table serves where nothing throttles."""
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._stated_slacks: dict[tuple[str, str], float] = {}
         self._stated_rates = {name: workload.requests_per_s for name, workload in stated.workloads.items()}
 
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
-        """Return what was computed under a key before, or compute it now; the longest unused goes first."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        else:
-            self._kept[key] = compute()
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        kept: Kept = self._kept[key]
+        """Return what was computed under a key and this catalogue before, or compute it now."""
+        place = (id(self.catalog), key)
+        held = _kept.pop(place, None) or (self.catalog, compute())
+        _kept[place] = held  # at the end: the longest unused goes first
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+        kept: Kept = held[1]
         return kept
 
     def late_shares(self, pair: tuple[str, str], conditions: BurstConditions) -> Floats:
