@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import math
 from typing import get_args
@@ -42,7 +41,6 @@ from planner.physics.node_power import (
     NodeRating,
     ServingMix,
     build_node_power,
-    load_table_kw,
 )
 from planner.physics.power import BoardRating
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
@@ -91,7 +89,7 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=float(retire),
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
-        node_power=_node_power(scenario, name, entry, own, reuse),
+        node_power=_node_power(scenario, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=prices,
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
@@ -161,22 +159,10 @@ def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: Pric
     return each * per_node, host, network, storage
 
 
-def _node_power(
-    scenario: Scenario, name: str, entry: Accelerator, services: dict[str, Service], reuse: Reuse
-) -> NodePower:
-    """Tabulate node power for the cluster's mean mix, or, where nothing throttles, its load curve alone."""
+def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service], reuse: Reuse) -> NodePower:
+    """Tabulate node power for the cluster's mean mix."""
     rating, mix = _rating(entry), _mix(scenario, services)
-    throttles = scenario.site.power_cap_kw is not None or bool(scenario.site.curtailments)
-
-    def tabulate() -> NodePower:
-        if throttles or name not in reuse.node_powers:
-            whole = build_node_power(rating, mix)
-            reuse.node_powers.setdefault(name, whole)
-            return whole
-        first, load_kw = reuse.node_powers[name], load_table_kw(rating, mix)
-        return dataclasses.replace(first, idle_kw=float(load_kw[0]), full_kw=float(load_kw[-1]), load_kw=load_kw)
-
-    return reuse.once(("power", name, rating, mix, throttles), tabulate)
+    return reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix))
 
 
 def _rating(entry: Accelerator) -> NodeRating:

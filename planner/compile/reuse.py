@@ -1,8 +1,8 @@
-"""What the plans of one study have in common, worked out once.
+"""What plans have in common, worked out once in a process.
 
-A study compiles the same scenario thousands of times with a few figures changed. Most of a plan does not depend on
-them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each part is
-kept under the figures that decide it, so a plan compiled with memory equals one compiled without.
+A study, a sweep or a notebook compiles the same scenario many times with a few figures changed. Most of a plan does not
+depend on them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each
+part is kept under the figures that decide it, so whatever was compiled before, the plan is the same.
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from planner.catalog.calibration import CalibrationFile
 from planner.catalog.load import Catalog
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
-from planner.physics.node_power import NodePower
 
 Kept = TypeVar("Kept")
+Facts = tuple[Catalog, CalibrationFile]
 _MOST_KEPT = 4096  # a table is 2 kB and a workload's hours are 210 kB, so some 100 MB at the very most
+_kept: OrderedDict[tuple[int, int, Hashable], tuple[Facts, Any]] = OrderedDict()
+"""By catalogue, calibration and key, the longest unused first; both are held too, so that their numbers are not given
+again."""
 
 
 class Reuse:
-    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes."""
+    """The process's memory as the plans of one scenario whose figures vary use it."""
 
     def __init__(self, stated: Scenario) -> None:
         """Remember catalogue and calibration, which no study can vary."""
         self.catalog: Catalog = stated.load_catalog()
-        self.calibration: Calibration = stated.load_calibration().calibration()
-        self.node_powers: dict[str, NodePower] = {}
-        """The first node power compiled for each cluster: its throttling table serves where nothing throttles."""
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._file: CalibrationFile = stated.load_calibration()
+        self.calibration: Calibration = self.once("calibration", self._file.calibration)
 
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
-        """Return what was computed under a key before, or compute it now; the longest unused goes first."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        else:
-            self._kept[key] = compute()
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        kept: Kept = self._kept[key]
+        """Return what was computed under a key and these facts before, or compute it now."""
+        place = (id(self.catalog), id(self._file), key)
+        held = _kept.pop(place, None) or ((self.catalog, self._file), compute())
+        _kept[place] = held  # at the end: the longest unused goes first
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+        kept: Kept = held[1]
         return kept

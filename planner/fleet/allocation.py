@@ -13,21 +13,20 @@ and workloads that are alike are one, and share what it gets by their nodes and 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.linear import Basis, maximise
+from planner.fleet.linear import maximise
 from planner.fleet.plan import Plan
 from planner.fleet.routing import Way
 
 Floats = NDArray[np.float64]
 _NONE = 1e-9  # stands for nothing where something must be divided by
 PLENTY = 1e12  # requests an hour: more than any site serves
-_GOLDEN = 0.6180339887498949
+_HAIR = 1e-7  # of the dearest power: what an order of plans that are equal otherwise may cost
 _SPARED_FIRST = 4.0  # how much more a cluster to spare counts than the next
 
 
@@ -86,7 +85,7 @@ def allocate(
     """Return the node-equivalents that each cluster gives to each workload, shape (clusters, workloads, some hours).
 
     ``nodes`` has shape (clusters, some hours) and ``allowed_kw``, the IT power, (some hours,). Hours of the same speeds
-    share a matrix and are solved together.
+    share a program; programs in which the same clusters and workloads are alike are solved together.
     """
     rates = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
     tokens = np.empty(rates.shape[1:])
@@ -98,54 +97,59 @@ def allocate(
     if not wants.hours.size:
         return given
     changed = np.any(np.diff(rates) != 0.0, axis=(0, 1)) | np.any(np.diff(tokens) != 0.0, axis=0)
-    edges = [0, *(np.flatnonzero(changed) + 1).tolist(), wants.hours.size]
-    known: dict[tuple[int, int], list[Basis]] = {}
-    for first, last in itertools.pairwise(edges):
-        block = slice(first, last)
-        program = _program(rates[:, :, first], tokens[:, first], wants.levels, steps)
-        power = None if allowed_kw is None else allowed_kw[block]
-        given[:, :, block] = program.solve(nodes[:, block], wants.requests[:, block], power, known)
+    program = np.append(0, np.cumsum(changed))
+    first = np.append(0, np.flatnonzero(changed) + 1)
+    rates, tokens = np.moveaxis(rates[:, :, first], 2, 0), tokens[:, first].T
+    for clusters, workloads, which in _patterns(rates, tokens, wants.levels, steps):
+        among = np.full(first.size, -1)
+        among[which] = np.arange(which.size)
+        hours = np.flatnonzero(among[program] >= 0)
+        programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
+        power = None if allowed_kw is None else allowed_kw[hours]
+        given[:, :, hours] = programs.solve(nodes[:, hours], wants.requests[:, hours], power, among[program[hours]])
     return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
-    """The linear program of hours with the same speeds; alike clusters and alike workloads are one."""
+class _Programs:
+    """Linear programs in which the same clusters and the same workloads are alike, and count as one."""
 
     clusters: Floats
-    """1 where a cluster belongs to a group, shape (groups, clusters); groups in an order that only figures decide."""
+    """1 where a cluster belongs to a group, shape (groups, clusters)."""
     workloads: Floats
     """The same for workloads, shape (groups, workloads)."""
     rates: Floats
-    """Requests per node and hour, shape (groups of clusters, groups of workloads); 0 where it cannot serve."""
+    """Requests per node and hour, shape (programs, groups of clusters, groups of workloads); 0 where none is served."""
     tokens: Floats
-    """Of a request, shape (groups of workloads,)."""
+    """Of a request, shape (programs, groups of workloads)."""
     levels: NDArray[np.intp]
     """Of each group of workloads."""
     steps: Steps
     """Of each group of clusters."""
+    on: NDArray[np.intp]
+    """The group of clusters of each pair that may be served, shape (pairs,)."""
+    of: NDArray[np.intp]
+    """Its group of workloads, shape (pairs,)."""
 
-    def solve(
-        self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, known: dict[tuple[int, int], list[Basis]]
-    ) -> Floats:
+    def solve(self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: NDArray[np.intp]) -> Floats:
         """Return the node-equivalents by cluster, workload and hour."""
-        pairs = np.nonzero(self.rates)
-        best = self.rates.max(axis=0)
+        best = self.rates.max(axis=1)
         group_nodes, group_requests = self.clusters @ nodes, self.workloads @ requests
         # Demand is counted in nodes at its best, and everything in shares of the nodes there are: figures near 1. More
         # than all nodes can serve is as good as that.
         scale = np.maximum(group_nodes.sum(axis=0), _NONE)
-        demand = np.minimum(group_requests / np.maximum(best, _NONE)[:, None], 2.0 * scale)
+        demand = np.minimum(group_requests / np.maximum(best, _NONE)[program].T, 2.0 * scale)
         unit_kw = float(self.steps.kw.max())
-        first, *others = (width[:, None] * group_nodes for width in self.steps.width.T)
-        limits = [first, *others, demand]
+        limits = [width[:, None] * group_nodes for width in self.steps.width.T]
+        limits.append(demand)
         if allowed_kw is not None:
             limits.append(allowed_kw[None] / unit_kw)
-        matrix = self._matrix(pairs, best, None if allowed_kw is None else unit_kw)
-        bases = known.setdefault(matrix.shape, [])
-        found = maximise(matrix, self._objectives(pairs), np.vstack(limits) / scale, bases)
-        given = np.zeros((*self.rates.shape, nodes.shape[1]))
-        given[pairs] = found[: len(pairs[0])] * scale
+        matrices = self._matrices(best, None if allowed_kw is None else unit_kw)
+        demand_rows = slice(self.steps.width.size, self.steps.width.size + len(demand))
+        objectives = self._objectives(best, demand_rows, matrices)
+        found = maximise(matrices, objectives, demand_rows, np.vstack(limits) / scale, program)
+        given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
+        given[self.on, self.of] = found[: self.on.size] * scale
         return self._shared(given, nodes, requests)
 
     def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
@@ -155,66 +159,103 @@ class _Program:
         groups, kinds = self.clusters.argmax(axis=0), self.workloads.argmax(axis=0)
         return np.asarray(given[np.ix_(groups, kinds)] * by_cluster[:, None] * by_workload[None])
 
-    def _matrix(self, pairs: tuple[NDArray[np.intp], ...], best: Floats, unit_kw: float | None) -> Floats:
-        """Return the left-hand side: clusters, further steps, demand and, under a cap, power."""
-        (count, kinds), further = self.rates.shape, self.steps.width.shape[1] - 1
-        on, of = pairs
-        columns = np.arange(on.size)
-        matrix = np.zeros((count * (1 + further) + kinds + (unit_kw is not None), on.size + count * further))
-        matrix[on, columns] = 1.0
-        matrix[count * (1 + further) + of, columns] = self.rates[pairs] / best[of]
+    def _matrices(self, best: Floats, unit_kw: float | None) -> Floats:
+        """Return the left-hand sides: clusters, further steps, demand and, under a cap, power."""
+        count, further = self.steps.width.shape[0], self.steps.width.shape[1] - 1
+        programs, _, kinds = self.rates.shape
+        pairs = np.arange(self.on.size)
+        rows = count * (1 + further) + kinds + (unit_kw is not None)
+        matrices = np.zeros((programs, rows, pairs.size + count * further))
+        matrices[:, self.on, pairs] = 1.0
+        share = self.rates[:, self.on, self.of] / np.maximum(best, _NONE)[:, self.of]
+        matrices[:, count * (1 + further) + self.of, pairs] = share
         for c, k in np.ndindex(count, further):
-            column = on.size + k * count + c
-            matrix[c, column] = -1.0
-            matrix[(k + 1) * count + c, column] = 1.0
+            column = pairs.size + k * count + c
+            matrices[:, c, column] = -1.0
+            matrices[:, (k + 1) * count + c, column] = 1.0
             if unit_kw is not None:
-                matrix[-1, column] = (self.steps.kw[c, k + 1] - self.steps.kw[c, 0]) / unit_kw
+                matrices[:, -1, column] = (self.steps.kw[c, k + 1] - self.steps.kw[c, 0]) / unit_kw
         if unit_kw is not None:
-            matrix[-1, columns] = self.steps.kw[on, 0] / unit_kw
-        return matrix
+            matrices[:, -1, pairs] = self.steps.kw[self.on, 0] / unit_kw
+        return matrices
 
-    def _objectives(self, pairs: tuple[NDArray[np.intp], ...]) -> Floats:
-        """Return what is maximised: tokens by level, then spared clusters, the least power, and a fixed order."""
-        on, of = pairs
-        count, further = self.rates.shape[0], self.steps.width.shape[1] - 1
-        value = self.rates[pairs] * self.tokens[of]
-        by_level = [np.where(self.levels[of] == level, value, 0.0) for level in sorted(set(self.levels.tolist()))]
-        rest = np.zeros((len(by_level), count * further))
-        served = np.hstack((np.array(by_level), rest))
+    def _objectives(self, best: Floats, demand_rows: slice, matrices: Floats) -> Floats:
+        """Return what is maximised: tokens by level, then what spares clusters, then what takes the least power.
 
-        def beyond_first(table: Floats) -> Floats:
-            return np.concatenate((table[on, 0], (table[:, 1:] - table[:, :1]).T.ravel()))
+        Tokens served are those asked for less the slack of a demand's row, so it is the slacks that count against them.
+        Where all is equal any plan will do, but it must be the same in every hour, window and order of the file: a
+        hair of an order that figures decide goes with the power.
+        """
+        rows, columns = matrices.shape[1:]
+        levels = sorted(set(self.levels.tolist()))
+        tables = [self.steps.penalty, self.steps.kw] if self.steps.penalty.any() else [self.steps.kw]
+        objectives = np.zeros((len(best), len(levels) + len(tables), columns + rows))
+        slacks = objectives[:, :, columns:][:, :, demand_rows]
+        for place, level in enumerate(levels):
+            slacks[:, place] = np.where(self.levels == level, -best * self.tokens, 0.0)
+        for place, table in enumerate(tables, start=len(levels)):
+            objectives[:, place, :columns] = -np.append(table[self.on, 0], (table[:, 1:] - table[:, :1]).T)
+        objectives /= np.maximum(np.abs(objectives).max(axis=2, keepdims=True), _NONE)
+        objectives[:, -1, :columns] -= _HAIR * self._order()
+        return objectives
 
-        spared, power = -beyond_first(self.steps.penalty), -beyond_first(self.steps.kw)
-        # Where all that is equal any plan will do, but it must be the same one in every hour and window.
-        order = -((np.arange(served.shape[1]) + 1.0) * _GOLDEN % 1.0) - np.arange(served.shape[1])
-        objectives = np.vstack((served, spared, power, order))
-        return np.asarray(objectives / np.maximum(np.abs(objectives).max(axis=1, keepdims=True), _NONE))
+    def _order(self) -> Floats:
+        """Return a number between 1 and 3 for each column that its figures decide, shape (programs, columns).
+
+        A wave of their logarithms: columns that differ at all are hardly ever at the same height, and what plans that
+        are equal otherwise come to differs too, as it would not for a sum of what cluster and workload are.
+        """
+        tokens, kw = np.log(self.tokens), np.log(self.steps.kw)
+        rates = np.log(np.maximum(self.rates, _NONE))
+        pairs = (
+            3.0 * rates[:, self.on, self.of] + 5.0 * kw[self.on, 0] + 7.0 * tokens[:, self.of] + self.levels[self.of]
+        )
+        steps = 3.0 * rates.mean(axis=2)[:, None, :] + 5.0 * kw.T[1:]
+        return np.asarray(2.0 + np.cos(np.hstack((pairs, steps.reshape(len(rates), -1)))))
 
 
-def _program(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps) -> _Program:
-    """Put together what is alike, in an order that only figures decide."""
-    traits = np.hstack((steps.width, steps.kw, steps.penalty, np.sort(rates, axis=1)))
-    kinds = np.column_stack((levels, tokens, np.sort(rates, axis=0).T))
-    # Clusters are told apart by what they do for each workload, so workloads need an order of their own first.
-    by_kind = np.lexsort(kinds.T[::-1])
-    clusters, first = _alike(np.hstack((traits, rates[:, by_kind])))
-    workloads, of = _alike(np.hstack((kinds, rates[first].T)))
-    return _Program(
+def _patterns(
+    rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the first that each cluster and each workload is alike to, and the programs in which it is so.
+
+    Clusters are alike that have the same steps and serve every workload at the same rate; workloads, that have the same
+    level and tokens and are served by every cluster at the same rate. ``rates`` has shape (programs, clusters,
+    workloads) and ``tokens`` (programs, workloads).
+    """
+    traits = np.hstack((steps.width, steps.kw, steps.penalty))
+    clusters = np.all(rates[:, :, None] == rates[:, None], axis=3) & np.all(traits[:, None] == traits, axis=2)
+    workloads = np.all(rates[:, :, :, None] == rates[:, :, None], axis=1) & np.equal.outer(levels, levels)
+    workloads &= tokens[:, :, None] == tokens[:, None]
+    firsts = np.hstack((clusters.argmax(axis=2), workloads.argmax(axis=2)))
+    patterns, pattern = np.unique(firsts, axis=0, return_inverse=True)
+    for number, first in enumerate(patterns):
+        yield first[: rates.shape[1]], first[rates.shape[1] :], np.flatnonzero(pattern.ravel() == number)
+
+
+def _programs(
+    rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps, alike: tuple[NDArray[np.intp], NDArray[np.intp]]
+) -> _Programs:
+    """Put together what is alike."""
+    (clusters, first), (workloads, of) = _members(alike[0]), _members(alike[1])
+    rates = rates[:, first][:, :, of]
+    pairs = np.nonzero(rates.any(axis=0))
+    return _Programs(
         clusters=clusters,
         workloads=workloads,
-        rates=rates[np.ix_(first, of)],
-        tokens=tokens[of],
+        rates=rates,
+        tokens=tokens[:, of],
         levels=np.asarray(levels)[of],
         steps=Steps(width=steps.width[first], kw=steps.kw[first], penalty=steps.penalty[first]),
+        on=pairs[0],
+        of=pairs[1],
     )
 
 
-def _alike(traits: Floats) -> tuple[Floats, list[int]]:
-    """Return which rows are the same, as 1 for a member of a group, shape (groups, rows), and a member of each."""
-    rows = [tuple(row) for row in traits.tolist()]
-    groups = sorted(set(rows))
-    return np.array([[float(row == group) for row in rows] for group in groups]), [rows.index(row) for row in groups]
+def _members(alike: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
+    """Return 1 for a member of a group, shape (groups, members), and the first member of each."""
+    first = np.unique(alike)
+    return (alike == first[:, None]).astype(np.float64), first
 
 
 def _shares(members: Floats, size: Floats) -> Floats:

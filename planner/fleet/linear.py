@@ -1,8 +1,10 @@
-"""Linear programs that differ in their right-hand sides alone, solved together.
+"""Many small linear programs, solved together by the dual simplex method.
 
-The basis of an optimum stays optimal for every right-hand side that it can carry: B⁻¹b ≥ 0. So one hour is solved by
-the simplex method and its basis then serves all hours it fits; the next hour left over gives the next basis. A site's
-three years need a handful, where solving hour by hour would need 26,280.
+Each hour asks for x ≥ 0 with A x ≤ b ≥ 0 that maximises several objectives, one after the other; hours of one program
+differ in b alone. The search begins where some rows are met in full at the least cost, whether or not there is room: a
+basis that is optimal but for what it overfills. Each step mends the row that is overfilled most. Which column mends it
+at the least loss is a matter of the basis and not of b, so hours at the same basis with the same row to mend take the
+step as one. Every figure of an hour comes from the hour alone: who is solved beside it does not move it by a bit.
 """
 
 from __future__ import annotations
@@ -11,82 +13,111 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Basis = tuple[int, ...]
+Indices = NDArray[np.intp]
 _TOLERANCE = 1e-9  # matrices, objectives and right-hand sides are scaled to about 1
+_MOST_CELLS = 2**21  # of tableaus held at once: 16 MB
+_STEPS_PER_ROW = 100  # a program takes a few; more would be a circle that rounding has closed
 
 
-def maximise(matrix: Floats, objectives: Floats, limits: Floats, known: list[Basis]) -> Floats:
+def maximise(matrices: Floats, objectives: Floats, met: slice, limits: Floats, program: Indices) -> Floats:
     """Return x ≥ 0 with A x ≤ b that maximises the first objective, then the second, and so on; shape (n, hours).
 
-    ``matrix`` has shape (m, n), ``objectives`` (levels, n), ``limits`` (m, hours) and holds no negative number, so that
-    x = 0 is feasible. ``known`` are bases tried before any is searched for; those found are put at its head.
+    ``matrices`` has shape (programs, m, n), ``objectives`` (programs, levels, n + m) with the slacks of the m rows at
+    the end, ``limits`` (m, hours) and holds no negative number; ``program`` is that of each hour. No column has a part
+    in two of the rows ``met``, and where these are met in full at the least cost, no column gains anything.
     """
-    rows, columns = matrix.shape
-    full = np.hstack((matrix, np.eye(rows)))
-    gains = np.zeros((len(objectives), columns + rows))
-    gains[:, :columns] = objectives
-    solution = np.zeros((columns + rows, limits.shape[1]))
-    unsolved = np.arange(limits.shape[1])
-    left = limits
-    candidates = iter(tuple(known))
-    while unsolved.size:
-        basis = next(candidates, None)
-        searched = basis is None
-        if basis is None:
-            basis = _simplex(full, gains, left[:, 0])
-        inverse = _inverse(full, gains, basis)
-        if inverse is None:
+    rows, columns = matrices.shape[1:]
+    tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
+    tableaus[:, :rows, :columns], tableaus[:, rows:] = matrices, objectives
+    tableaus[:, :rows, columns:] = np.eye(rows)
+    bases, levels = np.tile(np.arange(columns, columns + rows), (len(matrices), 1)), limits.T.copy()
+    _meet(tableaus, bases, met, levels, program)
+    solution = np.zeros((limits.shape[1], columns + rows))
+    most = max(1, _MOST_CELLS // tableaus[0].size)
+    for first in range(0, limits.shape[1], most):
+        chunk = slice(first, first + most)
+        _mend(tableaus, bases, program[chunk], levels[chunk], solution[chunk])
+    return solution[:, :columns].T
+
+
+def _meet(tableaus: Floats, bases: Indices, met: slice, levels: Floats, program: Indices) -> None:
+    """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
+    rows, (each, columns) = bases.shape[1], (np.arange(len(bases))[:, None], slice(tableaus.shape[2] - bases.shape[1]))
+    able = tableaus[:, met, columns] > _TOLERANCE
+    entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
+    can = np.asarray(able.any(axis=2))
+    amounts = np.where(can[:, :, None], tableaus[each, :, entering], 0.0)  # shape (programs, met, m + levels)
+    pivots = np.where(can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0)
+    new_rows, new_levels = tableaus[:, met] / pivots[:, :, None], levels[:, met] / pivots[program]
+    # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
+    tableaus -= np.einsum("pkr,pkc->prc", amounts, new_rows)
+    levels -= np.einsum("hkr,hk->hr", amounts[program, :, :rows], new_levels)
+    tableaus[:, met], levels[:, met] = new_rows, new_levels
+    bases[:, met] = np.where(can, entering, bases[:, met])
+
+
+def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solution: Floats) -> None:
+    """Take dual simplex steps until no row is overfilled; write what the columns come to, shape (hours, n + m).
+
+    ``tableaus`` has shape (groups, m + levels, n + m), ``bases`` (groups, m) and ``levels``, what the basic columns
+    come to, (hours, m). Each step makes the objectives of an hour less than they were, so none comes back to a basis.
+    """
+    rows, hours = bases.shape[1], np.arange(group.size)
+    for _ in range(_STEPS_PER_ROW * rows):
+        leaving = levels.argmin(axis=1)
+        unfit = levels.min(axis=1) < -_TOLERANCE
+        if not unfit.all():
+            fit = np.flatnonzero(~unfit)
+            solution[hours[fit][:, None], bases[group[fit]]] = np.maximum(levels[fit], 0.0)
+            unfit = np.flatnonzero(unfit)
+            hours, levels, group, leaving = hours[unfit], levels[unfit], group[unfit], leaving[unfit]
+            if not hours.size:
+                return
+        step = group * rows + leaving
+        taken = np.zeros(bases.size, dtype=np.bool_)
+        taken[step] = True
+        before, row = np.divmod(np.flatnonzero(taken), rows)
+        group = (np.cumsum(taken) - 1)[step]
+        tableaus, bases = tableaus[before], bases[before]
+        to_mend = -tableaus[np.arange(row.size), row]
+        able = to_mend > _TOLERANCE
+        can = np.asarray(able.any(axis=1))
+        if not can.all():  # x = 0 fits, so what nothing can mend is overfilled by rounding alone
+            whole = np.flatnonzero(~can[group])
+            levels[whole, leaving[whole]] = 0.0
             continue
-        levels = inverse @ left
-        fits = levels.min(axis=0) >= -_TOLERANCE
-        if searched:
-            known.insert(0, basis)
-            fits[0] = True  # but for rounding, which must not keep the search going for ever
-        if fits.any():
-            solution[np.array(basis)[:, None], unsolved[fits]] = np.maximum(levels[:, fits], 0.0)
-            unsolved, left = unsolved[~fits], left[:, ~fits]
-    return solution[:columns]
+        entering = _cheapest(to_mend, tableaus[:, rows:], able)
+        levels = _pivot(tableaus, row, entering, levels, group)
+        bases[np.arange(row.size), row] = entering
+    solution[hours[:, None], bases[group]] = np.maximum(levels, 0.0)
 
 
-def _rank(gains: Floats) -> Floats:
-    """Return for each column a number with the sign of its first gain that is not zero, larger for earlier ones."""
-    signs = (gains > _TOLERANCE).astype(np.float64) - (gains < -_TOLERANCE)
-    ranks: Floats = 2.0 ** np.arange(len(gains) - 1, -1, -1) @ signs
-    return ranks
+def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Indices:
+    """Return the column that is able to mend a row at the least loss a unit, one objective after the other.
 
-
-def _inverse(full: Floats, gains: Floats, basis: Basis) -> Floats | None:
-    """Return the inverse of a basis; None where one that other hours left is none here, or not an optimal one."""
-    try:
-        inverse = np.asarray(np.linalg.inv(full[:, basis]), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return None
-    reduced = gains - (gains[:, basis] @ inverse) @ full
-    return None if _rank(reduced).max() > 0 else inverse
-
-
-def _simplex(full: Floats, gains: Floats, limits: Floats) -> Basis:
-    """Return an optimal basis of one linear program, from the basis of slacks on: the tableau method.
-
-    The column of the highest objective enters. After many steps it is the first that gains anything, and the first row
-    of those that bind leaves: by Bland's rule the search then cannot circle.
+    ``per_column`` is what a unit of a column mends, shape (..., columns), and ``gains`` what it gains, shape (...,
+    objectives, columns): a loss in the first objective in which it is not nothing, after which it may be a gain.
     """
-    rows, columns = full.shape
-    # Rows of the program, then the gains of each objective; the last column is the right-hand side.
-    tableau = np.zeros((rows + len(gains), columns + 1))
-    tableau[:rows, :-1], tableau[:rows, -1], tableau[rows:, :-1] = full, limits, gains
-    basis = list(range(columns - rows, columns))
-    steps = 0
-    while (rank := _rank(tableau[rows:, :-1])).max() > 0:
-        entering = int(rank.argmax()) if steps < 10 * rows else int((rank > 0).argmax())
-        column = tableau[:, entering].copy()
-        binding = np.flatnonzero(column[:rows] > _TOLERANCE)
-        ratios = tableau[binding, -1] / column[binding]
-        leaving = int(min(binding[ratios <= ratios.min() + 1e-14], key=basis.__getitem__))
-        pivot = tableau[leaving] / column[leaving]
-        tableau -= column[:, None] * pivot
-        tableau[leaving] = pivot
-        np.maximum(tableau[:rows, -1], 0.0, out=tableau[:rows, -1])
-        basis[leaving] = entering
-        steps += 1
-    return tuple(basis)
+    losses = gains / np.where(able, -per_column, -1.0)[..., None, :]
+    for level in range(gains.shape[-2]):
+        loss = np.where(able, losses[..., level, :], np.inf)
+        least = loss.min(axis=-1, keepdims=True)
+        able = loss <= least + _TOLERANCE * (1.0 + np.abs(least))
+        if np.count_nonzero(able) == able[..., 0].size:
+            break
+    return np.asarray(able.argmax(axis=-1), dtype=np.intp)
+
+
+def _pivot(tableaus: Floats, row: Indices, column: Indices, levels: Floats, group: Indices) -> Floats:
+    """Put a column in a row's place, one of each for each tableau; return the levels after it, shape (hours, m)."""
+    each, rows = np.arange(len(tableaus)), levels.shape[1]
+    amounts = tableaus[each, :, column]
+    pivots = amounts[each, row]
+    new_row = tableaus[each, row] / pivots[:, None]
+    tableaus -= amounts[:, :, None] * new_row[:, None, :]
+    tableaus[each, row] = new_row
+    hours, left = np.arange(group.size), row[group]
+    new_level = levels[hours, left] / pivots[group]
+    levels = levels - amounts[group, :rows] * new_level[:, None]
+    levels[hours, left] = new_level
+    return levels

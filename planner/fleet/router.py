@@ -158,7 +158,8 @@ class Router:
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
-        queued = self._improvable(np.flatnonzero((served >= room * (1.0 - _GAIN)) | (served > free)), which)
+        full = room - served <= _GAIN * room + _SLACK  # a full cluster may be free by a rounding that nobody fills
+        queued = self._improvable(np.flatnonzero(full | (served > free)), which)
         if not queued.size:
             fill(served, self.room, way, self.served[:, index])
             return

@@ -22,6 +22,7 @@ from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
+from planner.simulation.memory import keep_memory
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
@@ -226,6 +227,7 @@ def run_plan(plan: Plan, seed: int, replication: int = 0, window_h: int | None =
     Windows end with the months where a review needs them, and with the horizon otherwise; ``window_h`` adds further
     ends, every so many hours.
     """
+    keep_memory()
     edges = {0, plan.hours}
     if plan.expansion.rules:
         edges.update(plan.month_edges_h.tolist())

@@ -15,7 +15,6 @@ from planner.language.scenario import Scenario
 from planner.results.measures import series_of
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
-from planner.simulation.memory import keep_memory
 from planner.studies.designs import Design
 from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.identity import code_sha256
@@ -73,7 +72,6 @@ class Replicator:
 
     def __init__(self, setup: Setup) -> None:
         """Take a study's setup."""
-        keep_memory()
         self.setup = setup
         self._reuse: list[Reuse | None] = [None] * len(setup.scenarios)
 

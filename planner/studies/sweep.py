@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 
 from planner.compile import build_plan
 from planner.compile.contradictions import hardly_meant
-from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError, refuse
 from planner.files import replace_synced
 from planner.fleet.plan import Plan
@@ -28,13 +26,7 @@ from planner.studies.axes import Axis
 from planner.studies.identity import scenario_identity
 from planner.studies.work import Work
 
-_MOST_KEPT = 4
 _POINTS, _SYNC_S = "points.jsonl", 1.0
-_PLAIN = re.compile(
-    r"(seed$|finance\.|reliability\.|software\.|expansion\.|site\.(tariff$|electricity|colocation|pue|grid|outage)"
-    r"|clusters\.[^.]+\.(nodes|online|retire|unit_price_usd|discount_fraction|quotes|volume_discounts)$)"
-)
-"""Keys that change neither throughput nor the chance of being late: points that differ in them share both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +60,9 @@ def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str
 def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:
     """Refuse the first combination that is warned of, before any is run or anything is written."""
     base = load_scenario(scenario)
-    kept: dict[tuple[str, ...], Reuse] = {}
     for values in itertools.product(*(axis.values for axis in axes)):
         try:
-            loaded, plan = _plan(base, axes, values, kept)
+            loaded, plan = _plan(base, axes, values)
         except ScenarioError:  # a row of the answer says why it is no scenario
             continue
         refuse(hardly_meant(loaded, plan), strict=True)
@@ -91,14 +82,13 @@ def sweep(
     """
     base = load_scenario(scenario, overrides)
     points = []
-    kept: dict[tuple[str, ...], Reuse] = {}
     for number, values in enumerate(itertools.product(*(axis.values for axis in axes))):
         if work is not None and (point := work.kept.get(values)) is not None:
             points.append(point)
             continue
         progress(number)
         try:
-            loaded, plan = _plan(base, axes, values, kept)
+            loaded, plan = _plan(base, axes, values)
             result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
         except ScenarioError as error:
             points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
@@ -167,21 +157,7 @@ def warnings_of_points(points: Sequence[Point]) -> list[str]:
     return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
 
 
-def _plan(
-    base: Scenario, axes: Sequence[Axis], values: tuple[str, ...], kept: dict[tuple[str, ...], Reuse]
-) -> tuple[Scenario, Plan]:
+def _plan(base: Scenario, axes: Sequence[Axis], values: tuple[str, ...]) -> tuple[Scenario, Plan]:
     """Return the scenario and plan of one combination."""
     loaded = load_scenario(base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)])
-    return loaded, build_plan(loaded, _reuse(kept, axes, values, loaded))
-
-
-def _reuse(
-    kept: dict[tuple[str, ...], Reuse], axes: Sequence[Axis], values: tuple[str, ...], loaded: Scenario
-) -> Reuse:
-    """Return what points with the same traffic, machines and catalogue share; only a few are kept at a time."""
-    key = tuple(value for axis, value in zip(axes, values, strict=True) if not _PLAIN.match(axis.path))
-    if key not in kept:
-        if len(kept) >= _MOST_KEPT:
-            kept.pop(next(iter(kept)))
-        kept[key] = Reuse(loaded)
-    return kept[key]
+    return loaded, build_plan(loaded)

@@ -73,10 +73,10 @@ class Program:
                 kw = np.append(kw, np.diff(power, prepend=0.0) / np.maximum(widths, 1e-12))
             rows.append(kw)
             limits.append(self.allowed_kw or 0.0)
-        # What was promised to the levels before may be short by rounding.
+        # What was promised to the levels before may be short by the tolerance of the library.
         for row, requests in equal:
             rows.append(-row)
-            limits.append(-requests * (1 - 1e-9))
+            limits.append(-requests * (1 - 1e-7))
         cost = -np.append(worth.ravel() / max(worth.max(), 1e-9), np.zeros(clusters * steps))
         found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
         assert found.x is not None, found.message

@@ -121,6 +121,10 @@ def test_every_hour_is_served_as_a_linear_program_would(recipe: Recipe) -> None:
     check(recipe._replace(hours=min(recipe.hours, 8)))
 
 
+def test_a_cluster_that_is_full_but_for_rounding_makes_way() -> None:
+    check(Recipe(510174, 18, 4, (0, 1), level=2, tightest=math.inf, preferred_utilisation=1.0))
+
+
 @pytest.mark.prove
 @settings(max_examples=2000, deadline=None)
 @given(either)
