@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from pathlib import Path
 
@@ -93,6 +94,8 @@ class CalibrationFile(Strict):
     """The table the coefficients were fitted to."""
     rows: int
     """Rows used."""
+    measured_on: datetime.date | None = None
+    """Middle of the dates of those that state one. Default: none does."""
     common: dict[str, PositiveFloat]
     """Each coefficient's common value."""
     engines: dict[str, dict[str, float]]
@@ -120,6 +123,7 @@ class CalibrationFile(Strict):
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
             spread={name: Spread(**spread.model_dump()) for name, spread in self.spread.items()},
+            measured_on=self.measured_on,
             group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
         )
 

@@ -43,7 +43,7 @@ def calibrate(
     if as_json:
         from planner.reporting.folder import json_text
 
-        typer.echo(json_text(found.model_dump(exclude_none=True)), nl=False)
+        typer.echo(json_text(found.model_dump(mode="json", exclude_none=True)), nl=False)
     elif not quiet:
         own = found.own
         typer.echo(update_table(own, base.calibration(), found.calibration()) if own else calibration_table(found))

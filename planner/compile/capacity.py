@@ -25,6 +25,7 @@ from planner.compile.in_time import (
 from planner.compile.reuse import Reuse
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
+from planner.fleet.quantities import matured
 from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
 from planner.language.workload import Workload
@@ -36,7 +37,7 @@ from planner.physics.operating import at_concurrency, at_objective
 from planner.physics.part import Part
 from planner.physics.precision import wider_precision
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
-from planner.units import SECONDS_PER_HOUR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 
@@ -97,6 +98,8 @@ def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> 
     return max(stated, key=lambda name: catalog.precisions[name].weight_bytes.value)
 
 
+_FIRST_LIGHT = 0.3
+"""Slowest that an old image is taken to be: a new model's first light on MI355X, 1/2.9 to 1/3.6 of its ceiling."""
 Factors = Mapping[tuple[str, str, str], float]
 """Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
@@ -118,7 +121,8 @@ def build_services(
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
-            factor = cluster.throughput_multiplier
+            dated = dated_log_gain(cluster, workload, calibration, reuse.catalog)
+            factor = cluster.throughput_multiplier * min(math.exp(dated), max(found.roofline_factor / found.speed, 1.0))
             for accelerator, model in (
                 (cluster.accelerator, workload.model),
                 ("", workload.model),
@@ -138,6 +142,21 @@ def build_services(
     if problems:
         raise ScenarioError(problems)
     return services, refused
+
+
+def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:
+    """Return what the date of a cluster's first image makes of its speed, in the logarithm; 0 where it is not dated.
+
+    The stack's course of maturing, at its base figures, from the calibration's measurements to that date.
+    """
+    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+    course = stack.maturity.get(catalog.model(workload.model).architecture_class.value)
+    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
+    if cluster.engine_date is None or calibration.measured_on is None or course is None or is_stated:
+        return 0.0
+    hours = (cluster.engine_date - calibration.measured_on).days * HOURS_PER_DAY
+    constant_h = course.closing_months.base * HOURS_PER_YEAR / MONTHS_PER_YEAR
+    return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
 
 
 def _service(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.catalog.entries import Accelerator, ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
-from planner.compile.capacity import Service
+from planner.compile.capacity import Service, dated_log_gain
 from planner.compile.contracts import rent_plan
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
@@ -247,6 +247,8 @@ def software_plan(
 ) -> SoftwarePlan:
     """Compile stacks, engineers and the response to wrong numerics."""
     stated = scenario.software
+    calibration = scenario.load_calibration().calibration()
+    measured_on = calibration.measured_on
     stacks = {}
     for cluster in scenario.clusters.values():
         stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
@@ -265,6 +267,16 @@ def software_plan(
         engineer_h=stated.fix_engineer_h,
         architectures=tuple(
             catalog.model(workload.model).architecture_class.value for workload in scenario.workloads.values()
+        ),
+        clock_h=tuple(
+            0.0 if cluster.engine_date is None or measured_on is None else (scenario.start - measured_on).days * 24.0
+            for cluster in scenario.clusters.values()
+        ),
+        dated_log_gain=np.array(
+            [
+                [dated_log_gain(cluster, workload, calibration, catalog) for workload in scenario.workloads.values()]
+                for cluster in scenario.clusters.values()
+            ]
         ),
         roofline_log_gain=_roofline_log_gain(scenario, services),
         wide_precision_factor=wide,

@@ -257,6 +257,10 @@ class SoftwarePlan:
     engineer_h: float
     architectures: tuple[str, ...]
     """Class of each workload's model."""
+    clock_h: tuple[float, ...]
+    """By cluster, hours by which its maturing is ahead of the first day: 0 unless its first image is dated."""
+    dated_log_gain: Floats
+    """Logarithm of what its first image's date makes of its speed, shape (clusters, workloads); 0 unless dated."""
     roofline_log_gain: Floats
     """Logarithm of speed at the part's roofline over that of day one, shape (clusters, workloads)."""
     wide_precision_factor: Floats

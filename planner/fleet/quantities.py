@@ -7,6 +7,8 @@ different sizes weigh what they hold. A ratio without a denominator is NaN.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -143,3 +145,11 @@ def shares(*weights: Floats) -> Floats:
         whole = table.sum(axis=-1, keepdims=True)
         np.divide(table, whole, out=found, where=whole > 0)
     return found
+
+
+def matured(gain: float, constant_h: float, after_h: float) -> float:
+    """Return what of a gap in the logarithm of speed has closed after some hours: g·(1 − exp(−t/τ)).
+
+    Before the moment from which the gap is counted it is negative: older software is slower.
+    """
+    return -gain * math.expm1(-after_h / constant_h) if constant_h > 0.0 else gain

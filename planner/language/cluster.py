@@ -123,6 +123,11 @@ class Cluster(Strict):
     """Servers bought."""
     engine: str = "vllm"
     """Serving engine. Default vllm: first class on both vendors."""
+    engine_date: (
+        Annotated[datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))] | None
+    ) = None
+    """Release date of the image that the cluster runs on the first day; speed is moved along the stack's course of
+    maturing from the date of the calibration's measurements to it. Default: as those were measured."""
     precision: str | None = None
     """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
     tensor_parallel: (

@@ -16,7 +16,7 @@ class SoftwareStep(Strict):
 
     date: datetime.date
     """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
-    gain_fraction: Annotated[float, Field(gt=-1), Plausible(-0.6, 3, "assumption")]
+    gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3, "assumption")]
     """Throughput gained; negative is a loss. Never past the part's roofline."""
     vendor: str | None = None
     """Whose accelerators it concerns. Default: all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -128,6 +129,9 @@ class Calibration:
 
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
+
+    measured_on: date | None = None
+    """Middle of the dates of its measurements; None where none is known."""
 
     def coefficients(self, engines: Sequence[str], vendors: Sequence[str]) -> dict[str, Floats]:
         """Return each coefficient for pairs of engine and vendor, shape (pairs,).

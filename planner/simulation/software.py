@@ -12,21 +12,18 @@ import numpy as np
 import simpy
 
 from planner.fleet.plan import IncidentPlan, Plan, StackPlan, WorkloadPlan
+from planner.fleet.quantities import matured
 from planner.simulation.log import ChangeLog, SoftwareEvent
 from planner.simulation.streams import Streams
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
-Pairs = tuple[tuple[int, int], ...]
+Pair = tuple[int, int]
+Pairs = tuple[Pair, ...]
 _MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
 _CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)
 _LANDINGS = 4  # kernels that make up a bring-up: assumption
 _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
-
-
-def matured(gain: float, constant_h: float, after_h: float) -> float:
-    """Return what of a gap has closed after some hours: g·(1 − exp(−t/τ))."""
-    return -gain * math.expm1(-after_h / constant_h) if constant_h > 0.0 else gain
 
 
 def open_gap(done: float) -> float:
@@ -90,7 +87,8 @@ class SoftwareDesk:
             min(g, g·(1 − exp(−r/τ)) + σ·z) + Σ stated steps,   at most the roofline,
 
         in the logarithm of speed over day one: g is what the class of models has still to gain and τ how fast, both
-        drawn once; z is drawn anew, so a poor release is over with the next. None passes the best there will be.
+        drawn once; z is drawn anew, so a poor release is over with the next. None passes the best there will be. Where
+        a cluster's first image is dated, r counts from the calibration's measurements, and what that image has is off.
         """
         pairs = self._pairs(stack, None)
         delay_h = stack.release_delay_h
@@ -108,17 +106,24 @@ class SoftwareDesk:
             while time_h + delay_h < self.plan.hours:
                 out_h[time_h] = "release"
                 time_h += interval_h * (0.5 + draw.random())
-        levels, own = dict.fromkeys(pairs, 0.0), dict.fromkeys(course, 0.0)
+        levels, own = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
+        clocks_h = sorted(set(self.plan.software.clock_h))
         for time_h, kind in sorted(out_h.items()):
             if kind == "release":
                 noise = draw.standard_normal(len(course)).tolist()
                 for name, z in zip(course, noise, strict=True):
                     gain, constant_h = course[name]
-                    own[name] = min(gain, matured(gain, constant_h, time_h) + stack.release_sigma * z)
+                    for clock_h in clocks_h:
+                        reached = matured(gain, constant_h, clock_h + time_h) + stack.release_sigma * z
+                        own[name, clock_h] = min(gain, reached)
             self._take(stack, (time_h, kind), levels, own)
 
     def _take(
-        self, stack: StackPlan, release: tuple[float, str], levels: dict[tuple[int, int], float], own: dict[str, float]
+        self,
+        stack: StackPlan,
+        release: tuple[float, str],
+        levels: dict[tuple[int, int], float],
+        own: dict[tuple[str, float], float],
     ) -> None:
         """Bring every model of a stack to the level of a release, from when it is taken on."""
         out_h, kind = release
@@ -129,7 +134,9 @@ class SoftwareDesk:
         for (c, w), before in levels.items():
             model = self.plan.workloads[w].model
             steps = sum(s.log_gain for s in stack.steps if s.time_h <= out_h and s.model in ("", model))
-            level = min(own.get(software.architectures[w], 0.0) + steps, float(software.roofline_log_gain[c, w]))
+            dated = float(software.dated_log_gain[c, w])
+            reached = own.get((software.architectures[w], software.clock_h[c]), dated) - dated
+            level = min(reached + steps, float(software.roofline_log_gain[c, w]))
             levels[c, w] = level
             self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, level - before))
             changes.setdefault(model, []).append(((c, w), level - before))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Service, build_services
+from planner.compile.capacity import Service, build_services, dated_log_gain
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
@@ -118,3 +122,22 @@ def test_pools_in_balance_by_hand() -> None:
 def test_a_rack_serves_a_mixture_wider_than_a_node(serve: Any) -> None:
     """GB200's 72-way domain admits replicas of many trays."""
     assert serve("tensor_parallel: 32", accelerator="GB200", precision="fp4").tensor_parallel == 32
+
+
+def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callable[..., Path]) -> None:
+    """ROCm on dense models: 5% to gain with a time constant of a year, from when the calibration was measured."""
+    measured_on = shipped_calibration().measured_on
+    assert measured_on is not None
+
+    def speed(*overrides: str) -> float:
+        scenario = load_scenario(write(), overrides)
+        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        return services["mi325x", "chat"].requests_per_s
+
+    plain = speed()
+    for days, moved in ((0, 0.0), (365, math.log(1.05) * (1 - math.exp(-1))), (-365, math.log(1.05) * (1 - math.e))):
+        date = measured_on + datetime.timedelta(days=days)
+        assert speed(f"clusters.mi325x.engine_date={date}") / plain == pytest.approx(math.exp(moved), rel=1e-4)
+    scenario = load_scenario(write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"])
+    old = (scenario.clusters["mi325x"], scenario.workloads["chat"])
+    assert math.exp(dated_log_gain(*old, shipped_calibration(), load_catalog())) == pytest.approx(0.3)  # first light

@@ -165,6 +165,8 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         fix_time_multiplier=1.0,
         engineer_h=40.0,
         architectures=("dense",) * workloads,
+        clock_h=(0.0,) * clusters,
+        dated_log_gain=np.zeros((clusters, workloads)),
         roofline_log_gain=np.full((clusters, workloads), 10.0),
         wide_precision_factor=np.full((clusters, workloads), np.nan),
     )

@@ -109,6 +109,17 @@ def test_a_release_is_taken_after_its_delay_with_what_was_known_when_it_came_out
     assert levels_of(soon)[: len(late)] == pytest.approx(levels_of(late))
 
 
+def test_an_image_of_a_later_date_has_that_much_less_to_gain() -> None:
+    """Half a year, one time constant, ahead of the calibration: in the end both stand at the same ceiling."""
+    ahead = math.log(1.5) * (1 - math.exp(-1))
+    clock = {"clock_h": (HOURS_PER_YEAR / 2,), "dated_log_gain": np.full((1, 1), ahead)}
+    dated = levels_of(speeds_of(plan_with(120, stack=CADENCE, **clock)))
+    undated = levels_of(speeds_of(plan_with(120, stack=CADENCE)))
+    assert dated[0] > 0.0
+    assert dated[-1] + ahead == pytest.approx(undated[-1], abs=1e-6)
+    assert all(early + ahead > late for early, late in zip(dated[:4], undated[:4], strict=True))
+
+
 def test_steps_come_on_their_day_for_their_model_and_stop_at_the_roofline() -> None:
     steps = (
         StepPlan(time_h=100.0, model="", log_gain=math.log(1.2)),

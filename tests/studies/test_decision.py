@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from planner.studies.analysis import Finished
 from planner.studies.decision import decisions, standings, worth_of_knowing
+from planner.units import unit_of
 
 NAMES = ("a", "b", "c")
 ALL = (0, 1, 2)
@@ -124,3 +127,38 @@ def test_replications_that_failed_judge_nothing() -> None:
     assert found[0].keeps_promise
     assert found[0].kept_fraction.completed == 15
     assert found[0].best_fraction.completed == 15
+
+
+class Stub(Finished):
+    """A finished study whose columns are given."""
+
+    def output(self, name: str) -> np.ndarray:
+        return COLUMNS[name]
+
+    def input(self, name: str) -> np.ndarray:
+        return COLUMNS[name]
+
+
+COLUMNS: dict[str, np.ndarray] = {}
+
+
+def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
+    """What is known of a pair is its own factor times those of its model and its part."""
+    theta, headline = normal_case(8000, 0.5, 1.0, 0.5)
+    keys = {"own": ("MI325X", "vllm", "m"), "model": ("", "vllm", "m"), "idle": ("H200", "vllm", "m")}
+    shares = np.random.default_rng(3).uniform(0.2, 0.8, 8000)
+    COLUMNS.update(own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta))
+    COLUMNS.update(cost_per_million_tokens_usd=headline, served_tokens=np.full((8000, 2), 3e6))
+    inputs = [SimpleNamespace(name=name, throughput_of=key) for name, key in keys.items()]
+    name = "cost_per_million_tokens_usd"
+    output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
+    prepared = SimpleNamespace(
+        names=("a", "b"), headline=output, inputs=SimpleNamespace(each=inputs), study=SimpleNamespace(scramblings=8)
+    )
+    first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
+    assert (first.input, first.measure, first.scenario) == ("throughput.MI325X.vllm.m", "worth_usd", "a")
+    expected = worth_of_knowing(theta, headline, 8, lower_is_better=True).value * 3.0
+    assert first.value == pytest.approx(expected)
+    assert first.value > 0.3
+    assert second.input == "throughput.H200.vllm.m"
+    assert 0.0 < second.value < first.value  # of the other part only what both share in their model is known

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import re
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +59,16 @@ def read_rows(path: Path, catalog: Catalog) -> tuple[pd.DataFrame, BenchmarkRows
     return frame, rows
 
 
+def middle_date(texts: Sequence[str]) -> datetime.date | None:
+    """Return the median of dates as tables write them: a day, a month (its 15th), or a range (its middle)."""
+    days = []
+    for text in texts:
+        found = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
+        with contextlib.suppress(ValueError):  # no such day: as if none were stated
+            days += [sum(datetime.date(*each).toordinal() for each in found) / len(found)] if found else []
+    return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
+
+
 def refuse_few_rows(path: Path, data: Measurements) -> None:
     """Refuse to fit the coefficients to fewer rows than they need, and say how many that is."""
     vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
@@ -79,6 +92,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
     catalog = load_catalog()
     frame, _ = read_rows(path, catalog)
+    dates = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
     apart = frame["scenario"] == DISAGGREGATED_SCENARIO
     pools, frame = frame[apart], frame[~apart]
     if len(frame) == 0:
@@ -103,6 +117,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     return CalibrationFile(
         measurements=path.name,
         rows=len(frame) + len(pools),
+        measured_on=middle_date(dates),
         common=_rounded(found.calibration.common),
         engines={name: _rounded(table) for name, table in found.calibration.engine_log_deviation.items()},
         vendors={name: _rounded(table) for name, table in found.calibration.vendor_log_deviation.items()},

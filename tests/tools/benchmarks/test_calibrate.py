@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from planner.catalog.calibration import (
 )
 from planner.errors import ScenarioError
 from planner.physics.coefficients import NAMES
-from planner.tools.benchmarks.calibrate import calibrate
+from planner.tools.benchmarks.calibrate import calibrate, middle_date
 from tests.benchmarks.tables import write_table
 
 
@@ -25,6 +26,7 @@ def shipped() -> CalibrationFile:
 def test_the_shipped_calibration_is_what_the_shipped_measurements_give(shipped: CalibrationFile) -> None:
     again = calibrate(SHIPPED_MEASUREMENTS, cross_validation=False)
     assert again.rows == shipped.rows == 1624
+    assert again.measured_on == shipped.measured_on
     assert again.common == pytest.approx(shipped.common, rel=1e-3)
     for kind in ("engines", "vendors"):
         before, after = getattr(shipped, kind), getattr(again, kind)
@@ -102,3 +104,9 @@ def test_a_table_without_measurements_is_an_error(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", {"ttft_ms": "", "tpot_ms": ""})
     with pytest.raises(ScenarioError, match="no row has a measured quantity"):
         calibrate(path)
+
+
+def test_dates_are_read_as_tables_write_them() -> None:
+    texts = ["", "2026-03", "<= 2026-04-17", "2026-01-01..2026-01-31", "2026-13-40", "soon"]
+    assert middle_date(texts) == datetime.date(2026, 3, 15)  # of 16 January, 15 March and 17 April
+    assert middle_date(["", "soon"]) is None
