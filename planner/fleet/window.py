@@ -112,8 +112,10 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
         throttled[:, over] = np.maximum(wanted - used[:, over], 0.0)
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
-    _overload(router, over)
+    full = used.copy()
+    _overload(router)
     late = _late(router, capacity)
+    np.minimum(used, full, out=used)  # a node that is full is no fuller, and draws no more, for being offered more
     # Power last: what was refused at the door draws none.
     power = it_kw(plan, load_fraction(used, window.nodes), window.nodes)
     if over.size:
@@ -151,18 +153,17 @@ def _drags(router: Router) -> dict[tuple[int, int], Drag]:
     return drags
 
 
-def _overload(router: Router, spared: NDArray[np.intp]) -> None:
+def _overload(router: Router) -> None:
     """Offer what found no room to the clusters that serve the rest, up to the most they are offered.
 
     Capacity is the rate at which the promised share is in time. More can be served, at the price of more that is late:
-    what of it is late and what refused is read from the plan's tables. Hours in which power runs out are spared.
+    what of it is late and what refused is read from the plan's tables.
     """
     plan, window = router.plan, router.window
     for w in plan.by_priority:
         if plan.workloads[w].deadline_h:
             continue
         left = router.shed[w] - window.dark_requests(w)
-        left[spared] = 0.0
         hours = np.flatnonzero(left > _LITTLE * window.demand_requests[w])
         if not hours.size:
             continue
@@ -202,7 +203,6 @@ def _late(router: Router, capacity: Floats) -> Floats:
                     router.served[c, w][which] -= refused
                     router.shed[w][which] += refused
                     router.room.used[c][which] -= refused / np.maximum(ways[w].rate(c, which), _NONE)
-        np.minimum(router.room.used[c], capacity[c], out=router.room.used[c])
     return late
 
 

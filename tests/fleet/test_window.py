@@ -320,11 +320,13 @@ def test_an_overloaded_hour_serves_more_than_the_objective_allows_and_sheds_the_
     assert result.busy_nodes[0, 0] == pytest.approx(10.0)  # full, and no more
 
 
-def test_power_that_runs_out_leaves_none_for_overload() -> None:
-    plan = _crowded(2.0, site=capped_site(50.0))
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 1.3 * 36_000.0), np.full((1, 1), 10.0)))
-    assert result.busy_nodes[0, 0] < 10.0
-    assert result.served_requests.sum() <= result.busy_nodes[0, 0] * 3600.0 * (1 + 1e-9)
+def test_overload_under_a_cap_takes_no_more_power() -> None:
+    came = np.full((1, 1), 1.3 * 36_000.0)
+    plain, crowded = (_crowded(most_load, site=capped_site(50.0)) for most_load in (1.0, 2.0))
+    less, more = (evaluate_window(plan, window_of(plan, came, np.full((1, 1), 10.0))) for plan in (plain, crowded))
+    assert more.busy_nodes[0, 0] == pytest.approx(less.busy_nodes[0, 0])
+    assert more.it_kw.sum() == pytest.approx(less.it_kw.sum()) == pytest.approx(50.0, rel=1e-3)
+    assert less.served_requests.sum() < more.served_requests.sum() < 2.0 * less.served_requests.sum()
 
 
 def test_what_arrives_in_the_dark_is_not_offered_later() -> None:

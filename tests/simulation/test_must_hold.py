@@ -225,11 +225,12 @@ def cost_per_token(result: RunResult) -> float:
 
 @pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])
 def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
-    """Exact without failures and with one model, but for lateness, which falls with pooling and costs nothing.
+    """Exact without failures, with one model, where routers pool a node's replicas.
 
-    Two models hold whole replicas, whose rounding does not double.
+    Two models hold whole replicas, whose rounding does not double; routers that pool a cluster's keep more in time.
     """
-    quiet = merged(QUIET, {"routing": routing, "workloads": {"nightly": {"model": "llama-3.1-8b"}}})
+    one_model = {"workloads": {"nightly": {"model": "llama-3.1-8b"}}}
+    quiet = merged(QUIET, {"routing": routing, "router_pool": "node", **one_model})
     one, two = simulate(scenario_of(quiet)), simulate(scenario_of(doubled(quiet)))
     np.testing.assert_allclose(two.monthly.served_requests, 2 * one.monthly.served_requests, rtol=1e-9, atol=1e-6)
     np.testing.assert_allclose(two.monthly.facility_kwh, 2 * one.monthly.facility_kwh, rtol=1e-9)

@@ -169,7 +169,7 @@ def test_pue_is_the_stated_one_at_rated_load_and_worse_below() -> None:
         return float(monthly.facility_kwh.sum() / monthly.it_kwh.sum())
 
     assert pue(full) == pytest.approx(1.3, rel=1e-6)
-    plan = plan_of(QUIET, level)
+    plan = plan_of(merged(QUIET, level, still))
     rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
     idle = sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
     assert pue(still) == pytest.approx(1 + 0.3 * (0.3 * rated / idle + 0.7), rel=1e-6)
