@@ -25,7 +25,7 @@ from tests.conftest import TINY
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
-CHARTS = ("utilisation", "cost-per-token", "money", "losses")
+CHARTS = ("demand", "power", "utilisation", "cost-per-token", "money", "losses")
 """What a single run has."""
 
 
