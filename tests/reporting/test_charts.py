@@ -25,7 +25,9 @@ from tests.conftest import TINY
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
-CHARTS = ("utilisation", "cost-per-token", "money", "losses")
+SIDE_BY_SIDE = ("utilisation", "cost-per-token", "money", "losses")
+"""What plans have beside one another; a run alone has more."""
+CHARTS = ("demand", "power", *SIDE_BY_SIDE)
 """What a single run has."""
 
 
@@ -116,12 +118,12 @@ STUDY = (
     "  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n"
 )
 COMMANDS = {
-    "compare": (("compare", "tiny.yaml", "dear.yaml"), {*CHARTS, "bridge"}),
+    "compare": (("compare", "tiny.yaml", "dear.yaml"), {*SIDE_BY_SIDE, "bridge"}),
     "montecarlo": (
         ("montecarlo", "s.yaml", "-n", "16", "--workers", "1"),
-        {*CHARTS, "fan", "histogram", "tornado", "convergence"},
+        {*SIDE_BY_SIDE, "fan", "histogram", "tornado", "convergence"},
     ),
-    "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*CHARTS, "tornado"}),
+    "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*SIDE_BY_SIDE, "tornado"}),
 }
 
 
