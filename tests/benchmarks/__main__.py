@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def least_s(action: Callable[[], object], repetitions: int) -> float:
     return min(times)
 
 
-def alternating_s(actions: list[Callable[[], object]], repetitions: int) -> list[float]:
+def alternating_s(actions: Sequence[Callable[[], object]], repetitions: int) -> list[float]:
     """Return the shortest of several runs of each, taken in turn so that a slow stretch of the machine hits all."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(repetitions):
