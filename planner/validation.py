@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import datetime
 import difflib
+import functools
+import inspect
+import itertools
+import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from planner.documents import Document, KeyPath, dotted, parse_scalar
 from planner.errors import Problem, ScenarioError
@@ -41,20 +49,56 @@ _PHRASES = {
 
 
 class Strict(BaseModel):
-    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are kept.
+    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are its text.
 
     Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. Sequences are tuples, which
-    are frozen too.
+    are frozen too. Docstrings are read from the source when somebody asks for them: pydantic would read them whenever
+    a model is imported, which takes longer than all the rest of an import.
     """
 
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
         frozen=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         populate_by_name=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON schema with the docstring of each field."""
+        found = handler(schema)
+        properties = handler.resolve_ref_schema(found)["properties"]
+        for name, field in cls.model_fields.items():
+            if text := field_docstring(cls, name):
+                properties[field.alias or name]["description"] = text
+        return found
+
+
+def field_docstring(model: type[BaseModel], name: str) -> str:
+    """Return the docstring under a field, from the class that states it; empty where there is none."""
+    texts = (_docstrings(kind.__module__).get(kind.__name__.partition("[")[0], {}) for kind in model.__mro__)
+    return next((text[name] for text in texts if name in text), "")
+
+
+@functools.cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings under fields in a module's source, by class and field."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # no source: a builtin, or one that was typed in
+        return {}
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return {node.name: dict(_under_fields(node.body)) for node in classes}
+
+
+def _under_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a class that have a text as the next statement, and that text."""
+    for field, below in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                yield field.target.id, inspect.cleandoc(text)
 
 
 def validate(model: type[ModelT], document: Document) -> ModelT:

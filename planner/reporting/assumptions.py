@@ -21,6 +21,7 @@ from planner.documents import KeyPath, dotted
 from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
 from planner.units import unit_of
+from planner.validation import field_docstring
 
 Row = tuple[str, str, str, str, str, str]
 HEADER = ("path", "value", "unit", "source", "date", "grade")
@@ -37,7 +38,7 @@ def assumptions(scenario: Scenario) -> dict[str, list[str]]:
 def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
     """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
     for name, field in type(model).model_fields.items():
-        text = field.description or ""
+        text = field_docstring(type(model), name)
         yield from _leaf(getattr(model, name), (*path, field.alias or name), text if "Default" in text else around)
 
 

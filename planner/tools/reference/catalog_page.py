@@ -22,6 +22,7 @@ from planner.catalog.entries import (
 from planner.catalog.load import ASSUMPTION_SETS, VERSION, Catalog, load_catalog
 from planner.tools.reference.markdown import code, page, table, text
 from planner.units import unit_of
+from planner.validation import field_docstring
 
 GRADES: dict[Grade, str] = {
     "A": "primary: a datasheet, a filing, a paper, a benchmark log",
@@ -96,7 +97,7 @@ def _section(known: Catalog, section: str, model: type[Entry]) -> str:
     counts = {name: Counter(fact.grade for _, fact, _ in entry.facts()) for name, entry in entries.items()}
     by_grade = [(code(name), *(str(count[grade] or "") for grade in GRADES)) for name, count in counts.items()]
     fields = [
-        (code(name), text(field.description or ""), unit_of(name) or "", "yes" if field.is_required() else "")
+        (code(name), text(field_docstring(model, name)), unit_of(name) or "", "yes" if field.is_required() else "")
         for name, field in model.model_fields.items()
     ]
     parts = [

@@ -10,6 +10,7 @@ from planner.tools.reference.catalog_page import SECTIONS
 from planner.tools.reference.fields import scenario_sections
 from planner.tools.reference.markdown import code, page, table, text
 from planner.units import unit_of, unit_suffixes
+from planner.validation import field_docstring
 
 _INTRODUCTION = """\
 One name for each quantity, the same in a scenario, in the catalogue, in the code and in the output files. A number with
@@ -45,8 +46,8 @@ def _quantities() -> Iterator[tuple[str, str, str]]:
         for field in section.fields:
             yield field.path.rpartition(".")[2], "[scenario](scenario.md)", text(field.meaning)
     for model in SECTIONS.values():
-        for name, described in model.model_fields.items():
-            yield name, "[catalogue](catalog.md)", text(described.description or "")
+        for name in model.model_fields:
+            yield name, "[catalogue](catalog.md)", text(field_docstring(model, name))
     for output in RUN_TABLES:
         for column in output.columns:
             yield column.name, f"[{output.name}.csv](outputs.md)", column.description
