@@ -191,10 +191,10 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
     np.testing.assert_allclose(served, result.served_requests, atol=tolerance, rtol=1e-6)
 
 
-def two_models(nodes: int, deployments: list[Deployment], chat_nodes: float = 0.5) -> Plan:
+def two_models(nodes: int, deployments: list[Deployment], chat: float = 0.5, code: float = 0.5) -> Plan:
     """Chat and code on one cluster, each node serving a request a second of either."""
     work = [workload_plan("chat", model="a"), workload_plan("code", model="b")]
-    plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=[chat_nodes, 0.5], preferred_utilisation=0.85)
+    plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=[chat, code], preferred_utilisation=0.85)
     return with_placement(plan, deployments)
 
 
@@ -226,6 +226,14 @@ def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
     assert result.nodes.tolist() == [[4, 4, 4]]
 
 
+def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
+    """Of ten nodes the review gives 3 and 7; an hour of 5 nodes' chat leaves code the rest, though it asks for half."""
+    plan = two_models(10, [deployment(0, (0,)), deployment(0, (1,))], chat=1.7, code=5.1)
+    demand = np.array([[3600.0, 5 * 3600.0], [1800.0, 1800.0]])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 2), 10.0)))
+    assert result.replicas.tolist() == [[3, 5], [7, 5]]
+
+
 def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -> None:
     work = [workload_plan("chat"), workload_plan("batch", priority=2, deadline_h=9)]
     plan = make_plan(workloads=work, preferred_utilisation=0.8)
@@ -238,7 +246,7 @@ def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -
 
 
 def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
-    plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))], chat_nodes=5.0)
+    plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))], chat=5.0)
     result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
     assert result.replicas.tolist() == [[1], [1]]
     first = dataclasses.replace(plan.workloads[1], priority=1)  # but a lower priority waits for all of a higher
@@ -281,7 +289,7 @@ def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
 
 
 def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_replicas() -> None:
-    plan = two_models(1000, [deployment(0, (0,)), deployment(0, (1,))], chat_nodes=300.0)
+    plan = two_models(1000, [deployment(0, (0,)), deployment(0, (1,))], chat=300.0)
     assert plan.placement is not None
     assert plan.placement.placed == (False,)
     demand = np.zeros((2, plan.hours))
