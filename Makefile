@@ -32,6 +32,7 @@ test: $(VENV)/installed-dev
 
 prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
+	$(BIN)/python -m tests.simulation.zoom.agreement
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.tools.reference docs/reference

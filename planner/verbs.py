@@ -239,7 +239,9 @@ def study(
     goal = goal_of(prepared, design, count, until)
     unit = "replications" if isinstance(design, MonteCarlo) else "rows"
     inputs = f", {len(prepared.inputs)} uncertain inputs" if isinstance(design, MonteCarlo) else ""
-    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenarios{inputs}")
+    several = "s" if len(prepared.scenarios) > 1 else ""
+    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{several}{inputs}")
+    _tell(prepared.study.notes, progress)
     _tell(store.notes, progress)
     try:
         finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))

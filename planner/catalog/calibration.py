@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from planner.catalog.entries import Fraction
-from planner.documents import read_document
+from planner.documents import MAX_BYTES, document_from, read_bytes
 from planner.errors import Problem, ScenarioError
 from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
 from planner.physics.doubt import Spread
@@ -56,6 +56,36 @@ class Coverage(Strict):
     """Half the interval over the prediction, in the median."""
 
 
+class GroupUpdate(Strict):
+    """What one's own rows say of a group of measurements."""
+
+    rows: int
+    """Rows of the group."""
+    before: float
+    """Log of measured time per token over the formula's, before these rows; 0 where nothing was measured."""
+    after: float
+    """The same after them: the posterior mean."""
+    sigma: NonNegativeFloat
+    """Posterior standard deviation: of a campaign's whole effect, or of a model's or part's share of it."""
+
+
+class OwnRows(Strict):
+    """Which rows a calibration was updated by, and what they changed."""
+
+    measurements: str
+    """The table."""
+    sha256: str
+    """Its hash."""
+    rows: int
+    """Rows used."""
+    groups: dict[str, GroupUpdate]
+    """By group of measurements."""
+    error_before: Errors
+    """Errors on these rows before the update, of time per token or, where that is blank, of throughput."""
+    error_after: Errors
+    """The same after it."""
+
+
 class CalibrationFile(Strict):
     """What ``planner calibrate`` writes."""
 
@@ -79,6 +109,8 @@ class CalibrationFile(Strict):
     """Errors on the rows fitted to, by quantity, then by all, accelerator, engine or model."""
     cross_validated: dict[str, dict[str, dict[str, Errors]]]
     """Errors on rows the fit never saw, leaving out one setting, campaign, model or accelerator at a time."""
+    own: OwnRows | None = None
+    """What one's own measurements changed in the groups. Default: none did."""
 
     def calibration(self) -> Calibration:
         """Return the coefficients for the throughput formula."""
@@ -88,21 +120,27 @@ class CalibrationFile(Strict):
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
             spread={name: Spread(**spread.model_dump()) for name, spread in self.spread.items()},
+            group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
         )
 
 
 def read_calibration(path: Path) -> CalibrationFile:
     """Read a calibration file; raise ScenarioError when a coefficient is missing or unknown."""
-    document = read_document(path)
-    found = validate(CalibrationFile, document)
+    return calibration_from(read_bytes(path, MAX_BYTES), str(path))
+
+
+@functools.lru_cache(maxsize=8)
+def calibration_from(raw: bytes, path: str) -> CalibrationFile:
+    """Read the bytes of a calibration file, each once; ``path`` is what messages call it."""
+    found = validate(CalibrationFile, document_from(raw, path))
     tables = {"common": found.common, **found.engines, **found.vendors}
     problems = [
-        Problem(file=str(path), path=f"common.{name}", message="is required and is not there")
+        Problem(file=path, path=f"common.{name}", message="is required and is not there")
         for name in NAMES
         if name not in found.common
     ]
     problems += [
-        Problem(file=str(path), path=f"{table}.{name}", message="is not a coefficient")
+        Problem(file=path, path=f"{table}.{name}", message="is not a coefficient")
         for table, names in tables.items()
         for name in names
         if name not in NAMES
@@ -113,9 +151,15 @@ def read_calibration(path: Path) -> CalibrationFile:
 
 
 @functools.cache
+def shipped_file() -> CalibrationFile:
+    """Return the calibration that comes with the planner, with its errors."""
+    return read_calibration(SHIPPED_CALIBRATION)
+
+
+@functools.cache
 def shipped_calibration() -> Calibration:
     """Return the calibration that comes with the planner."""
-    return read_calibration(SHIPPED_CALIBRATION).calibration()
+    return shipped_file().calibration()
 
 
 def write_calibration(found: CalibrationFile, path: Path) -> None:
@@ -124,7 +168,7 @@ def write_calibration(found: CalibrationFile, path: Path) -> None:
 
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
     head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
-    text = head + yaml.safe_dump(found.model_dump(), sort_keys=False, allow_unicode=True, width=120)
+    text = head + yaml.safe_dump(found.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120)
     temporary = path.with_name(path.name + ".part")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -52,6 +52,18 @@ class Range(Strict):
     """The unit, where the key does not name it."""
     note: str | None = None
     """What a reader should know about it."""
+    drawn_for: str | None = None
+    """Field of a scenario, as a dotted path, that is drawn from this prior where no study says otherwise; of clusters,
+    ``*`` stands for those of the accelerator or the vendor below. Default: none."""
+    accelerator: str | None = None
+    """Accelerator whose clusters are meant. Default: any."""
+    vendor: str | None = None
+    """Vendor whose clusters are meant. Default: any."""
+    unless: str | None = None
+    """Field that takes the place of the other where a scenario states it. Default: none."""
+    times_stated: bool = False
+    """Whether the prior is a factor, over its base, on whatever is stated. Default false: it stands for what is left to
+    the default, and what is stated is known."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Range:
@@ -60,8 +72,10 @@ class Range(Strict):
         return self
 
 
-GROUPS = ("dense_tflops", "dialects", "incidents")
+GROUPS = ("dense_tflops", "dialects", "incidents", "maturity")
 """Keys of an entry that hold no value but further values by name."""
+NESTED = ("incidents", "maturity")
+"""Those of them whose values hold values by name once more."""
 
 
 def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> dict[str, Any]:
@@ -72,8 +86,7 @@ def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> 
         if key in provenance:
             continue
         if isinstance(value, dict) and key in groups:
-            # What is under incidents holds values by name once more.
-            spread[key] = with_provenance({**provenance, **value}, tuple(value) if key == "incidents" else ())
+            spread[key] = with_provenance({**provenance, **value}, tuple(value) if key in NESTED else ())
         elif isinstance(value, dict):
             spread[key] = {**provenance, **value}
         else:
@@ -254,6 +267,15 @@ class Vendor(Entry):
     """Failures of its nodes against the rates of the failure causes."""
     engineers_per_800: Sourced[NonNegative]
     """Software engineers paid for per 800 of its accelerators."""
+    incident_multiplier: Sourced[NonNegative] | None = None
+    """Software incidents on its parts against the rates of their stacks; absent: 1."""
+    maturing_multiplier: Sourced[NonNegative] | None = None
+    """What software has still to gain on its parts against what their stacks say; absent: 1."""
+
+    def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
+        """Return one of the multipliers that may be absent."""
+        fact: Sourced[float] | None = getattr(self, name)
+        return 1.0 if fact is None else fact.value
 
 
 class StackIncident(Entry):
@@ -275,6 +297,15 @@ class IncidentKind(StackIncident):
     stated; falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
     comes_with_releases: Sourced[bool]
     """True where a staged or pinned upgrade policy meets fewer of them."""
+
+
+class Maturity(Entry):
+    """How far a stack's software has still to go on one class of models."""
+
+    ceiling_gain_fraction: Range
+    """Throughput to be gained in the end over what the calibration measured; never past the part's roofline."""
+    closing_months: Range
+    """Time constant with which the gap to that ceiling closes, and with which a new model's further incidents cease."""
 
 
 class Stack(Entry):
@@ -300,12 +331,16 @@ class Stack(Entry):
     """How often incidents of each kind come on this stack and what they cost; kinds are those under incidents."""
     releases_per_year: Range
     """Releases of the platform."""
-    release_gain_fraction: Range
-    """Throughput gained by a release; negative is a loss."""
+    release_spread_fraction: Sourced[NonNegative] | None = None
+    """How far releases lie about the course of maturing: standard deviation of the logarithm of speed; absent: 0."""
+    maturity: dict[ArchitectureClass, Maturity] = Field(default_factory=dict)
+    """What is left to gain, by class of models; nothing on a class that is not there."""
     bring_up_weeks: Range
-    """Weeks until a newly launched model runs at full speed."""
+    """Weeks until a newly launched model runs at full speed: three time constants of the gap that closes."""
     bring_up_throughput_fraction: Range
-    """Share of full speed while a new model is being brought up."""
+    """Share of full speed with which a new model begins."""
+    new_model_incident_multiplier: Sourced[Annotated[float, Field(ge=1)]] | None = None
+    """Incidents of a model just launched against those of one long served; absent: 1."""
 
 
 class FailureCause(Entry):

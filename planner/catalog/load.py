@@ -12,6 +12,7 @@ from pydantic import Field
 
 from planner.catalog.entries import (
     GROUPS,
+    NESTED,
     Accelerator,
     Entry,
     FailureCause,
@@ -207,7 +208,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...
     for key in groups:
         if isinstance(inner := above.get(key), dict):
             under = below.get(key) if isinstance(below.get(key), dict) else {}
-            names = tuple(inner) if key == "incidents" else ()
+            names = tuple(inner) if key in NESTED else ()
             kept = _merged(under or {}, inner, names)
             merged[key] = {name: value for name, value in kept.items() if value is not None}
     return merged

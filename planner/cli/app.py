@@ -6,9 +6,10 @@ import contextlib
 import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from planner.cli import (
     calibrate,
@@ -17,6 +18,7 @@ from planner.cli import (
     check_benchmarks,
     compare,
     fit_traffic,
+    import_results,
     init,
     montecarlo,
     probe,
@@ -33,8 +35,51 @@ from planner.cli import (
 from planner.cli.colour import paint
 from planner.errors import PlannerError
 
+GROUPS: dict[str, dict[str, str]] = {
+    "From a plan to its answer": {
+        "run": "Simulate a scenario and write its report, timelines and ledger.",
+        "compare": "Hold scenarios side by side, and say why they differ.",
+        "sweep": "Run every combination of some values.",
+        "montecarlo": "Say how sure the answer is, over thousands of replications.",
+        "sensitivity": "Say what the answer hangs on.",
+        "zoom": "Simulate one hour request by request.",
+    },
+    "From what you have to a plan": {
+        "init": "Write a commented scenario to start from.",
+        "fit-traffic": "Fit a workload to a request log.",
+        "validate": "Check files without running them.",
+        "schema": "Print the JSON schema by which editors complete files.",
+    },
+    "What was written": {
+        "report": "Write a folder's report.html anew.",
+        "charts": "Draw a folder's charts for slides.",
+        "replay": "Run one replication of a study again, in full.",
+    },
+    "Throughput and catalogue": {
+        "throughput": "Predict latency and throughput of a replica.",
+        "check-benchmarks": "Hold the throughput model against measurements.",
+        "calibrate": "Fit the throughput model to measurements.",
+        "import": "Read results that others published.",
+        "probe": "Measure this machine.",
+        "catalog": "Show what the catalogue holds, with sources.",
+    },
+}
+"""Every command, by what brings somebody to it, in a sentence that fits a line of a terminal."""
+
+
+class _InGroups(TyperGroup):
+    """The commands of ``planner --help`` in groups."""
+
+    def format_commands(self, _context: Any, formatter: Any) -> None:
+        """Write each group under its heading."""
+        for heading, members in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(members.items()))
+
+
 app = typer.Typer(
     name="planner",
+    cls=_InGroups,
     help="Plan which accelerators to buy, when, and what a token will cost over their depreciation.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,6 +103,7 @@ app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
 app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(import_results.app, name="import")
 
 
 def _print_version(wanted: bool) -> None:

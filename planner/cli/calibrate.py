@@ -1,4 +1,4 @@
-"""``planner calibrate``: fit the throughput formula to a table of measurements."""
+"""``planner calibrate``: bring measurements of one's own into the throughput model."""
 
 from __future__ import annotations
 
@@ -16,25 +16,35 @@ def calibrate(
         typer.Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.yaml", help="Where to write the calibration.")],
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="FILE.yaml", help="What to update [default: the shipped calibration]."),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit every coefficient anew to these rows alone; takes hundreds of them.")
+    ] = False,
     cross_validation: Annotated[
-        bool, typer.Option(help="Fit again without each accelerator, engine and model; takes some ten times as long.")
+        bool, typer.Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
     ] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit the throughput coefficients to measurements and write them with their errors."""
-    from planner.catalog.calibration import write_calibration
+    """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
     from planner.tools.benchmarks.calibrate import calibrate as fit_table
-    from planner.tools.benchmarks.report import calibration_table
+    from planner.tools.benchmarks.report import calibration_table, update_table
+    from planner.tools.benchmarks.update import update_calibration
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
-    found = fit_table(table, cross_validation=cross_validation)
+    base = read_calibration(calibration or SHIPPED_CALIBRATION)
+    found = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
     write_calibration(found, out)
     if as_json:
         from planner.reporting.folder import json_text
 
-        typer.echo(json_text(found.model_dump()), nl=False)
+        typer.echo(json_text(found.model_dump(exclude_none=True)), nl=False)
     elif not quiet:
-        typer.echo(calibration_table(found))
+        own = found.own
+        typer.echo(update_table(own, base.calibration(), found.calibration()) if own else calibration_table(found))
         typer.echo(f"\nwritten to {out}")

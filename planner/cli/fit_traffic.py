@@ -30,6 +30,10 @@ def fit_traffic(
         str | None,
         typer.Option("--columns", metavar="ROLE=COLUMN,...", help="timestamp=, input=, output=, cached=, client="),
     ] = None,
+    hourly: Annotated[
+        Path | None,
+        typer.Option("--hourly", metavar="FILE.csv", help="Hourly series, for level and shape beside a log."),
+    ] = None,
     series: Annotated[str | None, typer.Option("--series", help="Rate column of an hourly series.")] = None,
     time_unit: Annotated[
         str, typer.Option("--time-unit", help="Of numeric timestamps: auto, s, ms, us, ns, excel.")
@@ -43,6 +47,7 @@ def fit_traffic(
     """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
     from planner.catalog.workload_classes import workload_class as class_figures
     from planner.demand.calendar import zone
+    from planner.errors import Problem, ScenarioError
     from planner.reporting.folder import json_text
     from planner.reporting.text_table import text_table
     from planner.tools import traffic_fit as report
@@ -52,16 +57,25 @@ def fit_traffic(
     zone(timezone)
     defaults = class_figures(workload_class)
     if is_hourly_series(trace, columns is not None):
+        if hourly is not None:
+            message, hint = (
+                "is an hourly series itself",
+                f"name the log first: fit-traffic LOG --hourly {trace}",
+            )
+            raise ScenarioError(Problem(file=str(trace), message=message, hint=hint))
         fit, (figures, shape) = None, _from_series(trace, series, requests_per_s, defaults)
     else:
-        fit = _from_log(trace, columns, time_unit, requests_per_s)
+        fit = _from_log(trace, columns, time_unit, 0.0 if hourly is not None else requests_per_s)
         figures, shape = report.log_figures(fit, defaults, requests_per_s), fit.shape
+        if hourly is not None:
+            seen, shape = _from_series(hourly, series, requests_per_s, defaults)
+            figures = report.laid_over(figures, seen)
     has_profile = shape is not None and shape.weekly_profile is not None
     heading = report.Heading(
         name=name,
         model=model,
         workload_class=workload_class,
-        source=trace.name,
+        source=trace.name if hourly is None else f"{trace.name} and {hourly.name}",
         timezone="UTC" if has_profile else timezone,  # a profile read off a log is in UTC
     )
     text = report.workload_yaml(heading, figures, shape)

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (YAML).", show_default=False)]
+StudyFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STUDY",
+        help="Study file (YAML), or a scenario: then the catalogue's priors are drawn.",
+        show_default=False,
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=1024, help="Worker processes [default: one per core].")

@@ -36,6 +36,19 @@ def throughput(
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Saturation: a queue without bottom.")] = False,
     cached: Annotated[float, typer.Option("--cached", help="Share of the prompt in the prefix cache.")] = 0.0,
+    attention_dp: Annotated[
+        int, typer.Option("--attention-dp", help="Groups of attention in data parallel; mixtures of experts only.")
+    ] = 1,
+    max_sequences: Annotated[
+        int | None, typer.Option("--max-sequences", help="Sequences the engine admits to a group [default: its own].")
+    ] = None,
+    drafted: Annotated[int, typer.Option("--drafted", help="Speculative decoding: tokens proposed per step.")] = 0,
+    accepted: Annotated[
+        float, typer.Option("--accepted", help="Tokens that such a step yields, the certain one included.")
+    ] = 1.0,
+    separate_pools: Annotated[
+        bool, typer.Option("--separate-pools", help="Decode workers, whose prompts are prefilled elsewhere.")
+    ] = False,
     calibration: Annotated[
         Path | None, typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients [default: those shipped].")
     ] = None,
@@ -68,6 +81,11 @@ def throughput(
         ttft_objective_s=float("inf") if slo_ttft_ms is None else slo_ttft_ms * MILLISECOND,
         tpot_objective_s=float("inf") if slo_tpot_ms is None else slo_tpot_ms * MILLISECOND,
         offline=offline,
+        attention_data_parallel=attention_dp,
+        max_sequences=max_sequences,
+        drafted_tokens=drafted,
+        accepted_tokens=accepted,
+        separate_pools=separate_pools,
     )
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)

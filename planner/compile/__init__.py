@@ -8,11 +8,11 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Factors, build_services, capacity_table, miss_tables
+from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan, software_plan
 from planner.compile.contradictions import contradictions
+from planner.compile.in_time import burst_tables
 from planner.compile.money import money_plan
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.reuse import Reuse
@@ -23,10 +23,11 @@ from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
+from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
-__all__ = ["Reuse", "build_plan", "part_of", "shape_of"]
+__all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
@@ -46,13 +47,14 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
     mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
-    services, refused = build_services(scenario, shipped_calibration(), reuse, throughput_factors or {})
+    services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
     services = narrowed(scenario, services, throughput_factors or {}, reuse)
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
     capacity = capacity_table(scenario, services, mid_years)
+    late_tables, refused_tables, most_loads = burst_tables(scenario, services)
     demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
     plan = Plan(
         name=scenario.name,
@@ -70,20 +72,34 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
         requests_per_node_h=capacity,
-        miss_tables=miss_tables(scenario, services, reuse),
+        late_tables=late_tables,
+        refused_tables=refused_tables,
+        most_loads=most_loads,
         preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
         site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
+        promise=promise_plan(scenario),
         warnings=(),
         notes=(),
     )
-    plan = queue_outgrown(plan)
+    plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services))
     warnings, notes = contradictions(scenario, plan, demands)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
+
+
+def promise_plan(scenario: Scenario) -> Promise:
+    """Return what a scenario promises."""
+    stated = scenario.promise
+    return Promise(
+        in_time_fraction=stated.in_time,
+        each_month=stated.each == "month",
+        of_workload=stated.of == "workload",
+        in_replications_fraction=stated.in_replications,
+    )
 
 
 def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,22 +12,31 @@ from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile.in_time import (
+    Apart,
+    Candidates,
+    apart_point,
+    in_time_point,
+    mean_point,
+    separate,
+    stated_over_formula,
+    traffic_of,
+)
 from planner.compile.reuse import Reuse
-from planner.demand.bursts import BurstConditions
+from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
-from planner.fleet.window import MISS_CELLS
 from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
-from planner.language.workload import Length, Workload
-from planner.physics.coefficients import SERVING, Calibration
+from planner.language.workload import Workload
+from planner.physics.coefficients import SERVING, Calibration, roofline_calibration
 from planner.physics.doubt import Doubt
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
 from planner.physics.model_shape import ModelShape
-from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, separate_pools
+from planner.physics.operating import at_concurrency, at_objective
 from planner.physics.part import Part
 from planner.physics.precision import wider_precision
-from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
-from planner.units import MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.physics.replica import ReplicaSpec, describe, price_replicas
+from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 
@@ -55,12 +65,20 @@ class Service:
     """The same in a step of the full batch."""
     compute_s_per_token: float
     """Operations of one token on one board, over its dense rate at the precision served."""
+    prefill_compute_fraction: float
+    """Operations of prefill over its time and the dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
+    roofline_factor: float = 1.0
+    """Throughput of the same replica under perfect software over the formula's."""
     spec: ReplicaSpec | None = None
     """The replica that serves it; None where a cluster serves nothing."""
     speed: float = 1.0
     """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+    held_tpot_s: float = 0.0
+    """The mean time per token up to which a router that refuses admits requests, at the formula's speed."""
+    lateness: Lateness = SHARP
+    """The shares of requests late and refused by load over capacity, without bursts."""
     layout: str = ""
     """How a replica is laid out, in words."""
     doubt: Doubt | None = None
@@ -77,23 +95,6 @@ def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> 
     if not stated:
         return catalog.precision_with("default")
     return max(stated, key=lambda name: catalog.precisions[name].weight_bytes.value)
-
-
-def cv(length: Length) -> float:
-    """Return standard deviation over mean of a lognormal length."""
-    return float(np.sqrt(np.expm1(length.sigma**2)))
-
-
-def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
-    """Return a workload's requests as the throughput formula takes them."""
-    tokens = workload.tokens
-    return Traffic(
-        input_tokens=tokens.input.mean * growth,
-        output_tokens=tokens.output.mean * growth,
-        cached_fraction=workload.prefix_cache_hit_fraction,
-        input_cv=cv(tokens.input),
-        output_cv=cv(tokens.output),
-    )
 
 
 Factors = Mapping[tuple[str, str, str], float]
@@ -113,7 +114,7 @@ def build_services(
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in scenario.clusters.items():
-            found = _service(cluster, workload, calibration, scenario.horizon_months, reuse)
+            found = _service(cluster, workload, calibration, scenario, reuse)
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
@@ -140,13 +141,14 @@ def build_services(
 
 
 def _service(
-    cluster: Cluster, workload: Workload, calibration: Calibration, horizon_months: int, reuse: Reuse
+    cluster: Cluster, workload: Workload, calibration: Calibration, scenario: Scenario, reuse: Reuse
 ) -> Service | CapacityError:
     """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""
 
     def serve() -> Service | CapacityError:
         try:
-            return _serve(cluster, workload, reuse.catalog, calibration, horizon_months)
+            span = (scenario.horizon_months, scenario.router_pool)
+            return _serve(cluster, workload, reuse.catalog, calibration, *span)
         except CapacityError as error:
             return error
 
@@ -154,12 +156,18 @@ def _service(
     hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload, reuse.catalog), layout)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
-    key = ("service", hardware, stated, traffic, horizon_months)
+    pool = (scenario.router_pool, cluster.nodes, workload.priority == "deferrable", workload.on_overload)
+    key = ("service", hardware, stated, traffic, scenario.horizon_months, pool)
     return reuse.once(key, serve)
 
 
 def _serve(
-    cluster: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration, horizon_months: int
+    cluster: Cluster,
+    workload: Workload,
+    catalog: Catalog,
+    calibration: Calibration,
+    horizon_months: int,
+    router_pool: str,
 ) -> Service:
     """Choose the layout that serves most per accelerator within the objective."""
     part, shape = part_of(cluster.accelerator, catalog), shape_of(workload.model, catalog)
@@ -171,13 +179,27 @@ def _serve(
     point = at_objective(replicas, which, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
     rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
     best = int(np.argmax(rate))
-    apart = None if cluster.pools == "shared" else _separate(specs, replicas, workload)
+    apart = None if cluster.pools == "shared" else separate(specs, replicas, workload)
     if apart is not None and cluster.pools == "auto" and apart.rate <= rate[best]:
         apart = None
-    if apart is not None:
-        best, point = apart.decode, apart.point
     single = at_concurrency(replicas, which, traffic_of(workload), 1.0)
-    if (rate[best] if apart is None else apart.rate) <= 0:
+    candidates = Candidates(
+        replicas=replicas,
+        mean_rates=rate,
+        router_pool=router_pool,
+        nodes=cluster.nodes,
+        accelerators_per_node=part.accelerators_per_node,
+    )
+    claim = stated_over_formula(cluster, workload, candidates)
+    speed = _multiplier(cluster, workload, catalog) if claim is None else claim
+    if apart is not None:
+        best, held = apart.decode, apart_point(specs, replicas, workload, apart, horizon_months, speed)
+    elif workload.priority == "deferrable":
+        held = mean_point(replicas, best, workload, point, horizon_months, speed)
+    else:
+        # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
+        best, held = in_time_point(candidates, workload, horizon_months, (1.0, claim) if claim else (speed, 1.0))
+    if held.yearly[0] <= 0:
         fastest = int(np.argmin(single.tpot_s))
         raise CapacityError(
             f"no batch of {workload.model} on {cluster.accelerator} meets {workload.slo.ttft_s:g} s to the first token "
@@ -185,35 +207,34 @@ def _serve(
             f"{single.tpot_s[fastest]:.3g} s on {specs[fastest].accelerators} accelerators"
         )
     spec = specs[best]
-    years = np.arange(horizon_months // 12 + 2)
-    factor = _stated_over_formula(cluster, workload, replicas) or _multiplier(cluster, workload, catalog)
-    factor *= part.accelerators_per_node
-    if apart is None:
-        each, outgrown_years = _yearly(replicas, best, workload, years)
-        yearly = each / spec.accelerators * factor
-    else:
-        yearly, outgrown_years = _yearly_apart(specs, replicas, workload, years) * factor, np.inf
-    batch, tpot = float(point.running_sequences[best]), float(point.tpot_s[best])
-    single_stream_s, full_stream_s = stream_s(specs[best], workload, np.array([1.0, batch]))
+    yearly = held.yearly * part.accelerators_per_node
+    single_stream_s, full_stream_s = stream_s(spec, workload, np.array([1.0, held.batch]))
     return Service(
         spec=spec,
-        speed=factor / part.accelerators_per_node,
+        speed=speed,
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
-        outgrown_years=outgrown_years,
-        batch=batch,
-        tpot_s=tpot,
+        outgrown_years=held.outgrown_years,
+        batch=held.batch,
+        tpot_s=held.tpot_s,
         single_tpot_s=float(single.tpot_s[best]),
         single_ttft_s=float(single.ttft_s[best]),
-        prefill_fraction=_prefill_fraction(replicas, best, workload, point) if apart is None else apart.prefill_share,
+        prefill_fraction=held.prefill_fraction,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=float(describe([spec]).flops_s_per_token[0]),
+        prefill_compute_fraction=min(
+            1.0, float(describe([spec]).flops_s_per_token[0] / replicas.prefill_s_per_token[best])
+        ),
         wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
+        roofline_factor=_rate(spec, workload, roofline_calibration())
+        / (_rate(spec, workload, calibration) or math.inf),
         layout=_layout_in_words(spec, apart),
         doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
+        held_tpot_s=held.held_tpot_s,
+        lateness=held.lateness,
     )
 
 
@@ -230,34 +251,6 @@ def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float
     experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
     seconds: list[float] = (work.shared_stream_s + experts_s + batch * cache_s).tolist()
     return seconds
-
-
-def _stated_over_formula(cluster: Cluster, workload: Workload, replicas: Replicas) -> float | None:
-    """Return the throughput that the user states over the formula's, both at the lengths it was measured at.
-
-    stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
-    Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
-    lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
-    replica is the one that serves most. None where the user states none.
-    """
-    stated, lengths = cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at
-    if stated is None or lengths is None:  # never one without the other: validation sees to it
-        return None
-    there = dataclasses.replace(
-        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
-    )
-    which = np.arange(replicas.accelerators.size)
-    point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
-    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
-    formula = float(rates.max())
-    if formula <= 0:
-        raise CapacityError(
-            f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
-            f"generated tokens, cannot be scaled to {workload.tokens.input.mean:g} and "
-            f"{workload.tokens.output.mean:g}: within the workload's objective the formula serves nothing at the "
-            "lengths measured; state a measurement nearer to them"
-        )
-    return stated / lengths.output_tokens / formula
 
 
 def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, tokens: float) -> list[ReplicaSpec]:
@@ -302,53 +295,7 @@ def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str,
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Apart:
-    """A prefill pool and a decode pool in balance."""
-
-    rate: float
-    """Requests per second and accelerator of both together."""
-    decode: int
-    """The decode workers' layout, by its place among the candidates."""
-    prefill_accelerators: int
-    """Accelerators of one prefill worker."""
-    prefill_share: float
-    """Share of the accelerators that prefill."""
-    point: OperatingPoint
-
-
-def _separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> _Apart:
-    """Balance the best prefill workers with the best decode workers: 1/rate = 1/prefill rate + 1/decode rate."""
-    traffic = traffic_of(workload, growth)
-    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
-    cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
-    moved = np.array([s.shape.kv_bytes_per_token(each) * prompt for s, each in zip(specs, cached, strict=True)])
-    network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
-    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
-    prefill = pools.prefill_requests_per_s / replicas.accelerators
-    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
-    decode = decoded / replicas.accelerators
-    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
-    total = float(prefill[first] + decode[second])
-    return _Apart(
-        rate=float(prefill[first] * decode[second] / total) if total > 0 else 0.0,
-        decode=second,
-        prefill_accelerators=specs[first].accelerators,
-        prefill_share=float(decode[second] / total) if total > 0 else 0.0,
-        point=pools.decode,
-    )
-
-
-def _yearly_apart(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, years: NDArray[np.int64]) -> Floats:
-    """Return requests per second and accelerator of both pools as tokens per request grow, one figure a year."""
-    if workload.tokens.growth_per_year == 0.0:
-        years = years[:1]
-    growth = (1.0 + workload.tokens.growth_per_year) ** years
-    found = np.array([_separate(specs, replicas, workload, float(factor)).rate for factor in growth])
-    return np.asarray(np.maximum(found, found[0] * 1e-6))
-
-
-def _layout_in_words(spec: ReplicaSpec, apart: _Apart | None) -> str:
+def _layout_in_words(spec: ReplicaSpec, apart: Apart | None) -> str:
     """Say how a replica is laid out, for those who set it up."""
     words = f"{spec.accelerators} accelerator{'s' if spec.accelerators > 1 else ''} a replica"
     if spec.attention_data_parallel > 1:
@@ -368,38 +315,6 @@ def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float
     return maturity
 
 
-def _yearly(replicas: Replicas, best: int, workload: Workload, years: NDArray[np.int64]) -> tuple[Floats, float]:
-    """Return requests per second of the replica as tokens per request grow, one figure a year, and when it meets none.
-
-    Once its requests are too long for the objective a replica serves nothing at it: the rate stays what it last was, to
-    be read until then alone, and the month from which on there is none is found on a monthly grid.
-    """
-
-    def rates(after_years: Floats) -> Floats:
-        growth = (1.0 + workload.tokens.growth_per_year) ** after_years
-        which = np.full(growth.size, best)
-        point = at_objective(replicas, which, traffic_of(workload, growth), workload.slo.ttft_s, workload.slo.tpot_s)
-        return np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
-
-    if workload.tokens.growth_per_year == 0.0:
-        years = years[:1]
-    found = rates(years.astype(np.float64))
-    if np.all(found > 0.0):
-        return found, np.inf
-    monthly = np.arange(years[-1] * MONTHS_PER_YEAR + 1) / MONTHS_PER_YEAR
-    month = int(np.argmax(rates(monthly) <= 0.0))
-    last = rates(monthly[month - 1 : month])
-    return np.where(years < monthly[month], found, last), float(monthly[month])
-
-
-def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, point: OperatingPoint) -> float:
-    """Return the share of a loaded replica's time that prompts take."""
-    prompt = workload.tokens.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
-    prefill_s = prompt * replicas.prefill_s_per_token[best]
-    prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
-    return float(np.clip(point.requests_per_s[best] * prefill_s, 0.0, 0.95))
-
-
 def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration, rate: float) -> float:
     """Return the speed of the same replica in the next wider precision over its own; 0 where that does not fit."""
     wider = wider_precision(spec.part, spec.shape, spec.precision)
@@ -407,12 +322,17 @@ def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration
     held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, spec.attention_data_parallel)
     if rate <= 0 or not held.fits:
         return 0.0
-    replicas = price_replicas([wide], calibration)
+    return min(1.0, _rate(wide, workload, calibration) / rate)
+
+
+def _rate(spec: ReplicaSpec, workload: Workload, calibration: Calibration) -> float:
+    """Return requests per second and accelerator of a replica within the objective; 0 where no batch meets it."""
+    replicas = price_replicas([spec], calibration)
     point = at_objective(
         replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s
     )
     found = float(point.requests_per_s[0]) / spec.accelerators
-    return min(1.0, found / rate) if np.isfinite(found) else 0.0
+    return found if np.isfinite(found) else 0.0
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
@@ -435,21 +355,3 @@ def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service],
             )
             table[c, w, month_mid_years[:periods] >= service.outgrown_years] = 0.0
     return table * SECONDS_PER_HOUR
-
-
-def miss_tables(scenario: Scenario, services: dict[tuple[str, str], Service], reuse: Reuse) -> Floats:
-    """Return the share of requests late at each utilisation, shape (clusters, workloads, cells + 1)."""
-    tables = np.zeros((len(scenario.clusters), len(scenario.workloads), MISS_CELLS + 1))
-    for w, (name, workload) in enumerate(scenario.workloads.items()):
-        if workload.requests_per_s <= 0 or workload.priority == "deferrable":
-            continue
-        for c, cluster in enumerate(scenario.clusters):
-            if (service := services.get((cluster, name))) is not None:
-                conditions = BurstConditions(
-                    requests_per_s=workload.requests_per_s,
-                    slack_s=max(workload.slo.ttft_s - service.single_ttft_s, 0.0),
-                    index_of_dispersion=workload.burst_index_of_dispersion,
-                    refuses=workload.on_overload == "refuse",
-                )
-                tables[c, w] = reuse.late_shares((cluster, name), conditions)
-    return tables

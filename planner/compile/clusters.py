@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
+from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.catalog.entries import Accelerator, Range, Stack
+from planner.catalog.entries import Accelerator, ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service
 from planner.compile.reuse import Reuse
+from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
 from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     IncidentPlan,
+    MaturityPlan,
     OrderPlan,
+    OwnedPlan,
     ReliabilityPlan,
     SoftwarePlan,
     StackPlan,
+    StepPlan,
     ThreePoint,
     Triangle,
 )
-from planner.language.cluster import Cluster, Order
+from planner.language.cluster import Cluster, Order, Owned
 from planner.language.prices import dated_quotes, standing_price
 from planner.language.scenario import Scenario
 from planner.physics.node_power import (
@@ -37,6 +44,8 @@ from planner.physics.node_power import (
 from planner.physics.power import BoardRating
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
+Prices = tuple[float, float, float, float]
+Floats = NDArray[np.float64]
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
     "staged": (8 * HOURS_PER_WEEK, 0.5),
@@ -64,6 +73,7 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
+    prices = _prices(scenario, cluster, entry, book)
     retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
     return ClusterPlan(
         name=name,
@@ -79,9 +89,30 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
         node_power=_node_power(scenario, name, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
-        prices_usd=_prices(scenario, cluster, entry, book),
+        prices_usd=prices,
+        owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
         price_book=book,
         engineers_per_accelerator=engineers / 800.0,
+    )
+
+
+def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices) -> OwnedPlan:
+    """Spread what owned machines cost over the parts of a node, in the ratio of the cluster's prices."""
+    cost_usd = sum(prices_usd) * nodes if stated.cost_usd is None else stated.cost_usd
+    if (stated.book_value_usd or 0.0) > cost_usd:
+        message = f"a book value of {stated.book_value_usd:,.2f} is above the {cost_usd:,.2f} they cost at list prices"
+        place = ("clusters", name, "owned", "book_value_usd")
+        raise ScenarioError(scenario.document.problem(place, message, "state owned.cost_usd"))
+    if stated.cost_usd is not None and nodes:
+        # Without list prices there is no ratio, and all of it is accelerators.
+        weights = prices_usd if sum(prices_usd) else (1.0, 0.0, 0.0, 0.0)
+        accelerators, host, network, storage = (cost_usd / nodes * part / sum(weights) for part in weights)
+        prices_usd = (accelerators, host, network, storage)
+    return OwnedPlan(
+        bought_h=(stated.bought - scenario.start).days * HOURS_PER_DAY,
+        prices_usd=prices_usd,
+        book_value_usd=None if stated.book_value_usd is None else stated.book_value_usd / max(nodes, 1),
+        remaining_months=stated.remaining_months,
     )
 
 
@@ -109,12 +140,12 @@ def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> Pri
 
 def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
     """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    if cluster.owned is not None:
+        return cluster.owned.bought
     return cluster.order.placed if cluster.order else cluster.online or scenario.start
 
 
-def _prices(
-    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
-) -> tuple[float, float, float, float]:
+def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook) -> Prices:
     """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
     per_node = entry.accelerators_per_node.value
     each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
@@ -179,13 +210,14 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
         step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
         step_per_sequence_s=slope,
         prefill_time_fraction=prefill,
+        prefill_compute_fraction=mean("prefill_compute_fraction"),
     )
 
 
 _IDLE = Service(
     tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
     tpot_s=0.01, single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
-    compute_s_per_token=1e-6, wide_factor=1.0,
+    compute_s_per_token=1e-6, prefill_compute_fraction=0.5, wide_factor=1.0,
 )  # fmt: skip
 
 
@@ -237,8 +269,32 @@ def software_plan(
         engineers=paid if stated.engineers is None else stated.engineers,
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
+        architectures=tuple(
+            catalog.model(workload.model).architecture_class.value for workload in scenario.workloads.values()
+        ),
+        roofline_log_gain=_roofline_log_gain(scenario, services),
         wide_precision_factor=wide,
     )
+
+
+def _roofline_log_gain(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:
+    """Return how far the roofline lies above what is predicted, the same for all workloads of a model on a part.
+
+    The nearest of them is taken, so that one history of speed serves them all.
+    """
+    found: dict[tuple[str, str, str], float] = {}
+    table = np.zeros((len(scenario.clusters), len(scenario.workloads)))
+    keys = {}
+    for (cluster_name, workload_name), service in services.items():
+        cluster, model = scenario.clusters[cluster_name], scenario.workloads[workload_name].model
+        keys[cluster_name, workload_name] = key = (cluster.accelerator, cluster.engine, model)
+        gain = math.log(max(1.0, service.roofline_factor / service.speed))
+        found[key] = min(found.get(key, math.inf), gain)
+    for c, cluster_name in enumerate(scenario.clusters):
+        for w, workload_name in enumerate(scenario.workloads):
+            if (cluster_name, workload_name) in keys:
+                table[c, w] = found[keys[cluster_name, workload_name]]
+    return table
 
 
 def _points(fact: Range) -> ThreePoint:
@@ -249,6 +305,9 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
     """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
     stated = scenario.software
     met = _POLICY[stated.upgrade_policy][1]
+    vendor = stack.vendor.value
+    usual = catalog.vendor(vendor).ratio("incident_multiplier")
+    multiplier = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
     plans = []
     for kind, told in catalog.incidents.items():
         figures = catalog.incident(stack, kind)
@@ -258,9 +317,7 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
         plans.append(
             IncidentPlan(
                 kind=kind,
-                per_year=figures.per_year.base
-                * stated.incident_multiplier
-                * (met if told.comes_with_releases.value else 1.0),
+                per_year=figures.per_year.base * multiplier * (met if told.comes_with_releases.value else 1.0),
                 loss=_points(figures.loss_fraction)
                 if figures.loss_fraction
                 else ThreePoint(low=loss, base=loss, high=loss),
@@ -273,13 +330,38 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
     stated = scenario.software
+    usual = catalog.vendor(stack.vendor.value).ratio("maturing_multiplier")
+    multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier.get(stack.vendor.value, usual)
+    spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
+    young = stack.new_model_incident_multiplier
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
         release_delay_h=_POLICY[stated.upgrade_policy][0],
-        release_gain=_points(stack.release_gain_fraction),
-        release_gain_multiplier=stated.release_gain_multiplier,
+        release_sigma=spread * min(multiplier, 1.0),
+        maturity={
+            name: MaturityPlan(
+                gain=_scaled(stack.maturity[name].ceiling_gain_fraction, multiplier),
+                months=_points(stack.maturity[name].closing_months),
+            )
+            for name in get_args(ArchitectureClass)
+            if name in stack.maturity
+        },
+        steps=tuple(
+            StepPlan(
+                time_h=float((step.date - scenario.start).days * HOURS_PER_DAY),
+                model=step.model or "",
+                log_gain=math.log1p(step.gain_fraction),
+            )
+            for step in sorted(stated.steps, key=lambda step: step.date)
+            if step.vendor in (None, stack.vendor.value) and step.engine in (None, stack.engine.value)
+        ),
         incidents=_incidents(scenario, catalog, stack),
         bring_up_weeks=_points(stack.bring_up_weeks),
         bring_up_fraction=_points(stack.bring_up_throughput_fraction),
+        new_model_incident_multiplier=young.value if young else 1.0,
     )
+
+
+def _scaled(fact: Range, factor: float) -> ThreePoint:
+    return ThreePoint(low=fact.low * factor, base=fact.base * factor, high=fact.high * factor)

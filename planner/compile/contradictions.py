@@ -57,7 +57,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
                     f"of {plan.hours / 24:,.0f}"
                 )
     refuse_floods(plan, refuse)
-    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan)]
+    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan)]
     if problems:
@@ -77,6 +77,17 @@ def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
         return None
     promised = order.placed_h + order.lead_h + plan.site.commissioning_h
     return promised + order.slip_h.low, promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
+
+
+def _came_before(plan: Plan) -> list[str]:
+    """Say which orders arrive before the start: they are owned then, and no capital of the horizon."""
+    orders = [(cluster.name, cluster.order) for cluster in plan.clusters if cluster.order is not None]
+    return [
+        f"cluster {name} is ordered long before the start and may arrive before it: what has arrived by then counts as "
+        "owned, its price is no capital of the horizon"
+        for name, order in orders
+        if order.placed_h + order.lead_h + order.slip_h.low < 0
+    ]
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:

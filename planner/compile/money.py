@@ -57,12 +57,15 @@ def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve
 
 
 def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
-    finance = scenario.finance
+    finance, clusters = scenario.finance, scenario.clusters.values()
+    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
     return CapitalPlan(
-        depreciation_months=finance.depreciation_months,
+        depreciation_months=tuple(cluster.depreciation_months or finance.depreciation_months for cluster in clusters),
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
-        residual_fraction=None if finance.residual_basis == "vendor-prior" else finance.residual_fraction,
-        resale=tuple(_resale(finance, catalog, cluster) for cluster in scenario.clusters.values()),
+        residual_fraction=tuple(
+            common if cluster.residual_fraction is None else cluster.residual_fraction for cluster in clusters
+        ),
+        resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
         end_value=finance.end_value,
         discount_rate_per_year=finance.discount_rate_per_year,
         timing=Timing(finance.cash_flow_timing),

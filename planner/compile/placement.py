@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.catalog.calibration import shipped_calibration
 from planner.compile.capacity import Factors, Service, build_services
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
@@ -95,7 +94,7 @@ def narrowed(
                     update={"clusters": {name: narrow}, "workloads": {workload: loads[workload]}}
                 )
                 try:
-                    (tried,) = build_services(alone, shipped_calibration(), reuse, factors)[0].values()
+                    (tried,) = build_services(alone, reuse.calibration, reuse, factors)[0].values()
                 except ScenarioError:  # it does not fit, or no batch meets the objective
                     continue
                 if tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:

@@ -2,48 +2,34 @@
 
 A study compiles the same scenario thousands of times with a few figures changed. Most of a plan does not depend on
 them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each part is
-kept under the figures that decide it, so a plan compiled with memory equals one compiled without. One part alone is
-approximated: the share of late requests at a traffic level that moves, read between tables on a grid about the stated
-level (0.2 in the logarithm; tests hold the difference below three in a thousand of all requests).
+kept under the figures that decide it, so a plan compiled with memory equals one compiled without.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from planner.catalog.load import Catalog
-from planner.demand.bursts import BurstConditions, miss_share, refused_share
-from planner.fleet.window import MISS_CELLS
 from planner.language.scenario import Scenario
+from planner.physics.coefficients import Calibration
 from planner.physics.node_power import NodePower
 
-Floats = NDArray[np.float64]
 Kept = TypeVar("Kept")
 _MOST_KEPT = 4096  # a table is 2 kB and a workload's hours are 210 kB, so some 100 MB at the very most
-_GRID_STEP = 0.2
 
 
 class Reuse:
-    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes.
-
-    The first plan compiled with it must be that of the stated scenario: tables are spaced about what it needs.
-    """
+    """A memory for the plans of one scenario whose figures vary; not shared between threads or processes."""
 
     def __init__(self, stated: Scenario) -> None:
-        """Remember the catalogue, which a study cannot vary, and the stated traffic, from which tables are spaced."""
+        """Remember catalogue and calibration, which no study can vary."""
         self.catalog: Catalog = stated.load_catalog()
+        self.calibration: Calibration = stated.load_calibration().calibration()
         self.node_powers: dict[str, NodePower] = {}
         """The first node power compiled for each cluster: its throttling table serves where nothing throttles."""
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._stated_slacks: dict[tuple[str, str], float] = {}
-        self._stated_rates = {name: workload.requests_per_s for name, workload in stated.workloads.items()}
 
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
         """Return what was computed under a key before, or compute it now; the longest unused goes first."""
@@ -55,40 +41,3 @@ class Reuse:
                 self._kept.popitem(last=False)
         kept: Kept = self._kept[key]
         return kept
-
-    def late_shares(self, pair: tuple[str, str], conditions: BurstConditions) -> Floats:
-        """Return a cluster's and workload's late requests, interpolated in the logarithms of rate and slack."""
-        stated_rate = self._stated_rates.get(pair[1], 0.0) or conditions.requests_per_s
-        slack = self._stated_slacks.setdefault(pair, conditions.slack_s)
-        moves = slack > 0.0 and conditions.slack_s > 0.0
-        anchors = (stated_rate, slack if moves else conditions.slack_s)
-        actual = (conditions.requests_per_s, conditions.slack_s)
-        axes = [_neighbours(at, anchor) for at, anchor in zip(actual, anchors, strict=True)]
-        table = np.zeros(MISS_CELLS + 1)
-        for (rate_step, rate_weight), (slack_step, slack_weight) in itertools.product(*axes):
-            node = BurstConditions(
-                requests_per_s=stated_rate * float(np.exp(rate_step * _GRID_STEP)),
-                slack_s=anchors[1] * float(np.exp(slack_step * _GRID_STEP)),
-                index_of_dispersion=conditions.index_of_dispersion,
-                refuses=conditions.refuses,
-            )
-            table += rate_weight * slack_weight * self.once(node, functools.partial(late_shares, node))
-        return table
-
-
-def _neighbours(at: float, anchor: float) -> list[tuple[int, float]]:
-    """Return the grid steps on either side of a figure with their weights; one step where it stands on the grid."""
-    if at <= 0.0 or anchor <= 0.0:
-        return [(0, 1.0)]
-    position = float(np.log(at / anchor)) / _GRID_STEP
-    lower = int(np.floor(position))
-    weight = position - lower
-    steps = [(lower, 1.0 - weight), (lower + 1, weight)]
-    return [(step, share) for step, share in steps if share > 1e-12]
-
-
-def late_shares(conditions: BurstConditions) -> Floats:
-    """Return the share of requests late on an even grid of utilisations, shape (cells + 1,)."""
-    grid = np.arange(MISS_CELLS + 1) / MISS_CELLS
-    missed = refused_share(conditions, grid) if conditions.refuses else miss_share(conditions, grid)
-    return np.clip(np.maximum.accumulate(missed), 0.0, 1.0)

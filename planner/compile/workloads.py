@@ -153,7 +153,6 @@ def workload_plan(
         output_tokens=workload.tokens.output.mean * growth,
         priority=_PRIORITY[workload.priority],
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
-        refuses=workload.on_overload == "refuse",
         cluster_order=_order(scenario, catalog, name, clusters, services),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,
@@ -198,7 +197,7 @@ def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, st
     return max(degrees) > min(degrees)
 
 
-def queue_outgrown(plan: Plan) -> Plan:
+def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
     """Return the plan with workloads that queue served late once no batch meets their objective, each in its share.
 
     The share is that of its tokens in all tokens asked for in the last month in which a cluster met the objective. A
@@ -210,7 +209,8 @@ def queue_outgrown(plan: Plan) -> Plan:
     for w, workload in enumerate(plan.workloads):
         own = list(workload.cluster_order)
         past = np.all(table[own, w] <= 0.0, axis=0)
-        if workload.refuses or workload.deadline_h or not past.any():
+        refuses = scenario.workloads[workload.name].on_overload == "refuse"
+        if refuses or workload.deadline_h or not past.any():
             continue
         last = max(int(past.argmax()) - 1, 0)
         for c in own:

@@ -5,9 +5,9 @@ Costs are positive, income is negative. Three views read the one ledger:
 * **cash**: money that changes hands, when it does.
 * **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is
   charged.
-* **economic**: cash, plus the value of what is still owned on the last day, as if sold then. Net present
-  value, TCO and levelised cost read this view; without that value a purchase late in the horizon would look
-  like pure loss.
+* **economic**: cash, plus the value of what is still owned on the last day, as if sold then, less that of what is owned
+  on the first, as if bought then. Net present value, TCO and levelised cost read this view; without those values a
+  purchase late in the horizon would look like pure loss, and machines owned before it like a gift.
 
 An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
 every cohort, capex − depreciation − book value disposed of = book value left. What is in no accrual view has
@@ -61,6 +61,7 @@ class Account(StrEnum):
     TAX_DEFERRED = "tax_deferred"
     BALANCE_SHEET = "balance_sheet"
     TAX_ON_END_VALUE = "tax_on_end_value"
+    OPENING_VALUE = "opening_value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,11 @@ ACCOUNTS = MappingProxyType(
             "Income tax on what selling everything on the last day would bring above its tax basis; negative below it.",
             View.ECONOMIC,
         ),
+        Account.OPENING_VALUE: _describe(
+            "What machines owned before the start would fetch on the first day, after tax on their sale: what keeping "
+            "them costs.",
+            View.ECONOMIC,
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -173,7 +179,7 @@ NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Ac
 """Left out of cost per token: income, and tax on it."""
 END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
 """What would change hands on the last day if all that is owned were sold."""
-DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS)
+DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE)
 """What counts on a day of its own; all else runs through its month."""
 
 

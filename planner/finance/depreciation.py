@@ -12,6 +12,9 @@ residual R, life L months and elapsed months e (0 ≤ e ≤ L), the depreciation
 
 Every D is rounded to the cent on the running total (see :mod:`planner.finance.money`), so a schedule that
 runs to the end of its life sums to C − R exactly. A cohort that is retired in part is entered as two cohorts.
+
+What is owned already may have a stated book value B on a day, and a life left from then on: it is written off from B in
+place of C over that life, and C − B counts as charged before that day.
 """
 
 from __future__ import annotations
@@ -57,6 +60,10 @@ class Cohorts:
     """What it is sold for on that day; 0 is a write-off."""
     acquired_months: NDArray[np.float64]
     """Month coordinate of the day it is delivered and paid, at or before service; below zero for what is owned."""
+    basis_usd: NDArray[np.float64]
+    """What is written off, to the residual: the cost, or the book value stated for what is owned already."""
+    basis_months: NDArray[np.float64]
+    """Month coordinate from which it is written off: service, or the day on which that book value held."""
 
     @property
     def count(self) -> int:
@@ -73,18 +80,21 @@ def make_cohorts(  # noqa: PLR0913 - one argument a column
     declining_factor: ArrayLike = STRAIGHT_LINE,
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
     acquired_months: ArrayLike | None = None,
+    restated: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Cohorts:
     """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say all that is wrong.
 
     ``disposal`` is (month coordinate of retirement, proceeds in dollars); without ``acquired_months`` a cohort is paid
-    on the day it enters service.
+    on the day it enters service. ``restated`` is (book value in dollars, month coordinate at which it holds) for
+    what is written off from there; without it from cost, from service on.
     """
     acquired = in_service_months if acquired_months is None else acquired_months
+    basis = (cost_usd, in_service_months) if restated is None else restated
     columns = np.broadcast_arrays(
         *(
             np.atleast_1d(np.asarray(column, dtype=np.float64))
             for column in (
-                cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired
+                cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired, *basis
             )
         )
     )  # fmt: skip
@@ -99,7 +109,9 @@ def _require_valid(cohorts: Cohorts) -> None:
     problems: list[Problem | None] = []
     for row in range(cohorts.count):
         path = f"cohorts[{row}]"
-        cost, residual = float(cohorts.cost_usd[row]), float(cohorts.residual_usd[row])
+        cost, residual, basis = (
+            float(column[row]) for column in (cohorts.cost_usd, cohorts.residual_usd, cohorts.basis_usd)
+        )
         problems += [
             checks.not_negative(f"{path}.cost_usd", cost),
             checks.not_negative(f"{path}.residual_usd", residual),
@@ -108,6 +120,9 @@ def _require_valid(cohorts: Cohorts) -> None:
             checks.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
             checks.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
         ]
+        if not residual <= basis <= cost and residual <= cost:
+            message = f"a book value of {basis:,.2f} is not between the residual {residual:,.2f} and cost {cost:,.2f}"
+            problems.append(Problem(path=f"{path}.basis_usd", message=message))
         if residual > cost >= 0:
             message = f"a residual of {residual:,.2f} is above the cost of {cost:,.2f}"
             problems.append(Problem(path=f"{path}.residual_usd", message=message))
@@ -120,33 +135,34 @@ def _require_valid(cohorts: Cohorts) -> None:
 
 def _declining_table(cohorts: Cohorts) -> NDArray[np.float64]:
     """Return cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1)."""
-    cost, residual = cents(cohorts.cost_usd).astype(float), cents(cohorts.residual_usd).astype(float)
+    basis, residual = cents(cohorts.basis_usd).astype(float), cents(cohorts.residual_usd).astype(float)
     longest = int(cohorts.life_months.max(initial=1))
     table = np.zeros((cohorts.count, longest + 1))
-    book = cost.copy()
+    book = basis.copy()
     for k in range(longest):
         left = cohorts.life_months - k
         straight = (book - residual) / np.maximum(left, 1)
         declining = np.minimum(book * cohorts.declining_factor / cohorts.life_months, book - residual)
         book = np.where(left > 0, book - np.maximum(straight, declining), residual)
-        table[:, k + 1] = cost - book
+        table[:, k + 1] = basis - book
     return table
 
 
-def accumulated_cents(cohorts: Cohorts, elapsed_months: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return depreciation charged after the elapsed own months, in cents; shape (cohorts, times)."""
+def accumulated_cents(cohorts: Cohorts, until_months: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return depreciation charged until month coordinates of shape (cohorts, times), in cents; shape as given."""
     life = cohorts.life_months[:, None]
-    elapsed = np.clip(elapsed_months, 0.0, life)
-    base = (cents(cohorts.cost_usd) - cents(cohorts.residual_usd))[:, None]
+    elapsed = np.clip(until_months - cohorts.basis_months[:, None], 0.0, life)
+    charged_before = (cents(cohorts.cost_usd) - cents(cohorts.basis_usd))[:, None]
+    base = (cents(cohorts.basis_usd) - cents(cohorts.residual_usd))[:, None]
     straight = base * (elapsed / life)
     if not np.any(cohorts.declining_factor > 0):
-        return whole_cents(straight)
+        return charged_before + whole_cents(straight)
     table = _declining_table(cohorts)
     before = np.minimum(np.floor(elapsed), life - 1).astype(np.int64)
     low = np.take_along_axis(table, before, axis=1)
     high = np.take_along_axis(table, before + 1, axis=1)
     declining = np.where(elapsed >= life, base, low + (high - low) * (elapsed - before))
-    return whole_cents(np.where(cohorts.declining_factor[:, None] > 0, declining, straight))
+    return charged_before + whole_cents(np.where(cohorts.declining_factor[:, None] > 0, declining, straight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,16 +201,15 @@ class DepreciationSchedule:
 
 def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> DepreciationSchedule:
     """Return the schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
-    start, retired = cohorts.in_service_months[:, None], cohorts.retired_months[:, None]
-    acquired = cohorts.acquired_months[:, None]
-    accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired) - start)
+    retired, acquired = cohorts.retired_months[:, None], cohorts.acquired_months[:, None]
+    accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired))
     cost = cents(cohorts.cost_usd)[:, None]
     low, high = edge_coordinates[None, :-1], edge_coordinates[None, 1:]
     enters = (low <= acquired) & (acquired < high)
     leaves = (low <= retired) & (retired < high)
     owned_before = (acquired < edge_coordinates[0]) & (retired >= edge_coordinates[0])
     # A cohort retired after its life is over has e > L, one retired before service e < 0: both are clipped.
-    at_retirement = accumulated_cents(cohorts, np.where(np.isfinite(retired), retired, -np.inf) - start)
+    at_retirement = accumulated_cents(cohorts, np.where(np.isfinite(retired), retired, -np.inf))
     return DepreciationSchedule(
         opening_book_cents=np.where(owned_before, cost - accumulated[:, :1], 0)[:, 0],
         acquired_cents=np.where(enters, cost, 0),

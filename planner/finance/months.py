@@ -210,8 +210,8 @@ def _edge_hours(grid: MonthGrid) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=_CALENDARS)
 def _month_firsts(grid: MonthGrid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the hours and coordinates of the firsts of months, as far out on both sides as the horizon is long."""
-    first = grid.start.replace(day=1)
-    firsts = [add_months(first, m) for m in range(-grid.horizon_months - 1, 2 * grid.horizon_months + 2)]
-    hours = np.array([(day - grid.start).days * HOURS_PER_DAY for day in firsts], dtype=np.float64)
-    return _read_only(hours), _read_only(grid.coordinates(firsts))
+    """Return the hours and coordinates of the firsts of months, fifty years before the horizon to its length after."""
+    months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * grid.horizon_months + 2)
+    firsts = (np.datetime64(grid.start, "M") + months).astype("datetime64[D]")
+    hours = (firsts - np.datetime64(grid.start, "D")).astype(np.float64) * HOURS_PER_DAY
+    return _read_only(hours), _read_only(months.astype(np.float64))

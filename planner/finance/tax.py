@@ -67,6 +67,8 @@ class TaxDeductions:
     """Tax depreciation of the period, bonus included."""
     gain_cents: NDArray[np.int64]
     """Proceeds less the tax basis left, on disposal; negative for a loss."""
+    before_cents: NDArray[np.int64]
+    """Deducted before the first period, shape (cohorts,)."""
 
 
 def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> NDArray[np.float64]:
@@ -89,15 +91,16 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
     """Return tax depreciation and disposal gains of every cohort by period."""
     shape = (cohorts.count, grid.period_count)
     deduction, gain = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    before = np.zeros(cohorts.count, dtype=np.int64)
     for row in range(cohorts.count):
-        deduction[row], gain[row] = _one_cohort(cohorts, row, grid, bonus_fraction)
-    return TaxDeductions(deduction_cents=deduction, gain_cents=gain)
+        deduction[row], gain[row], before[row] = _one_cohort(cohorts, row, grid, bonus_fraction)
+    return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
 
 
 def _one_cohort(
     cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return one cohort's deductions and disposal gains, shape (periods,) each."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return one cohort's deductions and disposal gains, shape (periods,) each, and its deductions before them."""
     january = grid.start.month - 1  # months from January of the start year to coordinate 0
     served = bool(np.isfinite(cohorts.in_service_months[row]))
     service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
@@ -122,7 +125,7 @@ def _one_cohort(
     if leaves is not None and 0 <= leaves - january < grid.period_count:
         basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
         gain[leaves - january] = cents(cohorts.proceeds_usd[row]) - basis
-    return deduction, gain
+    return deduction, gain, int(monthly_cents[period < 0].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,12 @@ Floats = NDArray[np.float64]
 class CapitalPlan:
     """How purchases are written off, and what they are worth."""
 
-    depreciation_months: int
+    depreciation_months: tuple[int, ...]
+    """Book life, by cluster."""
     declining_factor: float
     """0 for straight line."""
-    residual_fraction: float | None
-    """Book value left at the end of book life, as a share of cost; None for what the resale curve gives then."""
+    residual_fraction: tuple[float | None, ...]
+    """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
     resale: tuple[ResaleCurve, ...]
     """What used servers fetch, by cluster."""
     end_value: str

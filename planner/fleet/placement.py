@@ -146,7 +146,9 @@ def _pool_plan(plan: Plan, pool_cluster: list[int], serves: NDArray[np.bool_], s
         clusters=tuple(plan.clusters[c] for c in pool_cluster),
         workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
         requests_per_node_h=plan.requests_per_node_h[pool_cluster] * (serves * speed[:, None])[:, :, None],
-        miss_tables=plan.miss_tables[pool_cluster],
+        late_tables=plan.late_tables[pool_cluster],
+        refused_tables=plan.refused_tables[pool_cluster],
+        most_loads=plan.most_loads[pool_cluster],
         site=dataclasses.replace(plan.site, throttle_order=spared),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath
+from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
 from planner.units import MILLION
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from planner.fleet.placement import Placement
 
 Floats = NDArray[np.float64]
+LOAD_CELLS = 256
+"""Cells of a table by load; between their edges it is interpolated."""
+MOST_LOAD = 2.0
+"""The load at which tables end: what exceeds it is shed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +83,6 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
-    refuses: bool = False
-    """Whether a request that would be late is refused, which counts as shed; otherwise it is served late."""
     overdue_share: Floats | None = None
     """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
     shape (months,); None where it always meets it, or is refused then."""
@@ -99,6 +103,20 @@ class OrderPlan:
     deliveries: int
     interval_h: float
     acceptance_failure_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPlan:
+    """Machines owned before the start."""
+
+    bought_h: float
+    """When they were delivered and paid, below zero."""
+    prices_usd: tuple[float, float, float, float]
+    """What a node cost: accelerators, host, network, storage."""
+    book_value_usd: float | None
+    """Book value of a node on the first day; None for cost less depreciation."""
+    remaining_months: int | None
+    """Book life left on the first day; None for what is left of the book life since it was bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +143,8 @@ class ClusterPlan:
     prices_usd: tuple[float, float, float, float]
     """Per node: accelerators after discount, host, network, storage."""
     engineers_per_accelerator: float
+    owned: OwnedPlan | None = None
+    """What is known of machines that are owned before the start; None where they are bought."""
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 
@@ -181,6 +201,26 @@ class IncidentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaturityPlan:
+    """How far a stack has still to go on one class of models."""
+
+    gain: ThreePoint
+    """Throughput over today's, less one, in the end."""
+    months: ThreePoint
+    """Time constant of the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """A gain or loss from a day on."""
+
+    time_h: float
+    model: str
+    """Whose; the empty string for every model."""
+    log_gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
     """One software stack: its releases and incidents."""
 
@@ -188,12 +228,17 @@ class StackPlan:
     releases_per_year: float
     release_delay_h: float | None
     """How long a release waits before it is taken; None for never."""
-    release_gain: ThreePoint
-    release_gain_multiplier: float
+    release_sigma: float
+    """Spread of releases about the course of maturing, in the logarithm of speed."""
+    maturity: Mapping[str, MaturityPlan]
+    """What is left to gain, by class of models, in the catalogue's order of classes, in which they are drawn."""
+    steps: tuple[StepPlan, ...]
+    """Stated gains and losses, by day."""
     incidents: tuple[IncidentPlan, ...]
     """Kinds in the catalogue's order, in which they are drawn: one that is added shifts no other."""
     bring_up_weeks: ThreePoint
     bring_up_fraction: ThreePoint
+    new_model_incident_multiplier: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +249,10 @@ class SoftwarePlan:
     engineers: float
     fix_time_multiplier: float
     engineer_h: float
+    architectures: tuple[str, ...]
+    """Class of each workload's model."""
+    roofline_log_gain: Floats
+    """Logarithm of speed at the part's roofline over that of day one, shape (clusters, workloads)."""
     wide_precision_factor: Floats
     """Speed in the next wider precision over the usual, shape (clusters, workloads); NaN under a roll-back policy."""
 
@@ -273,8 +322,14 @@ class Plan:
     demand: DemandPlan
     requests_per_node_h: Floats
     """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
-    miss_tables: Floats
-    """Share of requests late at a utilisation on an even grid over 0 to 1, shape (clusters, workloads, cells + 1)."""
+    late_tables: Floats
+    """Share of requests served late, on an even grid of loads over capacity from 0 to :data:`MOST_LOAD`, shape
+    (clusters, workloads, LOAD_CELLS + 1)."""
+    refused_tables: Floats
+    """Share of requests refused, in the same shape."""
+    most_loads: Floats
+    """What a cluster is offered at most of a workload that finds no room, over what it sustains at the objective, at
+    most :data:`MOST_LOAD`; shape (clusters, workloads)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
     preferred_utilisation: float
@@ -284,6 +339,7 @@ class Plan:
     site: SitePlan
     expansion: ExpansionPlan
     money: MoneyPlan
+    promise: Promise
     warnings: tuple[str, ...]
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
@@ -315,7 +371,7 @@ class Plan:
         return np.stack(columns, axis=-1) / MILLION
 
     @property
-    def burst_free_utilisation(self) -> Floats:
-        """Utilisation below which fewer than a millionth of requests are late, shape (clusters, workloads)."""
-        cells = (self.miss_tables < 1e-6).sum(axis=2)  # tables rise with utilisation
-        return np.asarray(np.maximum(cells - 1, 0) / (self.miss_tables.shape[2] - 1), dtype=np.float64)
+    def refusal_free_load(self) -> Floats:
+        """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
+        cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
+        return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)

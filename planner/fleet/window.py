@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.placement import by_cluster, place_window
-from planner.fleet.plan import Plan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
 from planner.fleet.router import Router, Slowdown, WindowInput
 
-__all__ = ["MISS_CELLS", "Drag", "Slowdown", "WindowInput", "WindowResult", "evaluate_window"]
+__all__ = ["Drag", "Slowdown", "WindowInput", "WindowResult", "evaluate_window"]
 
 Floats = NDArray[np.float64]
-MISS_CELLS = 256
 _CAP_TOLERANCE = 1e-9
+_LITTLE = 1e-9  # of what came: less is rounding
 _NONE = 1e-9  # stands for no requests an hour, of which none are served either
 
 
@@ -42,7 +42,7 @@ class WindowResult:
     served_requests: Floats
     """Shape (clusters, workloads, hours)."""
     late_requests: Floats
-    """Served, but past the objective because of bursts inside the hour, shape (workloads, hours)."""
+    """Served, but not in time, shape (workloads, hours)."""
     shed_requests: Floats
     """Refused or expired, shape (workloads, hours)."""
     waiting_requests: tuple[Floats, ...]
@@ -112,6 +112,7 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
         throttled[:, over] = np.maximum(wanted - used[:, over], 0.0)
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
+    _overload(router, over)
     late = _late(router, capacity)
     # Power last: what was refused at the door draws none.
     power = it_kw(plan, load_fraction(used, window.nodes), window.nodes)
@@ -150,40 +151,67 @@ def _drags(router: Router) -> dict[tuple[int, int], Drag]:
     return drags
 
 
-def _late(router: Router, capacity: Floats) -> Floats:
-    """Return requests that miss their objective because of bursts inside the hour, shape (workloads, hours).
+def _overload(router: Router, spared: NDArray[np.intp]) -> None:
+    """Offer what found no room to the clusters that serve the rest, up to the most they are offered.
 
-    Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. Where late
-    requests are refused they are not served at all: they move from what is served to what is shed, and free the nodes
-    that would have worked for them. Only hours above the utilisation from which any are missed are looked up: most are
-    below it.
+    Capacity is the rate at which the promised share is in time. More can be served, at the price of more that is late:
+    what of it is late and what refused is read from the plan's tables. Hours in which power runs out are spared.
+    """
+    plan, window = router.plan, router.window
+    for w in plan.by_priority:
+        if plan.workloads[w].deadline_h:
+            continue
+        left = router.shed[w] - window.dark_requests(w)
+        left[spared] = 0.0
+        hours = np.flatnonzero(left > _LITTLE * window.demand_requests[w])
+        if not hours.size:
+            continue
+        served = router.served[:, w, hours]
+        total = served.sum(axis=0)
+        over = np.divide(left[hours], total, out=np.zeros(hours.size), where=total > 0.0)
+        more = served * np.minimum(over, plan.most_loads[:, w, np.newaxis] - 1.0)
+        router.served[:, w, hours] += more
+        router.shed[w, hours] -= more.sum(axis=0)
+        for c in plan.workloads[w].cluster_order:
+            router.room.used[c, hours] += more[c] / np.maximum(router.ways[w].rate(c, hours), _NONE)
+
+
+def _late(router: Router, capacity: Floats) -> Floats:
+    """Return requests served late, shape (workloads, hours), and take what is refused from what is served.
+
+    Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. What is refused
+    moves from what is served to what is shed, and frees the nodes that would have worked for it.
     """
     plan, ways = router.plan, router.ways
     late = np.zeros(router.shed.shape)
-    burst_free = plan.burst_free_utilisation
-    whole = load_fraction(router.room.used, capacity)
-    for c, lowest in enumerate(burst_free.min(axis=1).tolist()):
-        hours = np.flatnonzero(whole[c] > lowest)
-        if not hours.size:
-            continue
+    refusal_free = plan.refusal_free_load
+    for c in range(len(plan.clusters)):
+        hours = np.flatnonzero(router.room.used[c] > 0.0)
         busy = np.zeros(hours.size)
         for level in _levels_on(plan, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             for w in level:
                 busy += router.served[c, w].take(hours) / np.maximum(ways[w].rate(c, hours), _NONE)
             load = load_fraction(busy, capacity[c].take(hours))
-            cell = (load * MISS_CELLS + 0.5).astype(np.intp)
             for w in level:
-                near = np.flatnonzero(load > burst_free[c, w])
-                missed = plan.miss_tables[c, w].take(cell[near], mode="clip")
-                missed *= router.served[c, w].take(hours[near])
-                if plan.workloads[w].refuses:
-                    router.served[c, w][hours[near]] -= missed
-                    router.shed[w][hours[near]] += missed
-                    router.room.used[c][hours[near]] -= missed / np.maximum(ways[w].rate(c, hours[near]), _NONE)
-                else:
-                    late[w][hours[near]] += missed
+                late[w][hours] += router.served[c, w].take(hours) * _read(plan.late_tables[c, w], load)
+                above = np.flatnonzero(load > refusal_free[c, w])
+                if above.size:
+                    which = hours[above]
+                    refused = router.served[c, w][which] * _read(plan.refused_tables[c, w], load[above])
+                    router.served[c, w][which] -= refused
+                    router.shed[w][which] += refused
+                    router.room.used[c][which] -= refused / np.maximum(ways[w].rate(c, which), _NONE)
+        np.minimum(router.room.used[c], capacity[c], out=router.room.used[c])
     return late
+
+
+def _read(table: Floats, load: Floats) -> Floats:
+    """Return a table's share at loads, linear between its cells' edges."""
+    place = np.minimum(load * (LOAD_CELLS / MOST_LOAD), float(LOAD_CELLS))
+    low = np.minimum(place.astype(np.intp), LOAD_CELLS - 1)
+    below = table.take(low)
+    return np.asarray(below + (table.take(low + 1) - below) * (place - low))
 
 
 def _levels_on(plan: Plan, cluster: int) -> list[list[int]]:

@@ -9,6 +9,7 @@ from planner.demand.calendar import zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
+from planner.language.cluster import Cluster
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import GrowthTable
@@ -25,15 +26,22 @@ def check_scenario(scenario: Scenario) -> None:
         problems.append(scenario.document.problem(path, message, hint))
 
     _check_size(scenario, report)
+    try:
+        scenario.load_calibration()
+    except ScenarioError as error:
+        report(("calibration",), str(error))
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
     _check_references(scenario, report)
     for path, stated in (
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
         (("software", "engineers_per_800"), scenario.software.engineers_per_800),
+        (("software", "vendor_incident_multiplier"), scenario.software.vendor_incident_multiplier),
+        (("software", "vendor_maturing_multiplier"), scenario.software.vendor_maturing_multiplier),
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
+    _check_steps(scenario, catalog, report)
     if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
         if zone is not None and zone not in zone_names():
@@ -45,6 +53,8 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 Report = Callable[..., None]
+MOST_OWNED_MONTHS = 240
+"""Twenty years: no server of that age serves, so an older purchase is a slip of the year."""
 MOST_BYTES = 2e9
 """Memory that a run may take."""
 
@@ -69,6 +79,19 @@ def _check_size(scenario: Scenario, report: Report) -> None:
             f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
         )
         report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
+
+
+def _check_steps(scenario: Scenario, catalog: Catalog, report: Report) -> None:
+    """Refuse a step of software that names what is not there, or lies before the first day."""
+    engines = {stack.engine.value: stack for stack in catalog.stacks.values()}
+    for index, step in enumerate(scenario.software.steps):
+        place: KeyPath = ("software", "steps", index)
+        _check_known((*place, "vendor"), "vendor", step.vendor, catalog.vendors, report)
+        _check_known((*place, "engine"), "engine", step.engine, engines, report)
+        _check_known((*place, "model"), "model", step.model, catalog.models, report)
+        if step.date < scenario.start:
+            message = f"{step.date} lies before the first day, {scenario.start}: throughput has it already"
+            report((*place, "date"), message)
 
 
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
@@ -96,7 +119,9 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.online is not None and not scenario.start <= cluster.online < end:
             side = "before the start" if cluster.online < scenario.start else "after the end"
             message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
-            report(("clusters", name, "online"), message)
+            hint = f"for machines owned already write owned: {{bought: {cluster.online}}}"
+            report(("clusters", name, "online"), message, hint if cluster.online < scenario.start else None)
+        _check_owned(scenario, name, cluster, report)
         place = ("clusters", name, "accelerator")
         if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
@@ -124,6 +149,18 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
+    """Refuse machines owned before the start that were bought after it, or in another age."""
+    if cluster.owned is None:
+        return
+    bought, place = cluster.owned.bought, ("clusters", name, "owned", "bought")
+    if bought >= scenario.start:
+        message = f"{bought} is not before the start, {scenario.start}"
+        report(place, message, f"for machines bought later write online: {bought}")
+    elif bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
+        report(place, f"{bought} is more than {MOST_OWNED_MONTHS // MONTHS_PER_YEAR} years before the start")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:

@@ -28,6 +28,26 @@ class Order(Strict):
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
 
 
+class Owned(Strict):
+    """Machines owned before the start: paid long ago, on the books at what is left of their cost."""
+
+    bought: datetime.date
+    """Day they were delivered and paid, before the start: age, warranty, resale and tax depreciation count from it."""
+    cost_usd: Annotated[NonNegative, Plausible(1000, 5e10, "one used accelerator to the largest sites")] | None = None
+    """What all of them cost. Default: the cluster's prices, as quoted on the day they were bought."""
+    book_value_usd: Annotated[NonNegative, Plausible(0, 5e10, "as what they cost")] | None = None
+    """What they stand at in the books on the first day. Default: cost less depreciation since that day."""
+    remaining_months: Annotated[int, Field(ge=0, le=240), Plausible(0, 96, "as depreciation_months")] | None = None
+    """Months over which that book value is written off to the residual. Default: what is left of the book life, up to
+    the next whole month."""
+
+    @model_validator(mode="after")
+    def _book_within_cost(self) -> Owned:
+        if self.cost_usd is not None and self.book_value_usd is not None and self.book_value_usd > self.cost_usd:
+            raise ValueError(f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}")
+        return self
+
+
 class VolumeDiscount(Strict):
     """A discount from a number of accelerators on."""
 
@@ -126,8 +146,18 @@ class Cluster(Strict):
     """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
+    owned: Owned | None = None
+    """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None
-    """Day the cluster leaves service. Default: it stays to the end."""
+    """Day the cluster leaves service, sold by its age. Default: it stays to the end."""
+    depreciation_months: (
+        Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")] | None
+    ) = None
+    """Its book life. Default: that of finance."""
+    residual_fraction: (
+        Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] | None
+    ) = None
+    """Its book value at the end of book life, as a share of cost. Default: that of finance."""
     throughput_tokens_per_s_per_accelerator: (
         Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
     ) = None
@@ -169,8 +199,11 @@ class Cluster(Strict):
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
             )
-        if self.online is not None and self.order is not None:
-            raise ValueError("online and order exclude each other: an order decides when the nodes come online")
+        if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
+            raise ValueError(
+                "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
+                "owned serves from the first day"
+            )
         if self.throughput_tokens_per_s_per_accelerator is not None and self.pools != "shared":
             raise ValueError("a stated throughput is that of the whole cluster: leave pools to shared")
         ages = [point.age_months for point in self.resale_curve]

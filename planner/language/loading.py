@@ -94,12 +94,18 @@ def _with_vendors(scenario: Scenario) -> Scenario:
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     reliability, software = scenario.reliability, scenario.software
+    incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
+    maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
     failures |= reliability.vendor_failure_multiplier
-    engineers |= software.engineers_per_800
+    by_vendor = {
+        "engineers_per_800": engineers | software.engineers_per_800,
+        "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
+        "vendor_maturing_multiplier": maturing | software.vendor_maturing_multiplier,
+    }
     return scenario.model_copy(
         update={
             "reliability": reliability.model_copy(update={"vendor_failure_multiplier": failures}),
-            "software": software.model_copy(update={"engineers_per_800": engineers}),
+            "software": software.model_copy(update=by_vendor),
         }
     )
 
@@ -138,9 +144,10 @@ def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Docume
     """Lay what was read from ``path`` over the chain of files it extends."""
     if not isinstance(document.content, dict):
         return document
-    base_name = document.content.get("extends")
-    if base_name is None:
+    written = document.content.get("extends")
+    if written is None:
         return document
+    names = written if isinstance(written, list | tuple) and written else [written]
     place = document.locate(("extends",))
 
     def fail(message: str) -> ScenarioError:
@@ -148,20 +155,23 @@ def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Docume
             Problem(file=str(path), line=place.line if place else None, path="extends", message=message)
         )
 
-    if not isinstance(base_name, str):
-        raise fail("must be a file name")
-    base_path = path.parent / base_name
+    if not all(isinstance(name, str) for name in names) or len(names) > MAX_EXTENDS:
+        raise fail(f"must be a file name, or a list of up to {MAX_EXTENDS}")
     chain = (*below, os.path.realpath(path))
-    if not _is_there(base_path):
-        raise fail(f"no such file: {base_path}")
-    if os.path.realpath(base_path) in chain or len(chain) > MAX_EXTENDS:
-        circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
-        reason = "extends itself" if os.path.realpath(base_path) in chain else f"extends more than {MAX_EXTENDS} deep"
-        raise fail(f"{reason}: {circle}")
-    base = _over_base(read_document(base_path), base_path, chain)
-    if not isinstance(base.content, dict):
-        raise ScenarioError(Problem(file=str(base_path), line=1, message="expected a mapping of keys to values"))
-    merge(base, document)
+    layers: list[Document] = []
+    for base_path in (path.parent / name for name in names):
+        if not _is_there(base_path):
+            raise fail(f"no such file: {base_path}")
+        if os.path.realpath(base_path) in chain or len(chain) > MAX_EXTENDS:
+            circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
+            circular = os.path.realpath(base_path) in chain
+            raise fail(f"{'extends itself' if circular else f'extends more than {MAX_EXTENDS} deep'}: {circle}")
+        layers.append(_over_base(read_document(base_path), base_path, chain))
+        if not isinstance(layers[-1].content, dict):
+            raise ScenarioError(Problem(file=str(base_path), line=1, message="expected a mapping of keys to values"))
+    base, *over = layers
+    for layer in (*over, document):
+        merge(base, layer)
     return base
 
 

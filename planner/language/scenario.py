@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
+from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document
 from planner.language.cluster import Cluster
@@ -29,6 +30,26 @@ class CatalogChoice(Strict):
     """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
 
 
+class Promise(Strict):
+    """What is promised to those who send requests.
+
+    Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
+    """
+
+    in_time: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
+    """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
+    (assumption)."""
+    each: Literal["month", "horizon"] = "month"
+    """Over what it is kept: in every month, or over all months together, where a good month makes up for a bad one.
+    Default month: who cannot be served in March is not helped in May."""
+    of: Literal["workload", "fleet"] = "workload"
+    """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
+    small one."""
+    in_replications: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
+    """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
+    (assumption)."""
+
+
 class Scenario(Strict):
     """One future: traffic, machines, site and money over a horizon of months."""
 
@@ -36,8 +57,9 @@ class Scenario(Strict):
     """Name of the scenario; also of its output folder."""
     description: str = ""
     """What question it answers. Default empty: the name may say enough."""
-    extends: str | None = None
-    """Another scenario file that this one changes; relative to this file. Default: none."""
+    extends: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] | None = None
+    """Another scenario file that this one changes, or a list of them, later ones over earlier; relative to this
+    file. Default: none."""
     start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
     """First day, from 2000-01-01 to 2100-12-31."""
     horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
@@ -46,10 +68,16 @@ class Scenario(Strict):
     """Root of all random numbers. Default 1: any number is as good."""
     catalog: CatalogChoice = CatalogChoice()
     """Assumption set and overlay. Default: measured."""
+    calibration: str | None = None
+    """A calibration of the throughput model, updated by your own measurements with ``planner calibrate``; relative to
+    the scenario file. Default: the one that comes with the planner."""
     workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
+    promise: Promise = Promise()
+    """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
+    replications."""
     site: Site = Site()
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
     reliability: Reliability = Reliability()
@@ -77,6 +105,13 @@ class Scenario(Strict):
     def document(self) -> Document:
         """What the user wrote, merged, with the place of each value."""
         return self._document
+
+    def load_calibration(self) -> CalibrationFile:
+        """Read the calibration of the throughput model that this scenario chose."""
+        if self.calibration is None:
+            return shipped_file()
+        path, content = self._document.file_at(("calibration",), self.calibration)
+        return calibration_from(content, str(path))
 
     def load_catalog(self) -> Catalog:
         """Read the catalogue this scenario chose."""

@@ -27,7 +27,7 @@ def scenario_schema() -> dict[str, Any]:
         "title": "Scenario",
         "description": definitions[_WHOLE].get("description", ""),
         "type": "object",
-        "if": {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
+        "if": {"required": ["extends"], "properties": {"extends": {"type": ["string", "array"]}}},
         "then": {"$ref": f"{_PREFIX}{_CHANGE}{_WHOLE}"},
         "else": {"$ref": f"{_PREFIX}{_WHOLE}"},
         "$defs": definitions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,13 +11,39 @@ from planner.language.fields import NonNegative, Plausible, Positive, Price
 from planner.validation import Strict
 
 
+class SoftwareStep(Strict):
+    """One technique, kernel or policy that changes speed from a release on."""
+
+    date: datetime.date
+    """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
+    gain_fraction: Annotated[float, Field(gt=-1), Plausible(-0.6, 3, "assumption")]
+    """Throughput gained; negative is a loss. Never past the part's roofline."""
+    vendor: str | None = None
+    """Whose accelerators it concerns. Default: all."""
+    engine: str | None = None
+    """Under which engine. Default: all."""
+    model: str | None = None
+    """On which model. Default: all."""
+
+
 class Software(Strict):
     """How software is upgraded and mended."""
 
     incident_multiplier: Annotated[NonNegative, Plausible(0.05, 20, "assumption")] = 1.0
     """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
+    vendor_incident_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 20, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on incidents by vendor, e.g. {amd: 0.5}. Default: what the catalogue's vendors say."""
     release_gain_multiplier: Annotated[NonNegative, Plausible(0.05, 5, "assumption")] = 1.0
-    """Factor on what releases gain or lose; 0 freezes throughput. Default 1: the catalogue's gains."""
+    """Factor on what software has still to gain and on how releases differ; 0 freezes throughput. Default 1: the
+    catalogue's ceilings."""
+    vendor_maturing_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 5, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on the same by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
+    steps: tuple[SoftwareStep, ...] = ()
+    """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
     """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
     meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""

@@ -232,6 +232,12 @@ class Study(Strict):
     """Output that decides which scenario is better. Default: what the question is about."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is drawn, and from which priors, in a study that nobody wrote."""
+        return self._notes
 
     @property
     def document(self) -> Document:

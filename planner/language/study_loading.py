@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from planner.documents import Document, KeyPath, Location, read_document
 from planner.errors import Problem, ScenarioError
@@ -15,12 +17,13 @@ from planner.validation import validate
 def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict[str, Scenario]]:
     """Read a study and its scenarios; ``overrides`` are laid over every scenario as ``--set`` lays them over one."""
     document = read_document(path)
-    if isinstance(document.content, dict) and document.content.keys() & {"workloads", "clusters"}:
-        hint = f"planner run {path} runs it; a study names scenarios and what is uncertain about them"
-        raise ScenarioError(document.problem((), "is a scenario, not a study", hint))
+    notes: tuple[str, ...] = ()
+    written = document.content.keys() if isinstance(document.content, dict) else set()
+    if "scenarios" not in written and written & {"workloads", "clusters", "extends"}:
+        document, notes = _study_of_priors(path, overrides)
     _mark_priors(document)
     study = validate(Study, document)
-    study._document = document
+    study._document, study._notes = document, notes
     scenarios: dict[str, Scenario] = {}
     problems: list[Problem] = []
     for name, entry in study.scenarios.items():
@@ -32,6 +35,62 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
         raise ScenarioError(problems)
     _check_horizons(study, scenarios)
     return study, scenarios
+
+
+def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
+    """Return the study of a scenario for which nobody wrote one, and what it draws in words: priors for all it uses.
+
+    What a scenario states is known, what it leaves to a default is drawn from the default's prior, and what is never
+    known (traffic, failures, incidents, resale) is drawn as a factor on whatever is stated. What is zero is not used.
+    """
+    scenario = scenario_from_document(document_of(path), overrides)
+    catalog = scenario.load_catalog()
+    whole, stated = scenario.model_dump(by_alias=True), scenario.document.content
+    uncertain: dict[str, Any] = {}
+    notes = ["what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"]
+    for name, prior in catalog.priors.items():
+        clusters = [
+            cluster
+            for cluster, entry in scenario.clusters.items()
+            if prior.accelerator in (None, entry.accelerator)
+            and prior.vendor in (None, catalog.accelerator(entry.accelerator).vendor.value)
+        ]
+        in_place = None if prior.unless is None else _at(prior.unless.split("."), stated)
+        if prior.drawn_for is None or not clusters or in_place is not None:
+            continue
+        first, *rest = prior.drawn_for.split(".*.")
+        names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
+        drawn = [
+            each
+            for each in names
+            if _left_open(prior.drawn_for.replace("*", each).split("."), whole, {} if prior.times_stated else stated)
+        ]
+        if drawn:
+            each = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
+            key = prior.drawn_for.replace("*", each)
+            uncertain[key] = {"prior": name, "times_stated": prior.times_stated}
+            scale, factor = (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
+            figures = " to ".join(f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high))
+            notes.append(f"{key} is drawn: {figures}{factor} (P10 to P90; {name}, grade {prior.grade})")
+    content = {
+        "name": f"{scenario.name}-priors",
+        "description": f"How sure is {scenario.name}? Drawn from the catalogue's priors.",
+        "scenarios": {scenario.name.replace(".", "-"): {"extends": path.name}},
+        "uncertain": uncertain,
+    }
+    return Document(content, {(): Location(str(path), None)}), tuple(notes)
+
+
+def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
+    """Return what stands at a path, or what stands for nothing."""
+    for key in path:
+        content = content.get(key, absent) if isinstance(content, dict) else absent
+    return content
+
+
+def _left_open(path: Sequence[str], whole: Any, stated: Any) -> bool:
+    """Return whether a scenario has a field, has a use for it (it is not zero), and does not itself state it."""
+    return _at(path, whole, absent=0) != 0 and _at(path, stated) is None
 
 
 def _mark_priors(document: Document) -> None:

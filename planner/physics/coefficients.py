@@ -126,6 +126,9 @@ class Calibration:
     spread: Mapping[str, Spread] = field(default_factory=dict)
     """Spread of the model's error by architecture class and of separate pools; empty without cross-validation."""
 
+    group_log_sigma: Mapping[str, float] = field(default_factory=dict)
+    """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
+
     def coefficients(self, engines: Sequence[str], vendors: Sequence[str]) -> dict[str, Floats]:
         """Return each coefficient for pairs of engine and vendor, shape (pairs,).
 
@@ -148,7 +151,7 @@ class Calibration:
         spread = self.spread.get(MIXTURE if is_mixture else DENSE)
         if groups.campaign.endswith(DISAGGREGATED):
             spread = self.spread.get(DISAGGREGATED, spread)
-        return None if spread is None else doubt_of(groups, spread, self.group_log_effect)
+        return None if spread is None else doubt_of(groups, spread, self.group_log_effect, self.group_log_sigma)
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""
@@ -158,4 +161,15 @@ class Calibration:
 def prior_calibration() -> Calibration:
     """Return the calibration before any measurement: the prior medians."""
     common = {coefficient.name: coefficient.centre for coefficient in COEFFICIENTS}
+    return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})
+
+
+def roofline_calibration() -> Calibration:
+    """Return the coefficients of perfect software: every stream and product at the part's peak, and nothing besides.
+
+    No release can pass it, however long engineers work.
+    """
+    nothing = 1e-12  # not zero, so that no quotient of times is undefined
+    besides = {"draft", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps"}
+    common = {name: nothing if name.endswith("_s") or name in besides else 1.0 for name in NAMES}
     return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})

@@ -69,13 +69,24 @@ class Doubt:
         return f"{start}, ±{self.half_width_fraction:.0%}"
 
 
-def doubt_of(groups: Groups, spread: Spread, measured: Mapping[str, float]) -> Doubt:
-    """Return the doubt about a replica of these groups; ``measured`` holds the groups with rows."""
-    is_validated = groups.campaign in measured
+def doubt_of(
+    groups: Groups, spread: Spread, measured: Mapping[str, float], updated: Mapping[str, float] | None = None
+) -> Doubt:
+    """Return the doubt about a replica of these groups; ``measured`` holds the groups with rows.
+
+    ``updated`` holds the posterior spread of groups that a buyer's own rows updated. A pair among them stands by
+    itself: its spread is that of its whole effect, σ² = σ_setting² + σ_posterior².
+    """
+    updated = updated or {}
+    is_validated, is_own = groups.campaign in measured, groups.campaign in updated
+
+    def beyond(group: str, unmeasured: float) -> float:
+        return updated.get(group, 0.0 if group in measured else unmeasured)
+
     return Doubt(
-        pair=float(np.hypot(spread.setting, 0.0 if is_validated else spread.pair)),
-        model=0.0 if groups.model in measured else spread.model,
-        part=0.0 if groups.part in measured else spread.part,
+        pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair))),
+        model=0.0 if is_own else beyond(groups.model, spread.model),
+        part=0.0 if is_own else beyond(groups.part, spread.part),
         first_token=spread.first_token,
         is_validated=is_validated,
     )

@@ -41,7 +41,8 @@ HOST_SLOPE_LIQUID = 0.0230
 # Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
 HOST_IDLE_W = 1800.0
 # Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.
-PREFILL_ACTIVITY = (0.08, 0.59)
+PREFILL_MEMORY_FRACTION = 0.08
+_H200_PREFILL_COMPUTE_FRACTION = 0.59
 _LOAD_INTERVALS = 8192
 _CAP_POINTS = 65
 _FRONTIER_STEPS = 5  # four straight lines are within 0.3% of a clock curve
@@ -91,6 +92,8 @@ class ServingMix:
     step_per_sequence_s: float
     prefill_time_fraction: float = 0.0
     """Share of a fully loaded replica's time spent in prefill."""
+    prefill_compute_fraction: float = _H200_PREFILL_COMPUTE_FRACTION
+    """Operations of prefill over its time and the dense rate at the precision served: what the part reaches of it."""
 
     def __post_init__(self) -> None:
         """Refuse loads that no replica can carry."""
@@ -105,6 +108,13 @@ class ServingMix:
             raise ValueError(f"not a serving mix: {self}")
         if not 0.0 <= self.prefill_time_fraction < 1.0:
             raise ValueError(f"prefill_time_fraction must be in [0, 1): {self.prefill_time_fraction}")
+        if not 0.0 <= self.prefill_compute_fraction <= 1.0:
+            raise ValueError(f"prefill_compute_fraction must be in [0, 1]: {self.prefill_compute_fraction}")
+
+    @property
+    def prefill_activity(self) -> tuple[float, float]:
+        """Shares of bandwidth and of dense rate that prefill takes."""
+        return PREFILL_MEMORY_FRACTION, self.prefill_compute_fraction
 
     def step_s(self, batch: ArrayLike) -> Array:
         """Return the time of a decode step."""
@@ -159,9 +169,9 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
 
     Prefill takes the share φu of time. Of the rest, requests in flight number b on average and come and go
     independently, so the replica is empty with probability exp(−b) and otherwise decodes b / (1 − exp(−b)) together.
-    It never falls with load: b and the time not empty rise with u, and prefill, which takes time from decode, draws the
-    board's limit. Batches beyond the hottest draw what that one does, since what lengthens their steps is work that
-    the formula does not count: no measured board draws less with a larger batch.
+    It never falls with load: b and the time not empty rise with u, and prefill, which takes time from decode, is taken
+    to draw no less than it. Batches beyond the hottest draw what that one does, since what lengthens their steps is
+    work that the formula does not count: no measured board draws less with a larger batch.
     """
     load = np.asarray(load_fraction, dtype=np.float64)
     sequences = mix.sequences_at(load)
@@ -169,7 +179,7 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
     batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
     activity = mix.decode_activity(np.minimum(batch, mix.hottest_batch()))
     decode_w = board_power_w(rating, *activity, busy_fraction=busy)
-    prefill_w = board_power_w(rating, *PREFILL_ACTIVITY)
+    prefill_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
     prefill = mix.prefill_time_fraction * load
     return np.asarray(prefill * prefill_w + (1.0 - prefill) * decode_w)
 
@@ -271,7 +281,7 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
 def _mix_throughput(mix: ServingMix, cap_fraction: Array) -> Array:
     """Return throughput kept under board caps by a replica that spends φ of its time in prefill."""
     decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
-    prefill = throughput_fraction_at_cap(*PREFILL_ACTIVITY, cap_fraction)
+    prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
     share = mix.prefill_time_fraction
     works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
     safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)

@@ -29,9 +29,10 @@ _NUMBERS = {
     "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),
     "cap": ("memory_fraction", "compute_fraction", "power_fraction", "throughput_fraction"),
     "throttle": ("power_fraction", "uncapped_power_fraction", "throughput_fraction"),
+    "serving": ("batch", "input_tokens", "output_tokens", "boards", "board_load_w"),
     "node": ("boards", "board_idle_w", "board_load_w", "wall_idle_w", "wall_load_w"),
 }
-_TEXTS = ("record", "accelerator", "workload", "scenario", "cooling", "grade", "source")
+_TEXTS = ("record", "accelerator", "workload", "scenario", "precision", "engine", "cooling", "grade", "source")
 _BOUNDS = ([0.0, 0.0, 0.0, 0.1, 0.8], [2.0, 1.0, 5.0, 1.0, 3.0])
 _START = [0.4, 0.3, 0.8, 0.5, 1.2]
 
@@ -42,7 +43,8 @@ class PowerMeasurement:
 
     record: str
     """``board`` (power and clock under a load), ``cap`` (throughput kept, to hold the clock), ``throttle`` (throughput
-    kept against power), or ``node`` (wall power)."""
+    kept against power), ``serving`` (power of boards that serve requests, held out of the fit), or ``node`` (wall
+    power)."""
     accelerator: str
     workload: str
     scenario: str
@@ -52,6 +54,9 @@ class PowerMeasurement:
     source: str
     numbers: dict[str, float]
     """The columns its record needs, by name."""
+    precision: str = ""
+    engine: str = ""
+    """Serving rows: under which engine."""
 
 
 def read_power_measurements(path: Path) -> list[PowerMeasurement]:

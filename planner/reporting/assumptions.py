@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from planner.catalog.calibration import (
-    SHIPPED_CALIBRATION,
-    CalibrationFile,
-    ErrorSpread,
-    read_calibration,
-    shipped_calibration,
-)
+from planner.catalog.calibration import CalibrationFile, ErrorSpread, shipped_file
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
 from planner.compile.capacity import build_services, served_precision
@@ -72,7 +67,15 @@ def _inputs(scenario: Scenario) -> Iterator[Row]:
 
 def _throughput(scenario: Scenario) -> Iterator[Row]:
     """Yield what the throughput model says of each pair, in which layout, and how that stands to the measurements."""
-    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    file = scenario.load_calibration()
+    if scenario.calibration is not None:
+        path, content = scenario.document.file_at(("calibration",), scenario.calibration)
+        yield "calibration.sha256", hashlib.sha256(content).hexdigest(), "", path.name, "", "user"
+    if file.own is not None:
+        told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
+        yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
+    reuse = Reuse(scenario)
+    services, _ = build_services(scenario, reuse.calibration, reuse, {})
     for (cluster, workload), service in services.items():
         tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
         standing = service.doubt.in_words() if service.doubt else "not cross-validated"
@@ -141,7 +144,7 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
 
     The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
     """
-    found = calibration or read_calibration(SHIPPED_CALIBRATION)
+    found = calibration or shipped_file()
     unseen = found.cross_validated.get("model", {})
     columns: dict[str, list[Any]] = {
         name: [] for name in ("quantity", "group", "rows", "fitted_median_fraction", "fitted_mean_fraction",

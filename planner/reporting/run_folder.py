@@ -83,7 +83,14 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
             "version": VERSION,
             "sha256": _sha256(scenario.load_catalog()),
         },
+        **({"files": hashes} if (hashes := _file_hashes(scenario)) else {}),
     }
+
+
+def _file_hashes(scenario: Scenario) -> dict[str, str]:
+    """Return the hashes of the further files that a scenario reads, by name."""
+    files = sorted(scenario.document.files.items())
+    return {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
 
 
 def _tables(

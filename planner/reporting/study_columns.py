@@ -95,7 +95,9 @@ DECISION = TableDescription(
 SENSITIVITY = TableDescription(
     name="sensitivity",
     description="What drives the headline, by method: conditional-mean (tornado in ten bins), rank-correlation, "
-    "variance-share, pawn, flip, and by new runs tornado (one at a time, P10 to P90), morris, sobol. Where against is "
+    "variance-share, pawn, flip, information (what knowing a pair's throughput before the choice would be worth over "
+    "choosing the scenario, in dollars where the headline is money), and by "
+    "new runs tornado (one at a time, P10 to P90), morris, sobol. Where against is "
     "not empty, it is the scenario's headline less the other's that is explained.",
     key=("scenario", "against", "method", "input", "measure"),
     columns=(
@@ -104,7 +106,7 @@ SENSITIVITY = TableDescription(
         text_column("method", "How it was measured."),
         text_column("input", "Path of the input; chance for what a run draws itself."),
         text_column("measure", "What is measured; the page on uncertainty explains each."),
-        _number("value", "The measure.", "unit of the headline, of the input for a flip, or 1"),
+        _number("value", "The measure.", "unit of the headline, of the input for a flip, USD for a worth, or 1"),
         _number("low", "Lower end of the interval, or of a conditional-mean bar.", "as value"),
         _number("high", "Upper end of the interval, or of a conditional-mean bar.", "as value"),
         _COMPLETED,

@@ -50,6 +50,11 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             for found in drivers
             if found.method == "flip"
         ],
+        "information": [
+            {"input": found.input, "measure": found.measure, "value": found.value}
+            for found in drivers
+            if found.method == "information"
+        ],
         "warnings": list(finished.prepared.warnings),
         "failures": [
             {"replication": found.replication, "scenario": found.scenario, "error": found.message}
@@ -118,7 +123,25 @@ def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
         title = f"{prepared.names[0]} less {against}" if against else prepared.names[0]
         header = ("input", "method", "measure", "value", "low", "high")
         lines += [f"{title}: {prepared.headline.name}", "", text_table(header, rows), ""]
-    return "\n".join(lines).rstrip()
+    worths = [(d.input, d.measure, d.value) for d in drivers if d.method == "information"]
+    told = information_lines(worths)
+    if not told and len(prepared.names) > 1 and any(drawn.throughput_of for drawn in prepared.inputs.each):
+        told = ["what a measurement would be worth: planner montecarlo, then planner sensitivity --method importance"]
+    return "\n".join([*lines, *wrapped(told)]).rstrip()
+
+
+def information_lines(rows: Sequence[tuple[str, str, float]]) -> list[str]:
+    """Say which measurement is worth what before the choice; ``rows`` are pair, measure and worth, largest first."""
+    if not rows:
+        return []
+    told = [
+        f"{name.removeprefix('throughput.')} {_number(worth)}{' USD' if measure == 'worth_usd' else ''}"
+        for name, measure, worth in rows[:_DRIVERS]
+        if worth > 0.0
+    ]
+    if not told:
+        return ["knowing any one pair's throughput beforehand would not change the choice"]
+    return ["worth of measuring a pair's throughput before the choice: " + ", ".join(told)]
 
 
 def _number(value: float | None) -> str:
@@ -141,6 +164,7 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
     for row in summary["flips"][:_DRIVERS]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
+    lines += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
     lines += warnings_of(choose([served(name, figures) for name, figures in summary["service"].items()]))
     lines += summary["dropped"]
     return wrapped(lines)

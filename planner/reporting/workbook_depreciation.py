@@ -87,13 +87,14 @@ def _write_cohort(sheets: Sheets, content: WorkbookContent, figures: Figures, co
         sheet.write_string(block_row(block, cohorts.count) + cohort, 0, name)
     row += cohort
     residual = int(cents(cohorts.residual_usd)[cohort])
-    sheet.write_number(row, COST, int(cents(cohorts.cost_usd)[cohort]), formats["count"])
+    # What is written off: the cost, or the book value stated for machines that are owned already.
+    sheet.write_number(row, COST, int(cents(cohorts.basis_usd)[cohort]), formats["count"])
     if "residual" in figures.fixed:
         sheet.write_number(row, RESIDUAL, residual, formats["count"])
     else:
         formula = f"=INT({address(row, COST)}*{RESIDUAL_CELL}+0.500001)"
         sheet.write_formula(row, RESIDUAL, formula, formats["count"], residual)
-    enters, leaves = float(cohorts.in_service_months[cohort]), float(cohorts.retired_months[cohort])
+    enters, leaves = float(cohorts.basis_months[cohort]), float(cohorts.retired_months[cohort])
     sheet.write_number(row, LIFE, cohorts.life_months[cohort], formats["count"])
     sheet.write_number(row, ENTERS, enters if np.isfinite(enters) else NEVER_MONTHS, formats["plain"])
     sheet.write_number(row, PAID, cohorts.acquired_months[cohort], formats["plain"])

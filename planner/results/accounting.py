@@ -21,6 +21,7 @@ from planner.results.cohorts import (
     assets_of,
     cohorts_of,
     nodes_in_service,
+    opening_value_cents,
     owned_value_cents,
     parts_usd,
     tax_base,
@@ -103,6 +104,8 @@ def _post_capital(books: _Books, assets: Cohorts) -> NDArray[np.int64]:
     value = owned_value_cents(plan, cohorts)[:, -1]
     last = plan.months.period_count - 1
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
+    kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
+    builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule.opening_book_cents
 
 

@@ -43,10 +43,11 @@ def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, .
 def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
     """Capex = Σ delivered nodes · their order's price, to the cent, by cluster and month of delivery.
 
+    What was delivered before the start was paid then, and is no capex of the horizon.
     Held against the deliveries of the log, apart from cohorts, calendar coordinates and depreciation.
     """
     paid = np.zeros((plan.months.period_count, len(plan.clusters)), dtype=np.int64)
-    for purchase in log.purchases:
+    for purchase in (purchase for purchase in log.purchases if purchase.time_h >= 0):
         month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
         paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)

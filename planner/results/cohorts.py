@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.depreciation import Cohorts, make_cohorts
+from planner.finance.depreciation import Cohorts, accumulated_cents, make_cohorts
 from planner.finance.money import cents, usd
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
@@ -32,7 +32,7 @@ class Cohort:
     first_node: int
     """Nodes of its delivery that are in cohorts before it."""
     bought_h: float
-    """Delivered and paid."""
+    """Delivered and paid; below zero for what is owned at the start."""
     in_service_h: float
     """Commissioned and powered: depreciation and upkeep begin. The mean of its nodes, by which straight-line
     depreciation and node-hours by month are those of the single nodes; infinity for never."""
@@ -145,27 +145,60 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """Return the cohorts as the books see them: cost, residual, life, and the sale of what is retired.
 
     Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents. Resale
-    value falls with age since delivery, in service or not.
+    value falls with age since delivery, in service or not. What came before the start has served since.
     """
     capital = plan.money.capital
     cost = usd(cost_cents(cohorts))
     bought, retired = bought_months(plan, cohorts), retired_months(plan, cohorts)
     in_service = plan.months.coordinate_of_hour(np.array([cohort.in_service_h for cohort in cohorts]))
+    in_service = np.where(is_opening(cohorts), bought, in_service)
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
-    if capital.residual_fraction is None:
-        residual = resale_usd(plan, cohorts, (bought + capital.depreciation_months)[:, None])[:, 0]
-    else:
-        residual = cost * capital.residual_fraction
-    return make_cohorts(
+    life = np.array([capital.depreciation_months[cohort.cluster] for cohort in cohorts], dtype=np.float64)
+    shares = [capital.residual_fraction[cohort.cluster] for cohort in cohorts]
+    at_end = resale_usd(plan, cohorts, (bought + life)[:, None])[:, 0]
+    stated = np.array([np.nan if share is None else share for share in shares])
+    residual = np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost)
+    assets = make_cohorts(
         cost,
         in_service,
-        residual_usd=usd(cents(np.minimum(residual, cost))),
-        life_months=capital.depreciation_months,
+        residual_usd=usd(cents(residual)),
+        life_months=life,
         declining_factor=capital.declining_factor,
         disposal=(retired, np.where(stays, 0.0, sold)),
         acquired_months=bought,
     )
+    return _restated(plan, cohorts, assets)
+
+
+def is_opening(cohorts: tuple[Cohort, ...]) -> NDArray[np.bool_]:
+    """Return whether each cohort was delivered and paid before the start, shape (cohorts,)."""
+    return np.array([cohort.bought_h < 0 for cohort in cohorts], dtype=bool)
+
+
+def _restated(plan: Plan, cohorts: tuple[Cohort, ...], assets: Cohorts) -> Cohorts:
+    """Return the assets with the book values and remaining lives that are stated for what is owned at the start.
+
+    A book value that is not stated is cost less depreciation since the purchase; a life that is not stated is what is
+    left of the book life, in whole months. Without a month left the book value stays as it is.
+    """
+    start = plan.months.edge_coordinates[0]
+    basis, since = assets.basis_usd.copy(), assets.basis_months.copy()
+    residual, life = assets.residual_usd.copy(), assets.life_months.copy()
+    charged = usd(accumulated_cents(assets, np.full((assets.count, 1), start)))[:, 0]
+    for row, cohort in enumerate(cohorts):
+        owned = plan.clusters[cohort.cluster].owned
+        if owned is None or cohort.bought_h != owned.bought_h or owned.book_value_usd is owned.remaining_months is None:
+            continue
+        basis[row], since[row] = assets.cost_usd[row] - charged[row], start
+        if owned.book_value_usd is not None:
+            first, last = cohort.first_node, cohort.first_node + cohort.nodes
+            basis[row] = usd(cents(owned.book_value_usd * last) - cents(owned.book_value_usd * first))
+        left = max(np.ceil(bought_months(plan, (cohort,))[0] + life[row] - start), 0.0)
+        left = left if owned.remaining_months is None else owned.remaining_months
+        residual[row] = min(residual[row], basis[row]) if left else basis[row]
+        life[row] = max(left, 1.0)
+    return replace(assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life)
 
 
 def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
@@ -217,6 +250,24 @@ def owned_value_cents(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cents:
     return cents(np.where(is_owned(plan, cohorts), worth, 0.0))
 
 
+def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules | None) -> Cents:
+    """Return what a sale on the first day of all that is owned then would bring, after tax, shape (cohorts,).
+
+    V − t·(V − tax basis), V the resale value at its age. It is what keeping the machines costs their owner: without it,
+    their value on the last day would look like a gain.
+    """
+    if plan.money.capital.end_value == "none":
+        return np.zeros(len(cohorts), dtype=np.int64)
+    worth = resale_usd(plan, cohorts, plan.months.edge_coordinates[None, :1])[:, 0]
+    value = cents(np.where(is_opening(cohorts), worth, 0.0))
+    if rules is None:
+        return value
+    assets = assets_of(plan, cohorts)
+    before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
+    gain = np.where(is_opening(cohorts), value - (cents(assets.cost_usd) - before), 0)
+    return value - cents(usd(gain) * rules.rate_fraction)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaxBase:
     """What purchases add to taxable income, in cents, shape (cohorts, months)."""
@@ -234,7 +285,7 @@ def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBas
     """
     assets = assets_of(plan, cohorts)
     tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
-    basis = cents(assets.cost_usd)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
+    basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
     return TaxBase(
         income_cents=tables.gain_cents - tables.deduction_cents,
         end_gain_cents=np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0),

@@ -108,7 +108,7 @@ def _waiting(result: RunResult) -> list[_Row]:
     plan, nothing = result.plan, _of(result, 0, 0.0)
     return [
         _Row(
-            cohort.bought_h,
+            max(cohort.bought_h, 0.0),
             min(cohort.in_service_h, cohort.retired_h),
             plan.clusters[cohort.cluster].name,
             "waiting",
@@ -118,7 +118,7 @@ def _waiting(result: RunResult) -> list[_Row]:
             nothing,
         )
         for cohort in result.cohorts
-        if plan.site.block_h.size and cohort.in_service_h > cohort.bought_h
+        if plan.site.block_h.size and cohort.in_service_h > max(cohort.bought_h, 0.0)
     ]
 
 
@@ -143,15 +143,16 @@ def _software(result: RunResult) -> list[_Row]:
     plan, changes = result.plan, result.run.log.speeds()
     ends = {(change.incident, change.cluster): change.time_h for change in changes if _is_end(change)}
     taken = _incident_node_h(result, changes)
-    rows, seen = [], set()
+    rows, seen = [], set[tuple[object, ...]]()
     for change in changes:
         key = (change.incident, change.cluster)
-        if _is_end(change) or (*key, change.time_h) in seen:
+        model = plan.workloads[change.workload].model
+        told = key if change.incident >= 0 else (*key, change.time_h, model)  # what eases an incident is no other
+        if _is_end(change) or told in seen:
             continue
-        seen.add((*key, change.time_h))
+        seen.add(told)
         end_h = ends.get(key, math.inf) if change.incident >= 0 else change.time_h
         cluster = plan.clusters[change.cluster]
-        model = plan.workloads[change.workload].model if change.incident >= 0 else "all models"
         detail = f"{cluster.stack}, {model}, {math.expm1(change.log_factor):+.1%} throughput"
         lost = _of(result, change.cluster, taken.get(key, 0.0) if change.incident >= 0 else 0.0)
         rows.append(_Row(change.time_h, end_h, cluster.name, "software", change.kind, detail, 0, lost))

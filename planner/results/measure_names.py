@@ -190,6 +190,11 @@ DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
     "shed_fraction": "Tokens shed over tokens asked for.",
     "late_tokens": "Tokens of requests served past their objective, because of bursts inside the hour.",
     "slo_attainment_fraction": "Requests in time: neither late nor shed, over requests served or shed.",
+    "worst_in_time_fraction": "Least share of requests in time that the promise is about: of a month, or over the "
+    "horizon; of a workload, or of all together.",
+    "promise_shortfall_fraction": "What `worst_in_time_fraction` falls short of the promised share; 0 where the "
+    "promise is kept.",
+    "promise_kept_months": "Calendar months before the first that breaks the promise: all of them where none does.",
     "rented_tokens": "Of `served_tokens`, those served on rented accelerators.",
     "backlog_tokens": "Tokens waiting at the end of the month: demanded − served − shed so far.",
     "energy_kwh": "Energy at the meter: IT, cooling and distribution.",
@@ -209,7 +214,8 @@ DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
 }
 """What each figure is, once for every file that has it."""
 SERVICE = (
-    "availability_fraction", "utilisation_fraction", "shed_fraction", "slo_attainment_fraction", "energy_kwh",
+    "availability_fraction", "utilisation_fraction", "shed_fraction", "slo_attainment_fraction",
+    "worst_in_time_fraction", "promise_shortfall_fraction", "promise_kept_months", "energy_kwh",
 )  # fmt: skip
 """How a plan served: what a cost per token must be read with."""
 TIMELINE = (

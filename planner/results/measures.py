@@ -203,7 +203,18 @@ def service(result: RunResult, series: Series | None = None) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
     sums = (sums_of(result) if series is None else series.sums).over_run()
     figures = sums.figures() | sums.fleet_figures()
-    return {name: _known(figures[name]) for name in SERVICE}
+    promised = promise_figures(result)
+    return {name: promised[name] if name in promised else _known(figures[name]) for name in SERVICE}
+
+
+def promise_figures(result: RunResult) -> Figures:
+    """Return how a run stands to its promise; the worst share is None where no request was settled."""
+    verdict = result.verdict()
+    return {
+        "worst_in_time_fraction": None if verdict.worst is None else verdict.worst.in_time_fraction,
+        "promise_shortfall_fraction": verdict.shortfall_fraction,
+        "promise_kept_months": float(verdict.kept_months(len(result.plan.months.labels))),
+    }
 
 
 def _known(figures: Floats) -> float | None:

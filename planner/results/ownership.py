@@ -46,8 +46,9 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
             bought_months(plan, result.cohorts)[ledger.cohort_index[purchases]],
             retired_months(plan, result.cohorts)[ledger.cohort_index[sales]],
         ]
-    days.append(np.full(ends.size, plan.months.edge_coordinates[-1]))
-    return np.concatenate([purchases, sales, ends]), np.concatenate(days) - plan.months.edge_coordinates[0]
+    kept, (start, *_, end) = _rows_of(ledger, (Account.OPENING_VALUE,)), plan.months.edge_coordinates
+    days += [np.full(ends.size, end), np.full(kept.size, start)]
+    return np.concatenate([purchases, sales, ends, kept]), np.concatenate(days) - start
 
 
 def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
@@ -122,7 +123,7 @@ def ownership(result: RunResult) -> Ownership:
     dated, months = dated_rows(result)
     factors[dated] = discount_factors(rate, months)
     left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *END_ACCOUNTS)]
-    cost = ledger.rows_in(View.CASH) & ~np.isin(ledger.account_code, left_out)
+    cost = ledger.rows_in(View.ECONOMIC) & ~np.isin(ledger.account_code, left_out)
     expensed = cost & np.isin(ledger.account_code, codes_in(View.ACCRUAL))
     paid, income, owned, gain = (np.zeros(shape) for _ in range(4))
     np.add.at(

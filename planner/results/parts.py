@@ -13,12 +13,17 @@ Floats = NDArray[np.float64]
 
 
 def spares_usd(plan: Plan, run: Run) -> Floats:
-    """Return the spare parts bought with each cluster's first delivery, shape (months, clusters)."""
+    """Return the spare parts bought with each cluster's first delivery, shape (months, clusters).
+
+    The stock of machines owned before the start is owned with them.
+    """
     cost = np.zeros((plan.months.period_count, len(plan.clusters)))
     seen: set[int] = set()
     for purchase in sorted(run.log.purchases):
         if purchase.cluster not in seen:
             seen.add(purchase.cluster)
+            if purchase.time_h < 0:
+                continue
             month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
             cost[month, purchase.cluster] = (
                 len(run.shop.spares[purchase.cluster]) * plan.money.upkeep.part_usd[purchase.cluster]

@@ -15,6 +15,7 @@ from planner.finance.ledger import Dimension, Ledger
 from planner.fleet import quantities
 from planner.fleet.placement import never_placed
 from planner.fleet.plan import Plan
+from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
 from planner.results.accounting import Cohort
 from planner.results.measure_names import FLEET
@@ -110,6 +111,10 @@ class RunResult:
     def settled_requests(self) -> Floats:
         """Return requests served, rented for or shed, shape (months, workloads)."""
         return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
+
+    def verdict(self) -> Verdict:
+        """Return how this replication stands to the scenario's promise."""
+        return judge(self.missed_requests(), self.settled_requests(), self.plan.promise)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""

@@ -162,16 +162,17 @@ Step = tuple[float, float, int]
 def _twins(plan: Plan) -> dict[Pair, Pair]:
     """Return for each cluster and workload the first that shares its history of speed.
 
-    Clusters of one stack and workloads of one model do, but for precision and for bring-ups, which each part has of
-    its own.
+    Clusters of one stack and workloads of one model do, but for precision, for the roofline that ends what releases
+    gain, and for bring-ups, which each part has of its own.
     """
-    first: dict[tuple[str, str, int, str, float], Pair] = {}
+    first: dict[tuple[str, str, int, str, float, float], Pair] = {}
     twins: dict[Pair, Pair] = {}
     for w, workload in enumerate(plan.workloads):
         for c in workload.cluster_order:
             cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
             apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
-            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide)
+            roofline = float(plan.software.roofline_log_gain[c, w])
+            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, roofline)
             twins[c, w] = first.setdefault(key, (c, w))
     return twins
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Generator, Mapping
 from typing import Any
 
+import numpy as np
 import simpy
 
 from planner.fleet.plan import IncidentPlan, Plan, StackPlan, WorkloadPlan
@@ -17,7 +19,20 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 Steps = Generator[simpy.Event, Any, None]
 Pairs = tuple[tuple[int, int], ...]
 _MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
+_CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)
+_LANDINGS = 4  # kernels that make up a bring-up: assumption
 _NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
+
+
+def matured(gain: float, constant_h: float, after_h: float) -> float:
+    """Return what of a gap has closed after some hours: g·(1 − exp(−t/τ))."""
+    return -gain * math.expm1(-after_h / constant_h) if constant_h > 0.0 else gain
+
+
+def open_gap(done: float) -> float:
+    """Return what of a new model's gap is open when a share s of its bring-up is done: (e^−3s − e^−3)/(1 − e^−3)."""
+    last = math.exp(-_CONSTANTS)
+    return (math.exp(-_CONSTANTS * done) - last) / (1.0 - last)
 
 
 class SoftwareDesk:
@@ -40,14 +55,13 @@ class SoftwareDesk:
         self.engineers = plan.software.engineers
         self.desk = simpy.Resource(env, capacity=max(1, round(self.engineers)))
         self.incidents = 0
-        self.releases: dict[str, list[tuple[float, float]]] = {}
-        """By stack: when each release is taken, and by how much it moves the logarithm of speed."""
+        self.releases: dict[str, dict[tuple[int, int], list[tuple[float, float]]]] = {}
+        """By stack, then cluster and workload: when each release is taken, and by how much it moves log speed."""
 
     def start(self) -> None:
         """Set releases, incidents and bring-ups going."""
         for stack in self.plan.software.stacks:
-            if stack.release_delay_h is not None and stack.releases_per_year > 0:
-                self._schedule_releases(stack)
+            self._schedule_releases(stack)
             for model in sorted({workload.model for workload in self.plan.workloads}):
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
@@ -68,27 +82,64 @@ class SoftwareDesk:
         self.log.software.append(SoftwareEvent(float(self.env.now), pairs, log_factors, kind, incident))
 
     def _schedule_releases(self, stack: StackPlan) -> None:
-        """Draw the releases of a stack: each moves the speed of everything it serves, up or down, for good.
+        """Draw the releases of a stack: each brings what it serves to where its software has come by then.
 
-        They come on a cadence whatever happens here, so they are known ahead and no process waits for them.
+        They come on a cadence whatever happens here, so they are known ahead and no process waits for them. A release
+        that was out r hours after the start has the level
+
+            min(g, g·(1 − exp(−r/τ)) + σ·z) + Σ stated steps,   at most the roofline,
+
+        in the logarithm of speed over day one: g is what the class of models has still to gain and τ how fast, both
+        drawn once; z is drawn anew, so a poor release is over with the next. None passes the best there will be.
         """
         pairs = self._pairs(stack, None)
-        if not pairs:
+        delay_h = stack.release_delay_h
+        if not pairs or delay_h is None:
             return
         draw = self.streams(f"software/{stack.name}/releases")
-        taken = self.releases.setdefault(stack.name, [])
-        interval_h = HOURS_PER_YEAR / stack.releases_per_year
-        time_h = draw.random() * interval_h + (stack.release_delay_h or 0.0)
-        while time_h < self.plan.hours:
-            gain = max(-0.9, stack.release_gain.normal(draw) * stack.release_gain_multiplier)
-            moved = math.log1p(gain)
-            taken.append((time_h, moved))
-            self.log.software.append(SoftwareEvent(time_h, pairs, (moved,) * len(pairs), "release", -1))
-            time_h += interval_h * (0.5 + draw.random())
+        course = {
+            name: (math.log1p(each.gain.lognormal(draw)), each.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
+            for name, each in stack.maturity.items()
+        }
+        out_h = {step.time_h: "step" for step in stack.steps}
+        if stack.releases_per_year > 0:
+            interval_h = HOURS_PER_YEAR / stack.releases_per_year
+            time_h = draw.random() * interval_h
+            while time_h + delay_h < self.plan.hours:
+                out_h[time_h] = "release"
+                time_h += interval_h * (0.5 + draw.random())
+        levels, own = dict.fromkeys(pairs, 0.0), dict.fromkeys(course, 0.0)
+        for time_h, kind in sorted(out_h.items()):
+            if kind == "release":
+                noise = draw.standard_normal(len(course)).tolist()
+                for name, z in zip(course, noise, strict=True):
+                    gain, constant_h = course[name]
+                    own[name] = min(gain, matured(gain, constant_h, time_h) + stack.release_sigma * z)
+            self._take(stack, (time_h, kind), levels, own)
 
-    def _last_gain(self, stack: StackPlan) -> float:
-        """Return what the newest release of a stack gained, in the logarithm of speed."""
-        taken = self.releases.get(stack.name, [])
+    def _take(
+        self, stack: StackPlan, release: tuple[float, str], levels: dict[tuple[int, int], float], own: dict[str, float]
+    ) -> None:
+        """Bring every model of a stack to the level of a release, from when it is taken on."""
+        out_h, kind = release
+        taken_h = out_h + (stack.release_delay_h or 0.0)
+        software, changes = self.plan.software, dict[str, list[tuple[tuple[int, int], float]]]()
+        if taken_h >= self.plan.hours:
+            return
+        for (c, w), before in levels.items():
+            model = self.plan.workloads[w].model
+            steps = sum(s.log_gain for s in stack.steps if s.time_h <= out_h and s.model in ("", model))
+            level = min(own.get(software.architectures[w], 0.0) + steps, float(software.roofline_log_gain[c, w]))
+            levels[c, w] = level
+            self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, level - before))
+            changes.setdefault(model, []).append(((c, w), level - before))
+        for moved in changes.values():
+            pairs, factors = zip(*moved, strict=True)
+            self.log.software.append(SoftwareEvent(taken_h, pairs, factors, kind, -1))
+
+    def _last_gain(self, stack: StackPlan, pair: tuple[int, int]) -> float:
+        """Return what the newest release gained on a cluster and workload, in the logarithm of speed."""
+        taken = self.releases.get(stack.name, {}).get(pair, [])
         count = bisect_right(taken, (float(self.env.now), math.inf))
         return taken[count - 1][1] if count else 0.0
 
@@ -100,10 +151,40 @@ class SoftwareDesk:
         draw = self.streams(f"software/{stack.name}/{model}")
         for incident in stack.incidents:
             count = draw.poisson(incident.per_year * self.plan.hours / HOURS_PER_YEAR)
-            for time_h in sorted((draw.random(count) * self.plan.hours).tolist()):
-                loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
-                fix_h = incident.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
-                self.env.process(self._incident(stack, pairs, incident, (time_h, loss, fix_h)))
+            times_h = sorted((draw.random(count) * self.plan.hours).tolist())
+            self._start_incidents(stack, pairs, incident, times_h, draw)
+        young = self.streams(f"software/{stack.name}/{model}/young")
+        for incident in stack.incidents:
+            times_h = self._youth(stack, pairs, incident.per_year, young)
+            self._start_incidents(stack, pairs, incident, times_h, young)
+
+    def _start_incidents(
+        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, times_h: list[float], draw: np.random.Generator
+    ) -> None:
+        """Draw what each of some incidents takes and how long its fix, and start it at its time."""
+        for time_h in times_h:
+            loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
+            fix_h = incident.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
+            self.env.process(self._incident(stack, pairs, incident, (time_h, loss, fix_h)))
+
+    def _youth(self, stack: StackPlan, pairs: Pairs, per_year: float, draw: np.random.Generator) -> list[float]:
+        """Draw the times of the incidents that a new model has beyond those of an old one.
+
+        Their rate is λ·(m − 1)·exp(−(t − launch)/τ), with the τ of its class's maturing; a model long served, of a
+        workload without a launch, has none.
+        """
+        launches = [self.plan.workloads[w].launch_h for _, w in pairs]
+        excess = stack.new_model_incident_multiplier - 1.0
+        course = stack.maturity.get(self.plan.software.architectures[pairs[0][1]])
+        if None in launches or excess <= 0.0 or course is None:
+            return []
+        launch_h = min(launch for launch in launches if launch is not None)
+        constant_h = course.months.base * HOURS_PER_YEAR / 12.0
+        # The share of a launch's further incidents that falls into the run, by age at its beginning and at its end.
+        begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, float(self.plan.hours)))
+        count = draw.poisson(per_year * excess * constant_h / HOURS_PER_YEAR * (begun - ended))
+        left = ended + (begun - ended) * draw.random(count)
+        return sorted((launch_h - constant_h * np.log(left)).tolist())
 
     def _incident(
         self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float]
@@ -123,8 +204,10 @@ class SoftwareDesk:
         if not incident.falsifies:
             return (math.log1p(-loss),) * len(pairs)
         wide = self.plan.software.wide_precision_factor
-        rolled_back = -max(self._last_gain(stack), 0.0)
-        return tuple(rolled_back if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05)) for c, w in pairs)
+        return tuple(
+            -max(self._last_gain(stack, (c, w)), 0.0) if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05))
+            for c, w in pairs
+        )
 
     def _mend(self, engineer_h: float, fix_h: float) -> Steps:
         """Wait for an engineer, keep one for a while, then wait for the rest of the fix."""
@@ -149,7 +232,7 @@ class SoftwareDesk:
             self.env.process(self._bring_up(part, own, figures))
 
     def _bring_up(self, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
-        """Serve a new model on a slow fallback until engineers have brought it up on the machines of a part.
+        """Serve a new model on slow fallbacks until engineers have brought it up on the machines of a part.
 
         They begin with the launch or with the first machines, whichever comes later; machines that are there on the
         first day have been there since a launch before it, so that part of the work is behind.
@@ -164,6 +247,11 @@ class SoftwareDesk:
         yield self.env.timeout(max(0.0, begin_h - self.env.now))
         self.incidents += 1
         number = self.incidents
-        self._change(pairs, (factor,) * len(pairs), "bring-up", number)
-        yield from self._mend(math.inf, left_h)
-        self._change(pairs, (-factor,) * len(pairs), "bring-up done", number)
+        # The gap closes as exp(−3·s) with the share s of the work that is done, in steps: kernels land one by one.
+        done = 1.0 - left_h / length_h
+        levels = [factor * open_gap(done + (1.0 - done) * step / _LANDINGS) for step in range(_LANDINGS + 1)]
+        self._change(pairs, (levels[0],) * len(pairs), "bring-up", number)
+        for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):
+            yield from self._mend(math.inf, left_h / _LANDINGS)
+            kind = "bring-up done" if step == _LANDINGS else "bring-up eased"
+            self._change(pairs, (after - before,) * len(pairs), kind, number)

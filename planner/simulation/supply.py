@@ -1,7 +1,8 @@
 """Orders, deliveries, commissioning with limited crews, power blocks: how nodes get into service.
 
 A delivery is paid when it comes. Its nodes serve once they are commissioned and the site has power for them; until
-then, and for good where it never has, they are owned and wait.
+then, and for good where it never has, they are owned and wait. What came before the start was paid then: its purchase
+has a time below zero, and its age is counted from there.
 """
 
 from __future__ import annotations
@@ -69,37 +70,43 @@ class Supply:
                 self.env.process(self._retire_all(index, cluster))
 
     def _arrive(self, index: int, cluster: ClusterPlan) -> Steps:
-        order = cluster.order
+        order, owned = cluster.order, cluster.owned
         if order is None:
             yield self.env.timeout(cluster.online_h or 0.0)
-            purchase = self._deliver(index, cluster.nodes, cluster.prices_usd)
+            paid_h, prices = (self.env.now, cluster.prices_usd) if owned is None else (owned.bought_h, owned.prices_usd)
+            purchase = self._deliver(index, cluster.nodes, prices, float(paid_h))
             self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
             return
         draw = self.streams(f"supply/{cluster.name}")
         arrival_h = order.placed_h + order.lead_h + order.slip_h.draw(draw)
         shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
         for shipment, nodes in enumerate(shares.tolist()):
-            yield self.env.timeout(max(0.0, arrival_h + shipment * order.interval_h - self.env.now))
+            came_h = arrival_h + shipment * order.interval_h
+            yield self.env.timeout(max(0.0, came_h - self.env.now))
             if nodes and self.env.now < cluster.retire_h:  # what would come after the cluster is gone is cancelled
                 refused = draw.random(nodes) < order.acceptance_failure_fraction
-                self.env.process(self._commission(index, cluster.prices_usd, refused))
+                self.env.process(self._commission(index, cluster.prices_usd, refused, min(came_h, self.env.now)))
 
-    def _deliver(self, index: int, nodes: int, prices_usd: Prices) -> int:
+    def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float) -> int:
         """Pay for a delivery; return its place in the log."""
-        self.log.purchases.append(Purchase(float(self.env.now), index, nodes, prices_usd))
+        self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd))
         return len(self.log.purchases) - 1
 
-    def _commission(self, index: int, prices_usd: Prices, refused: NDArray[np.bool_]) -> Steps:
-        """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part."""
+    def _commission(self, index: int, prices_usd: Prices, refused: NDArray[np.bool_], came_h: float) -> Steps:
+        """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part.
+
+        One that came before the start was installed from then on, by crews that had nothing else to do.
+        """
         site = self.plan.site
-        purchase = self._deliver(index, refused.size, prices_usd)
+        purchase = self._deliver(index, refused.size, prices_usd, came_h)
         with self.crews.request() as turn:
             yield turn
             rounds = np.arange(refused.size) // site.commissioning_crews + 1
-            ready_h = self.env.now + rounds * site.commissioning_h
+            begins_h = came_h if came_h < 0 else float(self.env.now)
+            ready_h = begins_h + rounds * site.commissioning_h
             ready_h[refused] += self.plan.reliability.rma_h + self.plan.reliability.repair_h[2]
-            self._ask_for_power(index, purchase, np.sort(ready_h))
-            yield self.env.timeout(float(rounds[-1] * site.commissioning_h))
+            self._ask_for_power(index, purchase, np.maximum(np.sort(ready_h), 0.0))
+            yield self.env.timeout(max(0.0, begins_h + float(rounds[-1] * site.commissioning_h) - self.env.now))
 
     def _energise_blocks(self) -> Steps:
         """Hand over each power block on its day."""
@@ -140,18 +147,20 @@ class Supply:
         service_h = service_h[service_h < min(end_h, cluster.retire_h)]
         if not service_h.size:
             return
+        # Early life is behind what came before the start: its failures are drawn from then on, and those before go.
+        aged_h = min(self.log.purchases[purchase].time_h, 0.0)
         self.batches[index] += 1
         times, counts = np.unique(service_h, return_counts=True)
         for time_h, count in zip(times.tolist(), counts.tolist(), strict=True):
             accelerators = count * cluster.accelerators_per_node
-            detail = f"batch {self.batches[index]}"
+            detail = f"batch {self.batches[index]}{', owned before the start' if aged_h else ''}"
             self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
         self.in_service[index] += service_h.size
         self.env.process(self._announce(cluster.accelerator, float(times[0])))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
         first = self.shop.admit(index, service_h.size)
-        failures = draw_failures(self.plan.reliability, cluster, service_h, first, end_h, stream)
-        self.shop.expect(index, failures)
+        failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
+        self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
 
     def _announce(self, part: str, time_h: float) -> Steps:
         """Tell those who wait for a part that the first nodes of it are there."""
@@ -170,7 +179,7 @@ class Supply:
         def arrive() -> Steps:
             yield self.env.timeout(lead_h)
             if self.env.now < self.plan.clusters[index].retire_h:
-                yield from self._commission(index, prices, np.zeros(nodes, dtype=bool))
+                yield from self._commission(index, prices, np.zeros(nodes, dtype=bool), float(self.env.now))
 
         self.env.process(arrive())
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.months import MonthGrid
-from planner.studies.decision import Comparison, decisions
+from planner.studies.decision import Comparison, choice, decisions, worth_of_knowing
 from planner.studies.distributions import is_numeric
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.studies.importance import flip, importance
@@ -25,8 +25,10 @@ from planner.studies.intervals import (
 )
 from planner.studies.prepare import Prepared
 from planner.studies.store import Store
+from planner.units import DOLLARS, MILLION, unit_of
 
 Floats = NDArray[np.float64]
+PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
 _BAND_BYTES = 128_000_000
@@ -197,6 +199,43 @@ class Finished:
                     own.append(_flip(scenario, against, drawn.name, at))
         for own in found:
             yield from own
+        yield from self.information()
+
+    def information(self) -> Iterator[Driver]:
+        """Yield what knowing the throughput of each pair would be worth to the choice, largest first.
+
+        In dollars where the headline is money, times the tokens that the chosen scenario serves where it is money per
+        token. What is known of a pair is the product of its own factor with those of its model and its part.
+        """
+        headline, names = self.prepared.headline, self.prepared.names
+        errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.each if drawn.throughput_of}
+        table = self.output(headline.name)
+        if len(names) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
+            return
+        chosen = choice(table, lower_is_better=headline.lower_is_better)
+        millions = float(np.nanmean(self.output("served_tokens")[:, chosen])) / MILLION
+        usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(headline.unit)
+        scramblings, found = self.prepared.study.scramblings, []
+        for part, engine, model in errors:
+            if not part or not model:
+                continue
+            terms = [errors.get(key) for key in ((part, engine, model), ("", engine, model), (part, engine, ""))]
+            known = np.sum([np.log(self.input(name)) for name in terms if name], axis=0)
+            worth = worth_of_knowing(known, table, scramblings, lower_is_better=headline.lower_is_better)
+            factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
+            found.append(
+                Driver(
+                    scenario=names[chosen],
+                    against="",
+                    method="information",
+                    input=f"throughput.{part}.{engine}.{model}",
+                    measure=measure,
+                    value=worth.value * factor,
+                    low=max(0.0, worth.low * factor),
+                    high=max(0.0, worth.high * factor),
+                )
+            )
+        yield from sorted(found, key=lambda driver: -driver.value)
 
     def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
         """Return the headline's mean of every scenario after more and more rows."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate, share_estimate
+from planner.studies.intervals import Estimate, half_width, mean_estimate, percentile_estimate, share_estimate
 
 Floats = NDArray[np.float64]
 
@@ -60,3 +60,40 @@ def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is
         mean_regret=mean_estimate(regret, scramblings),
         p95_regret=percentile_estimate(regret, scramblings, 95),
     )
+
+
+def choice(headline: Floats, *, lower_is_better: bool) -> int:
+    """Return the scenario that is best in the mean over the rows that could be run in all; shape (rows, scenarios)."""
+    means = headline[np.isfinite(headline).all(axis=1)].mean(axis=0)
+    return int(np.argmin(means) if lower_is_better else np.argmax(means))
+
+
+_DEGREE = 3
+"""Of the polynomial by which the difference between scenarios follows what is known: curved, and turning once."""
+
+
+def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower_is_better: bool) -> Estimate:
+    """Return what knowing one figure before the choice is worth, in the unit of the headline.
+
+    The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
+    own rows (Strong, Oakley and Brennan 2014): how far each scenario lies behind the chosen one follows θ, here
+    ``known`` of shape (rows,), by a cubic; where it is expected ahead, it is chosen instead. The cubic of each
+    randomisation's rows is fitted to the others', so that noise does not pass for knowledge: what is reported was
+    gained on rows that the rule had not seen.
+    """
+    sound = np.isfinite(headline).all(axis=1) & np.isfinite(known)
+    fold = (np.arange(len(headline)) % scramblings)[sound]
+    worse = (headline if lower_is_better else -headline)[sound]
+    if len(np.unique(fold)) < 2 or len(worse) < 4 * (_DEGREE + 1) or np.ptp(known[sound]) == 0.0:
+        return Estimate(value=0.0, half_width=float("nan"), completed=len(worse))
+    behind = worse - worse[:, [choice(worse, lower_is_better=True)]]
+    score = (known[sound] - known[sound].mean()) / known[sound].std()
+    basis = np.vander(score, _DEGREE + 1)
+    gained = np.zeros(len(worse))
+    for each in np.unique(fold):
+        own = fold == each
+        rule, *_ = np.linalg.lstsq(basis[~own], behind[~own], rcond=None)
+        picked = np.argmin(basis[own] @ rule, axis=1)
+        gained[own] = -behind[own, picked]
+    parts = np.array([gained[fold == each].mean() for each in np.unique(fold)])
+    return Estimate(value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -15,15 +16,19 @@ from planner.language.loading import SUCCESSORS
 from planner.language.scenario import Scenario
 from planner.validation import choices, nearest
 
-FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog")
-"""What a study cannot vary: the months that scenarios share, and the catalogue that compiled parts are kept by."""
+FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog", "calibration")
+"""What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
+are kept by."""
 
 
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
     """Return the fields of a dumped scenario that a dotted path reaches, ``*`` standing for any part of a name.
 
-    A path as older studies write it reaches the field that took its place.
+    ``{a,b}`` stands for either name. A path as older studies write it reaches the field that took its place.
     """
+    if (choice := re.search(r"\{([^{}]*)\}", pattern)) is not None:
+        before, after = pattern[: choice.start()], pattern[choice.end() :]
+        return [path for name in choice[1].split(",") for path in reach(f"{before}{name.strip()}{after}", stated)]
     reached = [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
     moved = [new for old, new in SUCCESSORS.items() if fnmatch.fnmatchcase(dotted(old), pattern)]
     return reached + [new for new in moved if any(True for _ in _walk(tuple(map(str, new)), stated, ()))]

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import ValidationError
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import shape_of
 from planner.compile.capacity import served_precision
 from planner.documents import KeyPath, dotted, parse_scalar
@@ -210,10 +209,9 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
     A pair's error is its own, and where its model or its accelerator was never measured under the engine also that of
     all pairs of the same model, or of the same accelerator: a factor they share, so that they are wrong together.
     """
-    calibration = shipped_calibration()
     spreads: dict[tuple[str, str, str], float] = {}
     for base in scenarios.values():
-        catalog = base.scenario.load_catalog()
+        catalog, calibration = base.scenario.load_catalog(), base.scenario.load_calibration().calibration()
         for cluster in base.scenario.clusters.values():
             for workload in base.scenario.workloads.values():
                 shape = shape_of(workload.model, catalog)

@@ -109,6 +109,12 @@ def class_length_figures(defaults: Mapping[str, Any]) -> list[Figure]:
     ]
 
 
+def laid_over(figures: list[Figure], seen: list[Figure]) -> list[Figure]:
+    """Return a log's figures with those that a series of hours shows in their place: level, day, week and noise."""
+    shown = {figure.field: figure for figure in seen if not figure.from_class}
+    return [shown.get(figure.field, figure) for figure in figures]
+
+
 def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | None) -> str:
     """Return the workload as the ``workloads`` section of a scenario, the fit's error as comments."""
     tree: dict[str, Any] = {"model": heading.model, "class": heading.workload_class}

@@ -95,7 +95,7 @@ class NaiveFleet:
             yield self.env.timeout(self.draw.exponential(HOURS_PER_YEAR / rate))
             if self.draw.random() < stack.releases_per_year / rate:
                 for pair in pairs:
-                    self.speed[pair] *= 1.0 + stack.release_gain.normal(self.draw)
+                    self.speed[pair] = math.exp(stack.release_sigma * self.draw.standard_normal())
             else:
                 self.env.process(self._incident(stack, pairs))
 

@@ -57,9 +57,9 @@ def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
         )
 
 
-def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True) -> Finished:
+def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True, study: Path = STUDY) -> Finished:
     """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
-    prepared = prepare(STUDY)
+    prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
     store = Store(folder, setup, identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))))
     store.open(resume=False, restart=False)

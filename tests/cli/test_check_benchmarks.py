@@ -51,13 +51,23 @@ def test_a_missing_or_empty_file_is_refused(planner: Planner, tmp_path: Path) ->
 
 
 def test_calibrate_writes_what_check_benchmarks_reads(planner: Planner, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.csv", {}, {"concurrency": "32", "tpot_ms": "30", "ttft_ms": "450"})
-    done = planner("calibrate", str(table), "--out", str(tmp_path / "c.yaml"), "--no-cross-validation")
+    table = write_table(tmp_path / "t.csv", {"tpot_ms": "30"}, {"concurrency": "32", "tpot_ms": "37", "ttft_ms": "450"})
+    done = planner("calibrate", str(table), "--out", str(tmp_path / "c.yaml"))
     assert done.code == 0
     assert "written to" in done.out
-    again = planner("check-benchmarks", str(table), "--calibration", str(tmp_path / "c.yaml"), "--json")
-    found = json.loads(again.out)["summary"]["quantities"]["tpot_ms"]["all"]
-    assert found["mean_absolute_error_fraction"] < 0.1
+    found = []
+    for chosen in ([], ["--calibration", str(tmp_path / "c.yaml")]):
+        again = planner("check-benchmarks", str(table), *chosen, "--json")
+        found.append(json.loads(again.out)["summary"]["quantities"]["tpot_ms"]["all"]["mean_absolute_error_fraction"])
+    assert f"mean {found[0]:.1%} before, {found[1]:.1%} after" in done.out
+    assert found[1] < found[0] / 2
+
+
+def test_a_refit_of_two_rows_is_refused_with_what_each_number_needs(planner: Planner, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", {}, {"concurrency": "32", "tpot_ms": "30"})
+    refused = planner("calibrate", str(table), "--out", str(tmp_path / "c.yaml"), "--refit", "--quiet")
+    refused.refused("fits 38 numbers (26 common to all, 12 of vllm) and each needs 10 rows, so 380 in all; there are 2")
+    assert not (tmp_path / "c.yaml").exists()
 
 
 def test_calibrate_refuses_rows_it_cannot_fit(planner: Planner, tmp_path: Path) -> None:

@@ -88,6 +88,23 @@ def test_series_of_two_weeks_gives_a_weekly_profile(tmp_path: Path) -> None:
     np.testing.assert_allclose(workload.shape.weekly_profile, week / 600, atol=5e-4)
 
 
+def test_a_log_and_a_series_make_one_workload(tmp_path: Path) -> None:
+    log, rates = _log_file(tmp_path), tmp_path / "rate_per_min.csv"
+    week = np.array(weekly_profile(peak_to_mean=1.9, weekend_fraction=0.5)) * 600
+    dates = np.datetime64("2026-01-05T00:00:00") + np.arange(168) * np.timedelta64(1, "h")
+    rates.write_text("timestamp,api\n" + "".join(f"{d},{r}\n" for d, r in zip(dates, week, strict=True)))
+    alone = RUNNER.invoke(app, ["fit-traffic", str(log)], catch_exceptions=False)
+    both = RUNNER.invoke(app, ["fit-traffic", str(log), "--hourly", str(rates)], catch_exceptions=False)
+    assert both.exit_code == 0
+    first, second = (_workload(found.stdout[found.stdout.index("# Fitted") :]) for found in (alone, both))
+    assert second.requests_per_s == pytest.approx(10.0, rel=1e-3)  # the series' level
+    assert second.shape.weekly_profile is not None
+    assert second.tokens == first.tokens
+    assert second.burst_index_of_dispersion == first.burst_index_of_dispersion
+    with pytest.raises(ScenarioError, match="is an hourly series itself"):
+        RUNNER.invoke(app, ["fit-traffic", str(rates), "--hourly", str(rates)], catch_exceptions=False)
+
+
 def test_daily_peak_is_raised_to_the_weeks(tmp_path: Path) -> None:
     day = 1.0 + 0.2 * np.cos(2 * np.pi * np.arange(24) / 24)
     path = tmp_path / "rps.csv"

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import typer.main
 
-from planner.cli.app import app
+from planner.cli.app import GROUPS, app
 from planner.cli.colour import paint
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
 
 WITHOUT_JSON = {
+    "import": "holds the readers of published results",
     "init": "writes a file and says so",
     "schema": "prints JSON anyway",
 }
@@ -102,6 +103,18 @@ def test_every_command_has_json_or_a_reason() -> None:
     for name, command in commands.items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert ("--json" in options) is (name not in WITHOUT_JSON), name
+
+
+def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner) -> None:
+    grouped = [entry for members in GROUPS.values() for entry in members.items()]
+    group = typer.main.get_command(app)
+    known = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
+    assert sorted(name for name, _ in grouped) == sorted(known)
+    told = planner("--help").out
+    for name, sentence in grouped:
+        assert f"{name} " in told
+        assert sentence in told  # on one line of 80 columns, and not cut off
+        assert sentence.endswith(".")
 
 
 def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:

@@ -136,7 +136,6 @@ stacks:
     custom_attention_multiplier: 0.6
     fix_days: {low: 2, base: 2, high: 2}
     releases_per_year: {low: 2, base: 4, high: 6}
-    release_gain_fraction: {low: 0.0, base: 0.0, high: 0.0}
     bring_up_weeks: {low: 1, base: 2, high: 4}
     bring_up_throughput_fraction: {low: 0.5, base: 0.6, high: 0.7}
 accelerators:

@@ -19,9 +19,9 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
     months = grid.period_count
     parts: dict[str, Any] = {
         "capital": CapitalPlan(
-            depreciation_months=36,
+            depreciation_months=(36,) * clusters,
             declining_factor=0.0,
-            residual_fraction=0.1,
+            residual_fraction=(0.1,) * clusters,
             resale=(ResaleCurve(age_months=(36.0,), fractions=(0.1,)),) * clusters,
             end_value="market",
             discount_rate_per_year=0.1,

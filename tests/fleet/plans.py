@@ -13,6 +13,7 @@ from planner.demand.noise import LognormalNoise
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
 from planner.fleet.plan import (
+    LOAD_CELLS,
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
@@ -27,7 +28,7 @@ from planner.fleet.plan import (
     Triangle,
     WorkloadPlan,
 )
-from planner.fleet.window import MISS_CELLS
+from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
 from tests.fleet.money import money_plan
 
@@ -145,11 +146,13 @@ def stack_plan(**changes: Any) -> StackPlan:
         name="cuda-vllm",
         releases_per_year=0.0,
         release_delay_h=None,
-        release_gain=certain(0.0),
-        release_gain_multiplier=1.0,
+        release_sigma=0.0,
+        maturity={},
+        steps=(),
         incidents=incident_plans(),
         bring_up_weeks=certain(3.0),
         bring_up_fraction=certain(0.5),
+        new_model_incident_multiplier=1.0,
     )
     return dataclasses.replace(plain, **changes)
 
@@ -161,6 +164,8 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         engineers=2.0,
         fix_time_multiplier=1.0,
         engineer_h=40.0,
+        architectures=("dense",) * workloads,
+        roofline_log_gain=np.full((clusters, workloads), 10.0),
         wide_precision_factor=np.full((clusters, workloads), np.nan),
     )
     return dataclasses.replace(plain, **changes)
@@ -231,7 +236,9 @@ def make_plan(
         clusters=tuple(clusters),
         demand=demand_plan(workloads, hours, requests_per_s or [1.0] * len(workloads)),
         requests_per_node_h=np.full((*sizes, 1), rate_per_node_h),
-        miss_tables=np.zeros((*sizes, MISS_CELLS + 1)),
+        late_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
+        refused_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
+        most_loads=np.ones(sizes),
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         preferred_utilisation=1.0,
         reliability=reliability_plan(),
@@ -239,6 +246,7 @@ def make_plan(
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),
+        promise=Promise(in_time_fraction=0.99, each_month=True, of_workload=True, in_replications_fraction=0.9),
         warnings=(),
         notes=(),
     )

@@ -168,7 +168,9 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
         ),
         demand=dataclasses.replace(plan.demand, expected_requests_per_s=plan.demand.expected_requests_per_s[workloads]),
         requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
-        miss_tables=plan.miss_tables[np.ix_(clusters, workloads)],
+        late_tables=plan.late_tables[np.ix_(clusters, workloads)],
+        refused_tables=plan.refused_tables[np.ix_(clusters, workloads)],
+        most_loads=plan.most_loads[np.ix_(clusters, workloads)],
         by_priority=tuple(of - w for w in plan.by_priority),
     )
     held = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,10 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.plan import Plan, SitePlan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, SitePlan
 from planner.fleet.power import facility_kw
 from planner.fleet.scan import defer
-from planner.fleet.window import MISS_CELLS, Slowdown, WindowInput, WindowResult, evaluate_window
+from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -243,9 +243,9 @@ def test_under_a_loose_cap_clocks_fall_and_under_a_tight_one_nodes_are_parked() 
 
 def test_power_that_is_left_keeps_nodes_on_for_headroom() -> None:
     """Ten nodes at 0.3 load draw 58.8 kW; on 50 kW all is served, at the utilisation that 50 kW allow."""
-    late = np.zeros((1, 1, MISS_CELLS + 1))
-    late[:, :, -26:] = 1.0  # late from 90% utilisation on
-    plan = make_plan(site=capped_site(50.0), miss_tables=late)
+    late = np.zeros((1, 1, LOAD_CELLS + 1))
+    late[:, :, int(0.9 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 90% utilisation on
+    plan = make_plan(site=capped_site(50.0), late_tables=late)
     result = evaluate_window(plan, window_of(plan, np.full((1, 1), 3 * 3600.0), np.full((1, 1), 10.0)))
     assert result.served_requests.sum() == pytest.approx(3 * 3600.0)
     assert result.it_kw[0, 0] == pytest.approx(50.0, rel=1e-3)
@@ -273,13 +273,61 @@ def test_at_the_cap_work_moves_to_the_pool_that_does_it_for_less() -> None:
 def test_a_throttled_cluster_makes_no_other_late() -> None:
     clusters = [cluster_plan("a"), cluster_plan("b")]
     work = [workload_plan("x", [0]), workload_plan("y", [1])]
-    steep = np.zeros((2, 2, MISS_CELLS + 1))
-    steep[:, :, -26:] = 1.0  # late from 90% utilisation on
-    plan = make_plan(clusters, work, site=capped_site(140.0, 2), miss_tables=steep)
+    steep = np.zeros((2, 2, LOAD_CELLS + 1))
+    steep[:, :, int(0.9 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 90% utilisation on
+    plan = make_plan(clusters, work, site=capped_site(140.0, 2), late_tables=steep)
     window = window_of(plan, np.array([[8 * 3600.0], [5 * 3600.0]]), np.full((2, 1), 10.0))
     result = evaluate_window(plan, window)
     assert result.busy_nodes[:, 0] == pytest.approx([8.0, 5.0])
     assert result.late_requests.sum() == 0.0  # both have the same headroom left
+
+
+def _crowded(most_load: float, **changes: Any) -> Plan:
+    """A cluster of ten nodes; of a load ρ the share ρ / 20 is late, and from 1 on (ρ − 1) / 4 refused."""
+    load = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    return make_plan(
+        late_tables=(load / 20.0)[np.newaxis, np.newaxis],
+        refused_tables=(np.maximum(load - 1.0, 0.0) / 4.0)[np.newaxis, np.newaxis],
+        most_loads=np.full((1, 1), most_load),
+        **changes,
+    )
+
+
+def test_tables_are_read_between_their_cells() -> None:
+    plan = _crowded(1.0)
+    load = 0.7123456
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), load * 36_000.0), np.full((1, 1), 10.0)))
+    assert result.late_requests[0, 0] == pytest.approx(load * 36_000.0 * load / 20.0, rel=1e-12)
+    assert result.shed_requests.sum() == 0.0
+
+
+@pytest.mark.parametrize(("most_load", "offered"), [(1.0, 1.0), (1.2, 1.2), (2.0, 1.3)])
+def test_an_overloaded_hour_serves_more_than_the_objective_allows_and_sheds_the_rest(
+    most_load: float, offered: float
+) -> None:
+    """1.3 of capacity comes. Of what is offered, at most the stated load, the tables say what is late and refused."""
+    plan = _crowded(most_load)
+    came = 1.3 * 36_000.0
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), came), np.full((1, 1), 10.0)))
+    refused = offered * 36_000.0 * (offered - 1.0) / 4.0
+    assert result.served_requests.sum() == pytest.approx(offered * 36_000.0 - refused)
+    assert result.late_requests.sum() == pytest.approx(offered * 36_000.0 * offered / 20.0)
+    assert result.shed_requests.sum() == pytest.approx(came - result.served_requests.sum())
+    assert result.busy_nodes[0, 0] == pytest.approx(10.0)  # full, and no more
+
+
+def test_power_that_runs_out_leaves_none_for_overload() -> None:
+    plan = _crowded(2.0, site=capped_site(50.0))
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 1.3 * 36_000.0), np.full((1, 1), 10.0)))
+    assert result.busy_nodes[0, 0] < 10.0
+    assert result.served_requests.sum() <= result.busy_nodes[0, 0] * 3600.0 * (1 + 1e-9)
+
+
+def test_what_arrives_in_the_dark_is_not_offered_later() -> None:
+    plan = _crowded(2.0)
+    window = window_of(plan, np.full((1, 1), 36_000.0), np.full((1, 1), 5.0), lit_fraction=np.array([0.5]))
+    result = evaluate_window(plan, window)
+    assert result.shed_requests.sum() == pytest.approx(18_000.0)
 
 
 def test_capped_hours_push_deferrable_work_on_hour_by_hour() -> None:
@@ -369,7 +417,9 @@ def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
             for w in workloads
         ),
         requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
-        miss_tables=plan.miss_tables[np.ix_(clusters, workloads)],
+        late_tables=plan.late_tables[np.ix_(clusters, workloads)],
+        refused_tables=plan.refused_tables[np.ix_(clusters, workloads)],
+        most_loads=plan.most_loads[np.ix_(clusters, workloads)],
         by_priority=tuple(len(workloads) - 1 - w for w in plan.by_priority),
     )
     other = dataclasses.replace(

@@ -25,7 +25,7 @@ from planner.results.run import simulate
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]
-MOMENTS = 20
+MOMENTS = 8
 STUDY = """\
 name: tiny-study
 scenarios:

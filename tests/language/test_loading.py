@@ -71,6 +71,16 @@ def test_extends_is_relative_to_the_file_that_says_it(write: Write, tmp_path: Pa
     assert load_scenario(top).clusters["h200"].nodes == 4
 
 
+def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
+    write()
+    write("clusters: {h200: {nodes: 7}, mi325x: {nodes: 3}}\n", "machines.yaml")
+    write("clusters: {h200: {nodes: 9}}\n", "more.yaml")
+    top = write(
+        "extends: [tiny.yaml, machines.yaml, more.yaml]\nname: top\nclusters: {mi325x: {nodes: 5}}\n", "top.yaml"
+    )
+    assert {name: cluster.nodes for name, cluster in load_scenario(top).clusters.items()} == {"h200": 9, "mi325x": 5}
+
+
 def test_null_drops_a_cluster_of_the_base(write: Write) -> None:
     write()
     top = write("extends: tiny.yaml\nname: top\nclusters: {mi325x: null}\n", "top.yaml")
@@ -222,7 +232,9 @@ def test_a_chain_has_an_end(write: Write) -> None:
     ("extends", "part"),
     [
         ("nowhere.yaml", "extends: no such file"),
-        ("[a, b]", "extends: must be a file name"),
+        ("[a, b]", "no such file"),
+        ("[a, 3]", "extends: must be a file name, or a list"),
+        ("[]", "extends: must be a file name, or a list"),
         ("3", "extends: must be a file name"),
         ("''", "is a folder"),
         ("'a\\0b'", "no such file"),

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.demand.bursts import erlang_c
 from planner.fleet.plan import ClusterPlan, ReliabilityPlan
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
 from planner.simulation.repair_shop import RepairShop
 from tests.fleet.plans import cause_plan, cluster_plan, reliability_plan
+from tests.oracles.erlang import erlang_c
 from tests.oracles.repair_model import Loss, RepairModel
 
 Floats = NDArray[np.float64]

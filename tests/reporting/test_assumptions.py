@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from planner.catalog.calibration import shipped_file, write_calibration
+from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.reporting.assumptions import HEADER, assumptions
 
@@ -29,6 +33,17 @@ def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -
         if path.startswith("catalog.") and path.count(".") >= 3:
             assert row["grade"] in ("A", "B", "C", "D"), path
             assert row["date"], path
+
+
+def test_a_promise_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(write: Write, tiny: str) -> None:
+    rows = rows_of(write())
+    assert rows["promise.in_time"]["value"] == "0.99"
+    assert rows["promise.in_time"]["grade"] == "default"
+    assert rows["promise.of"]["source"].startswith("default: workload")
+    rows = rows_of(write(tiny + "promise: {in_time: 0.999, of: fleet}\n", "stated.yaml"))
+    assert rows["promise.in_time"]["source"].startswith("stated.yaml:")
+    assert (rows["promise.in_time"]["value"], rows["promise.of"]["value"]) == ("0.999", "fleet")
+    assert rows["promise.each"]["grade"] == "default"
 
 
 def test_a_default_gives_its_reason(write: Write) -> None:
@@ -80,3 +95,28 @@ def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its
     assert rows["catalog.priors.resale_36m_amd"][1] == "D"
     assert "catalog.priors.resale_36m_nvidia" not in stated["path"]
     assert "catalog.priors.resale_36m_amd" in stated["path"]
+
+
+def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_throughput(write: Write) -> None:
+    path = write()
+    own = path.parent / "mine.yaml"
+    label = "llama-3.1-8b / H200 / vllm / fp8 / serving"
+    shipped = shipped_file()
+    slower = shipped.groups | {label: shipped.groups[label] + math.log(1.25)}
+    write_calibration(shipped.model_copy(update={"groups": slower}), own)
+    before, after = rows_of(path), rows_of(path, f"calibration={own}")
+    assert "calibration.sha256" not in before
+    assert after["calibration.sha256"]["value"] == hashlib.sha256(own.read_bytes()).hexdigest()
+    rate = "throughput.h200.chat.output_tokens_per_s_per_accelerator"
+    # Its objective leaves room, so a batch limited by memory serves 1/1.25 as much.
+    assert float(after[rate]["value"]) < float(before[rate]["value"]) / 1.15
+    mi325x = "throughput.mi325x.chat.output_tokens_per_s_per_accelerator"
+    assert after[mi325x] == before[mi325x]
+
+
+def test_a_calibration_that_is_not_there_or_not_one_is_refused(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"calibration: .*no such file"):
+        load_scenario(write(), ["calibration=absent.yaml"])
+    (tmp_path / "c.yaml").write_text("rows: 2\n")
+    with pytest.raises(ScenarioError, match=r"calibration: .*measurements: is required"):
+        load_scenario(write(), [f"calibration={tmp_path / 'c.yaml'}"])

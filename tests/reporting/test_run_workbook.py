@@ -130,6 +130,16 @@ SETTINGS = {
         "finance.residual_basis=vendor-prior",
         "finance.tax={rate_fraction: 0.25}",
     ),
+    "owned before": (
+        "horizon_months=14",
+        SOLD,
+        "clusters.old={accelerator: H200, nodes: 2, owned: {bought: 2024-05-05}, retire: 2026-08-11}",
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
+    ),
+    "owned at a book value": (
+        "horizon_months=14",
+        "clusters.old={accelerator: H200, nodes: 2, owned: {bought: 2024-05-05, book_value_usd: 250000.01}}",
+    ),
     "time of use": (
         "horizon_months=14",
         "site.electricity_usd_per_kwh=null",
@@ -151,6 +161,7 @@ UNPAINTED = {
     "losses carried": ("price", "all"),
     "declining balance": ("residual", "all"),
     "residuals of vendors": ("residual", "all"),
+    "owned at a book value": ("residual", "all"),
     "time of use": ("all",),
 }
 """Inputs that the sheets do not follow, which tests/reporting/test_workbook.py holds unpainted; a time-of-use tariff

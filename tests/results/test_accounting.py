@@ -75,6 +75,7 @@ def test_a_plain_scenario_stays_plain(run: Run) -> None:
 
 EVERYTHING = [
     "horizon_months=24",
+    "clusters.old={accelerator: H200, nodes: 1, owned: {bought: 2024-05-01}}",
     "clusters.h200.retire=2026-11-17",
     "clusters.mi325x.online=2026-02-11",
     "finance.depreciation_months=48",

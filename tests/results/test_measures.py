@@ -370,3 +370,24 @@ def test_the_levelised_cost_to_date_is_that_of_a_shorter_horizon(run: Run) -> No
     until = levelised_to_date(ownership(whole), tokens)[2, -1]
     shorter = levelised_to_date(ownership(half), np.tile(series_of(whole).tokens[:3, None], 3))[-1, -1]
     assert until == pytest.approx(shorter, rel=1e-3)  # the same machines, other random demand
+
+
+@pytest.mark.parametrize("promise", ["{}", "{each: horizon}", "{of: fleet, in_time: 0.999}"])
+def test_a_run_is_judged_by_the_promise_of_its_scenario(run: Run, promise: str) -> None:
+    """Two nodes of four are taken away, and requests multiplied, until the later months break."""
+    result = run(
+        "clusters.h200.nodes=1", "clusters.mi325x.online=2026-03-01", "workloads.chat.requests_per_s=400",
+        f"promise={promise}",
+    )  # fmt: skip
+    stated, figures = result.scenario.promise, service(result)
+    timeline = result.timeline_workloads()
+    shares = timeline.slo_attainment_fraction
+    if stated.each == "month":
+        worst, broken = shares.min(), shares[shares < stated.in_time]
+        assert figures["promise_kept_months"] == (broken.index[0] if len(broken) else 3)
+    else:
+        worst = figures["slo_attainment_fraction"]
+    assert worst is not None
+    assert figures["worst_in_time_fraction"] == pytest.approx(worst)
+    assert figures["promise_shortfall_fraction"] == pytest.approx(max(0.0, stated.in_time - worst))
+    assert result.verdict().kept == (worst >= stated.in_time)

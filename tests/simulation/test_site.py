@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.fleet.window import MISS_CELLS, WindowInput, evaluate_window
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
+from planner.fleet.window import WindowInput, evaluate_window
 from planner.results.run import run_engine, simulate
 from planner.units import HOURS_PER_YEAR
 from tests.fleet.plans import cluster_plan, make_plan, site_plan, workload_plan
@@ -83,8 +84,8 @@ def test_the_lit_part_of_an_hour_is_as_loaded_as_any_other() -> None:
     """Half an hour dark: half the energy, and no more requests late than in an hour of full light."""
     plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[6.0])
     demand, nodes = np.full((1, 2), 6 * 3600.0), np.array([[10.0, 5.0]])
-    steep = np.zeros((1, 1, MISS_CELLS + 1))
-    steep[:, :, int(0.7 * MISS_CELLS) :] = 1.0  # late from 70% utilisation on
+    steep = np.zeros((1, 1, LOAD_CELLS + 1))
+    steep[:, :, int(0.7 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 70% utilisation on
     window = WindowInput(
         first_hour=0,
         demand_requests=demand,
@@ -94,7 +95,7 @@ def test_the_lit_part_of_an_hour_is_as_loaded_as_any_other() -> None:
         waiting_requests=(np.zeros(0),),
         lit_fraction=np.array([1.0, 0.5]),
     )
-    result = evaluate_window(dataclasses.replace(plan, miss_tables=steep), window)
+    result = evaluate_window(dataclasses.replace(plan, late_tables=steep), window)
     assert result.served_requests[0, 0] == pytest.approx([6 * 3600.0, 3 * 3600.0])
     assert result.shed_requests[0] == pytest.approx([0.0, 3 * 3600.0])
     assert result.late_requests[0] == pytest.approx([0.0, 0.0])

@@ -63,7 +63,14 @@ def test_an_order_arrives_after_its_lead_and_is_commissioned_by_crews() -> None:
 
 def test_an_order_placed_before_the_start_may_be_there_on_day_one() -> None:
     plan = make_plan([ordered(2, placed_h=-500.0, lead_h=100.0)])
-    assert deliveries(plan) == [(6.0, "a", 2)]
+    assert deliveries(plan) == [(0.0, "a", 2)]
+    run, _ = run_engine(plan, 1)
+    assert [purchase.time_h for purchase in run.log.purchases] == [-400.0]
+
+
+def test_what_came_just_before_the_start_is_commissioned_after_it() -> None:
+    plan = with_site(make_plan([ordered(4, placed_h=-110.0, lead_h=100.0)]), commissioning_crews=2)
+    assert deliveries(plan) == [(0.0, "a", 2), (2.0, "a", 2)]  # from 10 hours before the start on, six hours a round
 
 
 def test_deliveries_come_in_equal_parts_at_intervals() -> None:

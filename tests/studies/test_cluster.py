@@ -64,6 +64,7 @@ def test_an_existing_cluster_writes_the_same_bytes(
     assert files(tmp_path / "again") == whole
 
 
+@pytest.mark.prove
 def test_a_lost_machine_costs_nothing(
     study: Path, tmp_path: Path, cluster: Callable[[int], Cluster], whole: dict[str, bytes]
 ) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from planner.studies.decision import decisions
+from planner.studies.decision import decisions, worth_of_knowing
 
 NAMES = ("a", "b", "c")
 
@@ -56,3 +58,35 @@ def test_a_probability_is_never_told_more_exactly_than_its_rows_can() -> None:
     alike = decisions(rows.transpose(1, 0, 2).reshape(160, 2), ("a", "b"), 4, lower_is_better=True)[0]
     assert alike.probability_better.value == pytest.approx(0.75)
     assert alike.probability_better.half_width == pytest.approx(3.0 / 160)  # the rule of three
+
+
+def normal_case(rows: int, offset: float, slope: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two scenarios: the second costs ``offset`` more, less ``slope`` times what may be known, give or take."""
+    generator = np.random.default_rng(11)
+    theta = generator.standard_normal(rows)
+    luck = generator.standard_normal(rows) * 5.0
+    other = luck + offset - slope * theta + noise * generator.standard_normal(rows)
+    return theta, np.stack([luck, other], axis=1)
+
+
+@pytest.mark.parametrize(("offset", "slope", "noise"), [(0.5, 1.0, 0.5), (0.5, 1.0, 4.0), (-0.3, 2.0, 1.0)])
+def test_knowing_a_normal_figure_is_worth_what_the_textbook_says(offset: float, slope: float, noise: float) -> None:
+    """Unit normal loss: σ·(φ(m) − m·Φ(−m)) with m = |offset|/σ, σ the slope: Raiffa and Schlaifer 1961."""
+    theta, headline = normal_case(40_000, offset, slope, noise)
+    m = abs(offset) / slope
+    density, tail = math.exp(-m * m / 2) / math.sqrt(2 * math.pi), 0.5 * math.erfc(m / math.sqrt(2))
+    expected = slope * (density - m * tail)
+    found = worth_of_knowing(theta, headline, 8, lower_is_better=True)
+    assert found.value == pytest.approx(expected, abs=4 * math.hypot(slope, noise) / math.sqrt(40_000))
+    assert worth_of_knowing(theta, -headline, 8, lower_is_better=False).value == found.value
+
+
+def test_knowing_what_changes_no_choice_is_worth_nothing() -> None:
+    theta, headline = normal_case(4000, 8.0, 1.0, 1.0)
+    assert worth_of_knowing(theta, headline, 8, lower_is_better=True).value == 0.0  # it never catches up
+    idle = np.random.default_rng(5).standard_normal(4000)
+    theta, headline = normal_case(4000, 0.3, 1.0, 1.0)
+    assert worth_of_knowing(idle, headline, 8, lower_is_better=True).value < 0.01  # noise is not knowledge
+    assert worth_of_knowing(np.ones(4000), headline, 8, lower_is_better=True).value == 0.0
+    headline[::7, 1] = np.nan
+    assert worth_of_knowing(theta, headline, 8, lower_is_better=True).completed == 4000 - 572

@@ -66,7 +66,10 @@ def kill_a_worker(process: Process) -> bool:
     return False
 
 
-@pytest.mark.parametrize("options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")])
+@pytest.mark.parametrize(
+    "options",
+    [("--workers", "2"), pytest.param(("--workers", "2", "--scheduler", "local-dask"), marks=pytest.mark.prove)],
+)
 def test_a_killed_worker_costs_nothing(
     study: Path,
     tmp_path: Path,

@@ -11,39 +11,42 @@ import pytest
 from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
-BATCH, FEW, MANY = 256, 512, 1280
+BATCH, FEW, MANY = 64, 128, 640
 BYTES_PER_ROW = 700
 """Half a gigabyte for a million replications: one figure of four scenarios takes 32 bytes each, and some are needed at
 a time."""
 
 
-def peaks(rows: int, folder: Path) -> tuple[int, int]:
+def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
     """Return the most that Python and numpy, and that Arrow, held at any time of a study (Arrow: of the process)."""
     tracemalloc.start()
     try:
-        collect(rows, folder, BATCH, charts=False)
+        collect(rows, folder, BATCH, charts=False, study=study)
         return tracemalloc.get_traced_memory()[1], pa.default_memory_pool().max_memory() or 0
     finally:
         tracemalloc.stop()
 
 
-def test_memory_hardly_grows_with_replications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_ROW_GROUP", 256)  # so that few replications fill what is held at a time, too,
+def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
+    monkeypatch.setattr(store, "SHARD_ROWS", 64)
     monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
-    collect(BATCH, tmp_path / "first", BATCH, charts=False)  # loads and keeps what any study needs
-    few, arrow_few = peaks(FEW, tmp_path / "few")
-    many, arrow_many = peaks(MANY, tmp_path / "many")
+    collect(BATCH, tmp_path / "first", BATCH, charts=False, study=study)  # loads and keeps what any study needs
+    few, arrow_few = peaks(FEW, tmp_path / "few", study)
+    many, arrow_many = peaks(MANY, tmp_path / "many", study)
     assert many - few < BYTES_PER_ROW * (MANY - FEW)
     assert arrow_many - arrow_few < BYTES_PER_ROW * (MANY - FEW)
 
 
-def test_a_finished_study_is_read_back_a_row_group_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_ROW_GROUP", 256)
-    finished = collect(FEW, tmp_path / "out", BATCH, charts=False)
+def test_a_finished_study_is_read_back_a_row_group_at_a_time(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_ROW_GROUP", 64)
+    finished = collect(FEW, tmp_path / "out", BATCH, charts=False, study=study)
     before, most, rows = pa.total_allocated_bytes(), 0, []
     for part in finished.store.parts(300):
         most = max(most, pa.total_allocated_bytes() - before)
         rows += part.column("replication").to_pylist()
-    assert rows == [number for number in range(FEW) for _ in range(4)]
+    assert rows == [number for number in range(FEW) for _ in range(2)]
     size = (finished.store.folder / store.WHOLE).stat().st_size
     assert most < size / 2  # of eight groups, one and a half are in hand while the next is read

@@ -67,7 +67,7 @@ def test_the_fleets_of_the_shipped_study_cost_the_same_on_the_same_days(shipped:
 def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
     assert prepared.names == ("mixed", "all-h200", "all-mi325x", "all-b200")
-    assert len(prepared.inputs) == 23  # 16 stated, and the throughput error of seven pairs
+    assert len(prepared.inputs) == 25  # 18 stated, and the throughput error of seven pairs
     reached = {found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.each if found.targets}
     assert reached["clusters.h200*.unit_price_usd"] == [1, 3, 0, 0]
     assert reached["clusters.mi325x*.resale_multiplier"] == [1, 0, 3, 0]

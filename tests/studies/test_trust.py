@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, OWNER, WORK, FolderLock
 from planner.studies import identity as identities
@@ -42,12 +43,13 @@ OVERLAY = "accelerators: {{H200: {{unit_price_usd: {{value: {price}, source: a q
 
 @pytest.fixture
 def growing(study_file: Write, tmp_path: Path) -> Path:
-    """A study with a growth table and, in its second scenario, an overlay of its own."""
-    second = "set: {catalog: {overlay: own.yaml}, clusters: {mi325x: null, h200: {nodes: 6}}}"
+    """A study with a growth table and, in its second scenario, an overlay and a calibration of its own."""
+    second = "set: {catalog: {overlay: own.yaml}, calibration: mine.yaml, clusters: {mi325x: null, h200: {nodes: 6}}}"
     path = study_file(SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", second))
     (tmp_path / "tiny.yaml").write_text(GROWING)
     (tmp_path / "growth.csv").write_text("date,multiplier\n2026-01-01,1\n2026-03-01,1.5\n")
     (tmp_path / "own.yaml").write_text(OVERLAY.format(price=25000))
+    (tmp_path / "mine.yaml").write_bytes(SHIPPED_CALIBRATION.read_bytes())
     return path
 
 
@@ -56,6 +58,11 @@ def growing(study_file: Write, tmp_path: Path) -> Path:
     [
         ("growth.csv", "date,multiplier\n2026-01-01,1\n2026-03-01,3\n", r"the file both: growth\.csv, the file nvidia"),
         ("own.yaml", OVERLAY.format(price=26000), r"the catalogue, the file nvidia: own\.yaml changed"),
+        (
+            "mine.yaml",
+            SHIPPED_CALIBRATION.read_text().replace("rows: 1624", "rows: 1625"),
+            r"the file nvidia: mine\.yaml changed",
+        ),
     ],
 )
 def test_a_file_edited_before_a_study_goes_on_is_named(
@@ -77,6 +84,7 @@ def test_workers_have_the_study_s_files_and_none_of_their_own(
     sent = pickle.dumps(setup)
     (tmp_path / "growth.csv").write_text("date,multiplier\n2026-01-01,9\n")  # as a worker's stale folder has it
     (tmp_path / "own.yaml").unlink()
+    (tmp_path / "mine.yaml").unlink()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     there = Replicator(pickle.loads(sent)).run(0, 2)

@@ -39,6 +39,8 @@ TORNADOES = {
 SHARES = {
     ("morris", "mu_star"): "Morris: mean size of an input's effect, from P10 to P90",
     ("sobol", "total"): "Sobol: share of the variance that an input has a part in",
+    ("information", "worth_usd"): "What measuring a pair's throughput before the choice would be worth, in dollars",
+    ("information", "worth"): "What measuring a pair's throughput before the choice would be worth",
 }
 Row = tuple[str, str, str, str, str, float | None, float | None, float | None]
 
@@ -184,6 +186,7 @@ def _tornado(panel: Panel, output: str) -> Html:
 def _ranked(rows: list[Row], output: str) -> Iterator[tuple[str, Html]]:
     """Yield the measures of a screening or of variance shares, largest first."""
     for (method, measure), said in SHARES.items():
+        shown_as = "cost_usd" if measure == "worth_usd" else output
         for scenario, against in dict.fromkeys((row[0], row[1]) for row in rows if row[2] == method):
             own = [row for row in rows if row[:3] == (scenario, against, method) and row[4] == measure]
             own = sorted((row for row in own if row[5] is not None), key=lambda row: -(row[5] or 0.0))[:SHOWN_INPUTS]
@@ -192,8 +195,8 @@ def _ranked(rows: list[Row], output: str) -> Iterator[tuple[str, Html]]:
             shares = [
                 (
                     row[3],
-                    [_figure(row[5], method, output), f"{_figure(row[6], method, output)} to "
-                     f"{_figure(row[7], method, output)}"],
+                    [_figure(row[5], method, shown_as), f"{_figure(row[6], method, shown_as)} to "
+                     f"{_figure(row[7], method, shown_as)}"],
                     [Part(name=row[3], share=abs(row[5] or 0.0) / ends, colour=0, shown="")],
                 )
                 for row in own

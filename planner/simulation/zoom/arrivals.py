@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.demand.bursts import BURST_S, BurstConditions
+from planner.demand.bursts import BURST_S, Bursts
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.language.workload import Workload
@@ -104,12 +104,10 @@ def draw_arrivals(
 
 def minute_factors(workload: Workload, span: Span, generator: np.random.Generator) -> Floats:
     """Return each minute's rate over the hour's, shape (minutes simulated,); the minutes that count have mean 1."""
-    conditions = BurstConditions(
-        requests_per_s=max(workload.requests_per_s, 1e-9),
-        slack_s=0.0,
-        index_of_dispersion=workload.burst_index_of_dispersion,
+    bursts = Bursts(
+        requests_per_s=max(workload.requests_per_s, 1e-9), index_of_dispersion=workload.burst_index_of_dispersion
     )
-    variance = conditions.minute_rate_cv**2
+    variance = bursts.minute_rate_cv**2
     if variance <= 0.0:
         return np.ones(span.all_minutes)
     factors = generator.gamma(1.0 / variance, variance, span.all_minutes)

@@ -25,11 +25,10 @@ from planner.simulation.zoom.request import Level, Request
 from planner.simulation.zoom.steps import StepTimes
 
 PACE_FRACTION = 0.85
-"""Of the time per token promised, what a router or a lower priority may use up on the average: requests differ by the
-prompts computed beside them, and with the mean here 99% keep the promise (the P99 lies 1.18 times above the mean on a
-crowded replica of the reference's chat)."""
+"""By how much a queue may empty more slowly than lately, where a router judges whether a request would be late."""
 YIELD_FRACTION = 0.55
-"""The same for work of a lower priority beside a higher, which may not make even one in a thousand late."""
+"""Of the time per token promised to a higher priority, what steps with work of a lower one may take: it may not make
+even one in a thousand late."""
 _MOST_DEBT_S = 2.0  # beyond which a higher priority is slow by its own doing
 _LEAST_CHUNK_TOKENS = 64  # a smaller piece of prompt is not worth a place in the step
 _SHARE_MEMORY_S = 10.0  # over which the share of time in prefill is averaged: about as long as a reply takes

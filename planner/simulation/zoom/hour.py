@@ -16,8 +16,8 @@ from datetime import datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.calibration import shipped_calibration
-from planner.compile.capacity import Service, traffic_of
+from planner.compile.capacity import Service
+from planner.compile.in_time import traffic_of
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
 from planner.fleet.window import WindowResult
@@ -52,6 +52,8 @@ class Stand:
     """Workloads it may serve."""
     most_sequences: dict[int, float]
     """By workload, requests on one replica at which the mean time per token is just the objective."""
+    pace_s: dict[int, float]
+    """By workload, the mean time per token up to which a router that refuses takes requests."""
     preferred_sequences: dict[int, float]
     """The same at the utilisation up to which the policy fills a cluster before the next."""
 
@@ -212,7 +214,7 @@ def _stands(
     scenario: Scenario, plan: Plan, window: WindowResult, services: Services, place: Place
 ) -> tuple[Stand, ...]:
     """Divide each cluster's nodes among the replicas that the hour's work needs."""
-    calibration = shipped_calibration()
+    calibration = scenario.load_calibration().calibration()
     found = []
     for c, cluster in enumerate(plan.clusters):
         work = _work(plan, window, services, c, place)
@@ -238,6 +240,7 @@ def _stands(
                     times=_times(service, place[3].get((c, leader), 1.0), calibration),
                     served=served,
                     most_sequences={},
+                    pace_s={w: _pace_s(plan, services, c, w) for w in served},
                     preferred_sequences={},
                 )
                 found.append(_with_sequences(scenario, plan, stand, service, calibration))
@@ -300,6 +303,12 @@ def spec_of(service: Service) -> ReplicaSpec:
 
 def _times(service: Service, speed: float, calibration: Calibration) -> StepTimes:
     return StepTimes.of(price_replicas([spec_of(service)], calibration), 0, service.speed * speed)
+
+
+def _pace_s(plan: Plan, services: Services, cluster: int, workload: int) -> float:
+    """Return the mean time per token up to which a router that refuses takes requests, at its day-one speed."""
+    service = services[plan.clusters[cluster].name, plan.workloads[workload].name]
+    return service.held_tpot_s / service.speed
 
 
 def _with_sequences(scenario: Scenario, plan: Plan, stand: Stand, service: Service, calibration: Calibration) -> Stand:

@@ -43,16 +43,19 @@ class Promise:
 class Pool:
     """Replicas of one model behind one router."""
 
-    def __init__(self, router: Router, times: StepTimes, replicas: int, served: Sequence[int]) -> None:
-        """Take how many replicas there are, and which workloads they serve."""
+    def __init__(self, router: Router, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
+        """Take how many replicas there are, and for each workload they serve the mean time per token to hold."""
         self.router, self.times = router, times
+        served = list(held_s)
         promises = [router.promises[workload] for workload in served]
         levels = range(1 + max(promise.level for promise in router.promises))
 
         def tightest_s(reaches: Callable[[int], bool]) -> float:
             return min((p.tpot_s for p in promises if reaches(p.level)), default=math.inf)
 
-        self.tpot_s = [tightest_s(lambda level, most=most: level <= most) for most in levels]  # type: ignore[misc]
+        self.held_s = [
+            min((held_s[w] for w in served if router.promises[w].level <= most), default=math.inf) for most in levels
+        ]
         pace_s = [YIELD_FRACTION * tightest_s(lambda level, most=most: level < most) for most in levels]  # type: ignore[misc]
         self.pace_s = pace_s
         self.deferrable = [workload for workload in served if router.promises[workload].is_deferrable]
@@ -106,7 +109,7 @@ class Pool:
             return True
         context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
         step_s = self.times.decode_s(sequences + 1, context)
-        return step_s <= PACE_FRACTION * self.tpot_s[level] * replica.decoding_share(level)
+        return step_s <= self.held_s[level] * replica.decoding_share(level)
 
     def _done(self, replica: Replica, request: Request) -> None:
         """Count a finished request, and let its replica take the next of the queue."""

@@ -18,7 +18,6 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from planner.catalog.calibration import shipped_calibration
 from planner.compile import Reuse, build_plan
 from planner.compile.capacity import build_services
 from planner.demand.bursts import BURST_S
@@ -88,8 +87,9 @@ class Zoom:
 
 def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     """Simulate one hour of one replication, request by request."""
-    plan = build_plan(scenario)
-    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    reuse = Reuse(scenario)
+    plan = build_plan(scenario, reuse)
+    services, _ = build_services(scenario, reuse.calibration, reuse, {})
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)
@@ -162,7 +162,7 @@ class _Simulation:
         name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
         return Group(
             name=name,
-            pools=[Pool(self.router, stand.times, size, stand.served) for size in sizes],
+            pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
             most_sequences=stand.most_sequences,
             preferred_sequences=stand.preferred_sequences,
         )

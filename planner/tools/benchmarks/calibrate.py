@@ -11,7 +11,7 @@ import numpy as np
 from planner.catalog.calibration import CalibrationFile, Coverage, Errors, ErrorSpread
 from planner.catalog.load import load_catalog
 from planner.errors import Problem, ScenarioError
-from planner.physics.coefficients import DISAGGREGATED, GROUP_SIGMA, prior_calibration
+from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, prior_calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
 from planner.tools.benchmarks.fit import QUANTITIES, REFERENCE_VENDOR, cross_validate, fit, predict_with
 from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, specs_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from planner.catalog.load import Catalog
     from planner.physics.arrays import Bools, Floats
     from planner.physics.coefficients import Calibration
     from planner.physics.replica import ReplicaSpec
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 SETTING_FOLDS = 5
 """Parts into which the settings of all campaigns are dealt, to be left out one at a time."""
+ROWS_PER_NUMBER = 10
+"""Rows for each number of a refit: below some ten observations per parameter, regressions follow their noise."""
 FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
 POOL_WIDTH, POOL_SIGMA = 0.2, 0.3
@@ -39,10 +42,9 @@ _DIGITS = 6
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 
 
-def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
-    """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
+def read_rows(path: Path, catalog: Catalog) -> tuple[pd.DataFrame, BenchmarkRows]:
+    """Read a benchmark table to learn from; every row must be one the formula can predict."""
     frame = read_benchmarks(path)
-    catalog = load_catalog()
     rows = prepare(frame, catalog)
     problems = [
         Problem(file=str(path), line=int(line), message=reason)
@@ -51,6 +53,32 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     ]
     if problems:
         raise ScenarioError(problems[:MAX_PROBLEMS])
+    return frame, rows
+
+
+def refuse_few_rows(path: Path, data: Measurements) -> None:
+    """Refuse to fit the coefficients to fewer rows than they need, and say how many that is."""
+    vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
+    numbers = {
+        "common to all": len(COEFFICIENTS),
+        **{f"of {engine}": sum(c.engine_sigma > 0 for c in COEFFICIENTS) for engine in sorted(set(data.engine))},
+        **{f"of {vendor}": sum(c.vendor_sigma > 0 for c in COEFFICIENTS) for vendor in vendors},
+    }
+    count = sum(numbers.values())
+    if data.rows < count * ROWS_PER_NUMBER:
+        told = ", ".join(f"{each} {what}" for what, each in numbers.items())
+        message = (
+            f"a refit fits {count} numbers ({told}) and each needs {ROWS_PER_NUMBER} rows, so "
+            f"{count * ROWS_PER_NUMBER} in all; there are {data.rows}"
+        )
+        hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
+        raise ScenarioError(Problem(file=str(path), message=message, hint=hint))
+
+
+def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
+    """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
+    catalog = load_catalog()
+    frame, _ = read_rows(path, catalog)
     apart = frame["scenario"] == DISAGGREGATED_SCENARIO
     pools, frame = frame[apart], frame[~apart]
     if len(frame) == 0:
@@ -59,6 +87,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     data = measurements(frame, rows, prior_calibration())
     if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
+    refuse_few_rows(path, data)
     found = fit(data)
     specs, _ = specs_of(rows, prior_calibration())
     masks = _masks(specs)

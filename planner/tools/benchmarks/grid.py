@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.catalog.physics import formats_of
 from planner.errors import CapacityError, Problem, ScenarioError
-from planner.physics.coefficients import SATURATED, SERVING
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
 from planner.physics.doubt import interval
 from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
@@ -54,6 +54,21 @@ class Grid:
     ttft_objective_s: float = np.inf
     tpot_objective_s: float = np.inf
     offline: bool = False
+    attention_data_parallel: int = 1
+    """Groups that share a replica's sequences, each with attention of its own; mixtures of experts only."""
+    max_sequences: int | None = None
+    """Sequences that the engine admits to a group; None for the engine's own."""
+    drafted_tokens: int = 0
+    """Tokens proposed to each step by speculative decoding."""
+    accepted_tokens: float = 1.0
+    """Tokens that a step then yields in the mean."""
+    separate_pools: bool = False
+    """Whether replicas are decode workers whose prompts are prefilled elsewhere."""
+
+    @property
+    def kind(self) -> str:
+        """Which kind of measurement the cases are."""
+        return SATURATED if self.offline else DISAGGREGATED if self.separate_pools else SERVING
 
 
 def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
@@ -67,7 +82,7 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
     cells: list[Cell | dict[str, Any]] = []
     for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
         try:
-            cells.append((_spec(names, catalog, prompt + output, longest), prompt, output))
+            cells.append((_spec(grid, names, catalog, prompt + output, longest), prompt, output))
         except (CannotPredictError, CapacityError) as error:
             cells.append(_impossible(names, prompt, output, str(error)))
     possible = [cell for cell in cells if not isinstance(cell, dict)]
@@ -82,9 +97,8 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
 def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> list[list[dict[str, Any]]]:
     """Return the records of each cell that can be, one for each load."""
     specs = [spec for spec, _, _ in cells]
-    kind = SATURATED if grid.offline else SERVING
-    replicas = price_replicas(specs, calibration, [kind] * len(specs))
-    doubts = [calibration.doubt(spec.groups(kind), spec.shape.experts > 0) for spec in specs]
+    replicas = price_replicas(specs, calibration, [grid.kind] * len(specs))
+    doubts = [calibration.doubt(spec.groups(grid.kind), spec.shape.experts > 0) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
@@ -93,7 +107,7 @@ def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> l
     traffic = Traffic(
         input_tokens=np.array([case[1] for case in cases]),
         output_tokens=np.array([case[2] for case in cases]),
-        cached_fraction=grid.cached_fraction,
+        cached_fraction=1.0 if grid.separate_pools else grid.cached_fraction,  # a decode worker prefills nothing
         burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
@@ -103,7 +117,7 @@ def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> l
     else:
         point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
     records = [
-        _record(cells[case[0]][0], case, point, number) | _interval(doubts[case[0]], point, number)
+        _record(grid, cells[case[0]][0], case, point, number) | _interval(doubts[case[0]], point, number)
         for number, case in enumerate(cases)
     ]
     return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
@@ -136,6 +150,15 @@ def _check(grid: Grid) -> None:
         problems += [Problem(path=name, message=f"must be above zero, not {number:g}") for number in wrong]
     if not 0.0 <= grid.cached_fraction <= 1.0:
         problems.append(Problem(path="--cached", message=f"must lie between 0 and 1, not {grid.cached_fraction:g}"))
+    for name, number in (("--attention-dp", grid.attention_data_parallel), ("--max-sequences", grid.max_sequences)):
+        if number is not None and number < 1:
+            problems.append(Problem(path=name, message=f"must be at least 1, not {number}"))
+    if grid.drafted_tokens < 0 or not 1.0 <= grid.accepted_tokens <= grid.drafted_tokens + 1.0:
+        message = f"a step that checks {grid.drafted_tokens} drafts yields 1 to {grid.drafted_tokens + 1} tokens"
+        problems.append(Problem(path="--accepted", message=f"{message}, not {grid.accepted_tokens:g}"))
+    if grid.separate_pools and (grid.offline or grid.ttft_objective_s < np.inf or grid.cached_fraction > 0.0):
+        message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
+        problems.append(Problem(path="--separate-pools", message=message))
     if problems:
         raise ScenarioError(problems)
 
@@ -156,7 +179,11 @@ def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:
 
 
 def _spec(
-    names: tuple[str, str, str, str, int | None], catalog: Catalog, context_tokens: float, longest_tokens: float
+    grid: Grid,
+    names: tuple[str, str, str, str, int | None],
+    catalog: Catalog,
+    context_tokens: float,
+    longest_tokens: float,
 ) -> ReplicaSpec:
     """Resolve one combination of names; an open degree is the fewest that hold the grid's longest context, if any."""
     model, accelerator, engine, precision_name, degree = names
@@ -169,13 +196,30 @@ def _spec(
             degree = smallest_fit(part, shape, precision, context_tokens).accelerators
     if degree < 1 or not shape.divides_heads(degree):
         raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
-    if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
+    groups = grid.attention_data_parallel
+    if groups > 1 and not shape.experts:
+        raise CannotPredictError(f"attention in data parallel is for mixtures of experts; {shape.name} is dense")
+    if degree % groups:
+        raise CannotPredictError(f"{groups} groups of attention do not divide a replica of {degree}")
+    # Each group holds sequences of its own: one must fit in its share of the cache.
+    if memory_fit(part, shape, precision, degree, groups).kv_capacity_tokens < groups * context_tokens:
         fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
         raise CannotPredictError(
             f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
             f"{fewest} would hold them"
         )
-    return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
+    return ReplicaSpec(
+        part=part,
+        shape=shape,
+        precision=precision,
+        accelerators=degree,
+        engine=find_engine(engine),
+        attention_data_parallel=groups,
+        expert_parallel=groups > 1,
+        max_sequences=grid.max_sequences,
+        drafted_tokens=grid.drafted_tokens,
+        accepted_tokens=grid.accepted_tokens,
+    )
 
 
 def _impossible(
@@ -188,7 +232,7 @@ def _impossible(
 
 
 def _record(
-    spec: ReplicaSpec, case: tuple[int, float, float, float | None], point: OperatingPoint, number: int
+    grid: Grid, spec: ReplicaSpec, case: tuple[int, float, float, float | None], point: OperatingPoint, number: int
 ) -> dict[str, Any]:
     """Return one case as a flat record; what has no value (a queue without bottom) is None."""
     tpot_s, ttft_s = float(point.tpot_s[number]), float(point.ttft_s[number])
@@ -200,11 +244,12 @@ def _record(
         "engine": spec.engine,
         "precision": spec.precision,
         "tp": spec.accelerators,
+        "attention_dp": spec.attention_data_parallel,
         "input_tokens": case[1],
         "output_tokens": case[2],
         "concurrency": concurrency if np.isfinite(concurrency) else None,
         "running_sequences": float(point.running_sequences[number]),
-        "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) else None,
+        "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) and not grid.separate_pools else None,
         "tpot_ms": tpot_s / MILLISECOND,
         "tokens_per_s_per_user": 1.0 / tpot_s if served else 0.0,
         "output_tokens_per_s_per_gpu": float(point.output_tokens_per_s_per_accelerator[number]),

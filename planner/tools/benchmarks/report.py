@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from planner.physics.coefficients import SATURATED, groups_of
+from planner.physics.doubt import NORMAL_90
 from planner.tools.benchmarks.check import GROUPS, entries, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.catalog.calibration import CalibrationFile
+    from planner.catalog.calibration import CalibrationFile, OwnRows
+    from planner.physics.coefficients import Calibration
     from planner.tools.benchmarks.check import Check
 
 _TITLES = {
@@ -119,6 +124,31 @@ def calibration_table(found: CalibrationFile) -> str:
     return "\n\n".join(parts)
 
 
+def update_table(own: OwnRows, before: Calibration, after: Calibration) -> str:
+    """Return what one's own rows changed: time per token of each pair over the formula's, and how far it is trusted."""
+    campaigns = [label for label in own.groups if label.count(" / ") > 2]  # the others are shares of these
+    rows = []
+    for label in campaigns:
+        model, part, engine, precision, kind = label.split(" / ")
+        groups = groups_of(model, part, engine, precision, kind)
+        factor = [float(np.exp(each.log_effects([groups])[0])) for each in (before, after)]
+        width = np.sinh(NORMAL_90 * own.groups[label].sigma)
+        name = f"{model} {part} {engine} {precision} {kind}"
+        told = (f"{factor[0]:.3f}", f"{factor[1]:.3f}", f"{factor[0] / factor[1] - 1:+.1%}", f"±{width:.0%}")
+        rows.append((name, str(own.groups[label].rows), *told))
+    header = ("pair", "rows", "before", "after", "speed", "90% of that")
+    lines = [
+        "time per token over the formula's, before and after; no coefficient of the formula moves",
+        table(header, rows),
+        f"error on these {own.rows} rows: mean {own.error_before.mean_fraction:.1%} before, "
+        f"{own.error_after.mean_fraction:.1%} after; median {own.error_before.median_fraction:.1%} before, "
+        f"{own.error_after.median_fraction:.1%} after",
+    ]
+    if idle := sum(label.endswith(SATURATED) for label in campaigns):
+        lines.append(f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them")
+    return "\n\n".join(lines)
+
+
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     """Return operating points as a table, one line per case, and below it why some cases cannot be."""
     header = (
@@ -127,7 +157,8 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     )  # fmt: skip
     rows = [
         (
-            f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}",
+            f"{r['model']} {r['accelerator']} × {r['tp']} {r['engine']} {r['precision']}"
+            + (f" attention in {r['attention_dp']}" if r["attention_dp"] > 1 else ""),
             f"{r['input_tokens']:g}/{r['output_tokens']:g}",
             "full" if r["concurrency"] is None else f"{r['concurrency']:.4g}",
             "-" if r["ttft_ms"] is None else f"{r['ttft_ms']:,.0f}",

@@ -73,7 +73,9 @@ def _cross_validation(file: CalibrationFile) -> str:
     ]
     text = (
         "Each row predicted by a fit without its own setting (degree and lengths), campaign (model × accelerator × "
-        "engine × precision × kind), model or accelerator. No setting of the fit was chosen on other rows than these."
+        "engine × precision × kind), model or accelerator. The settings of the fit itself (priors, the cap of ten rows "
+        "a campaign, the form of the spread) were picked on these same rows, so these errors are somewhat hopeful: "
+        "rows that nobody looked at may lie further off."
     )
     return text + "\n\n" + _markdown(("left out", "models", "quantity", "rows", "mean", "median"), rows)
 

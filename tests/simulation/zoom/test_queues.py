@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import ciw
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.demand.bursts import erlang_c
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.simulation.zoom.steps import StepTimes
+from tests.oracles.erlang import erlang_c
 
 STEP_S = 1e-3
 
@@ -24,7 +25,10 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)])
     times = StepTimes(fixed_s=STEP_S, most_sequences=1)
     group = Group(
-        name="g", pools=[Pool(router, times, servers, [0])], most_sequences={0: 1.0}, preferred_sequences={0: 1.0}
+        name="g",
+        pools=[Pool(router, times, servers, {0: math.inf})],
+        most_sequences={0: 1.0},
+        preferred_sequences={0: 1.0},
     )
     router.groups, router.ways, router.deferred = [group], {0: [group]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
@@ -82,7 +86,9 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
     env = simpy.Environment()
     router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)])
     times = StepTimes(fixed_s=0.02, sequence_s=1e-3, prefill_s_per_token=1e-4)
-    group = Group(name="g", pools=[Pool(router, times, 4, [0])], most_sequences={0: 1.0}, preferred_sequences={0: 1.0})
+    group = Group(
+        name="g", pools=[Pool(router, times, 4, {0: 0.0425})], most_sequences={0: 1.0}, preferred_sequences={0: 1.0}
+    )
     router.groups, router.ways = [group], {0: [group]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))

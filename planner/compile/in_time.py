@@ -1,0 +1,363 @@
+"""What a node sustains with the stated share of requests in time, and the share late at any load."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.demand.bursts import SHARP, Bursts, Lateness, shares_with_bursts
+from planner.errors import CapacityError
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
+from planner.language.cluster import Cluster
+from planner.language.scenario import Scenario
+from planner.language.workload import Length, Workload
+from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
+from planner.physics.promptness import Asked, Curve, Lengths, late_curve, refusing
+from planner.physics.replica import Replicas, ReplicaSpec
+
+if TYPE_CHECKING:
+    from planner.compile.capacity import Service
+
+Floats = NDArray[np.float64]
+# Cells of probability: a long prompt makes itself and others late, so the longest hundredth is in cells each half the
+# one before; a short reply has few tokens over which a wait is shared, so cells of replies are finest where short.
+_PROMPT_EDGES = (*(0.0099 * n for n in range(101)), *(1.0 - 0.01 * 0.5**n for n in range(1, 9)), 1.0)
+_OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
+_WITHIN_CELL = (np.arange(6) + 0.5) / 6
+_MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
+_QUEUED = Lateness(
+    loads=(0.0, 1.0, 1.0 + 1e-6), late_fractions=(0.0, 0.0, 1.0), refused_fractions=(0.0, 0.0, 0.0), refuses=False
+)  # by mean times: all in time up to capacity, and beyond it a queue without end
+_OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capacity at which refusals are worked out
+_RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
+
+
+def cv(length: Length) -> float:
+    """Return standard deviation over mean of a lognormal length."""
+    return float(np.sqrt(np.expm1(length.sigma**2)))
+
+
+def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
+    """Return a workload's requests as the throughput formula takes them."""
+    tokens = workload.tokens
+    return Traffic(
+        input_tokens=tokens.input.mean * growth,
+        output_tokens=tokens.output.mean * growth,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+        input_cv=cv(tokens.input),
+        output_cv=cv(tokens.output),
+    )
+
+
+def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
+    """Return a workload's lengths as sets of lengths with weights, all times a factor."""
+    prompts, prompt_weights = _cells(workload.tokens.input, _PROMPT_EDGES)
+    outputs, output_weights = _cells(workload.tokens.output, _OUTPUT_EDGES)
+    return Lengths(
+        prompt_tokens=np.maximum(prompts * growth, 1.0),
+        prompt_weights=prompt_weights,
+        output_tokens=np.maximum(outputs * growth, 1.0),
+        output_weights=output_weights,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _cells(length: Length, edges: tuple[float, ...]) -> tuple[Floats, Floats]:
+    """Return the mean lengths of cells of probability, scaled to the stated mean, and the cells' weights."""
+    low, weights = np.array(edges[:-1]), np.diff(edges)
+    within = low[:, None] + weights[:, None] * _WITHIN_CELL
+    tokens = np.array([length.quantile(p) for p in within.ravel().tolist()]).reshape(within.shape).mean(axis=1)
+    return tokens * (length.mean / float(weights @ tokens)), weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Layouts among which a cluster chooses, and how its requests reach them."""
+
+    replicas: Replicas
+    mean_rates: Floats
+    """Requests per second and accelerator by mean times, shape (layouts,): in their order layouts are tried."""
+    router_pool: str
+    nodes: int
+    accelerators_per_node: int
+
+    def asked(self, index: int, workload: Workload) -> Asked:
+        """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
+        per_node = max(self.accelerators_per_node / float(self.replicas.accelerators[index]), 1.0)
+        pooled = {"cluster": self.nodes * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
+        return Asked(
+            ttft_s=workload.slo.ttft_s,
+            tpot_s=workload.slo.tpot_s,
+            percentile=workload.slo.percentile,
+            pooled_replicas=float(np.clip(pooled, 1.0, _MOST_POOLED)),
+        )
+
+    def curve(self, index: int, speed: float, workload: Workload, lengths: Lengths) -> Curve:
+        """Return the late share of one layout."""
+        return late_curve(self.replicas, index, speed, lengths, self.asked(index, workload))
+
+    def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
+        """Return the layout that keeps most requests a second and accelerator in time, its curve and that rate.
+
+        A layout serves less in time than its mean times allow, so those that allow little are not tried.
+        """
+        chosen: tuple[int, Curve, float] | None = None
+        for index in np.argsort(-self.mean_rates, kind="stable").tolist():
+            if chosen is not None and self.mean_rates[index] * speed * _RANKING_SLACK <= chosen[2]:
+                break
+            curve = self.curve(index, speed, workload, lengths)
+            rate = curve.most_requests_per_s(workload.slo.percentile) / float(self.replicas.accelerators[index])
+            if chosen is None or rate > chosen[2]:
+                chosen = (index, curve, rate)
+        assert chosen is not None  # there is always a layout: none at all is an error before
+        return chosen
+
+
+def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
+    """Return the throughput that the user states over the formula's, both at the lengths it was measured at.
+
+    stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
+    Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
+    lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
+    replica is the one that serves most. None where the user states none.
+    """
+    stated, lengths = cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at
+    if stated is None or lengths is None:  # never one without the other: validation sees to it
+        return None
+    replicas = candidates.replicas
+    there = dataclasses.replace(
+        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
+    )
+    which = np.arange(replicas.accelerators.size)
+    point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
+    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    formula = float(rates.max())
+    if workload.priority != "deferrable":
+        own = lengths_of(workload)
+        tokens = workload.tokens
+        measured = dataclasses.replace(
+            own,
+            prompt_tokens=own.prompt_tokens * (lengths.input_tokens / tokens.input.mean),
+            output_tokens=own.output_tokens * (lengths.output_tokens / tokens.output.mean),
+        )
+        _, _, formula = dataclasses.replace(candidates, mean_rates=rates).best(1.0, workload, measured)
+    if formula <= 0:
+        raise CapacityError(
+            f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
+            f"generated tokens, cannot be scaled to {workload.tokens.input.mean:g} and "
+            f"{workload.tokens.output.mean:g}: within the workload's objective the formula serves nothing at the "
+            "lengths measured; state a measurement nearer to them"
+        )
+    return stated / lengths.output_tokens / formula
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Where a replica works at the objective."""
+
+    yearly: Floats
+    """Requests per second and accelerator after 0, 1, 2, ... years of growth in tokens."""
+    outgrown_years: float
+    """When its requests have grown so long that none is in time any more; infinity for never."""
+    batch: float
+    tpot_s: float
+    """Mean, at the formula's speed."""
+    prefill_fraction: float
+    held_tpot_s: float
+    """The mean time per token up to which a router that refuses admits requests, at the formula's speed."""
+    lateness: Lateness = SHARP
+
+
+def _as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[float], float]) -> tuple[Floats, float]:
+    """Return rates after 0, 1, 2, ... years of growth in tokens, and the years after which there is none.
+
+    ``rate`` has that of requests so many times as long as on day one. Once they are too long for the objective nothing
+    is served at it: the rate stays what it last was, to be read until then alone; the month is found by halving.
+    """
+    yearly_growth = 1.0 + workload.tokens.growth_per_year
+    years = np.arange(horizon_months // 12 + 2 if workload.tokens.growth_per_year else 1)
+    rates = np.array([rate(float(yearly_growth**year)) for year in years])
+    gone = int(np.argmax(rates <= 0.0))
+    if rates[gone] > 0.0 or gone == 0:
+        return rates, np.inf
+    low, high = 12 * (gone - 1), 12 * gone
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if rate(yearly_growth ** (middle / 12)) > 0.0 else (low, middle)
+    return np.where(years < gone, rates, rate(yearly_growth ** (low / 12))), high / 12
+
+
+def in_time_point(
+    candidates: Candidates, workload: Workload, horizon_months: int, speeds: tuple[float, float]
+) -> tuple[int, Point]:
+    """Return the layout, and the point, at which the stated share of requests is in time.
+
+    ``speeds`` are that of the steps and a factor on the rates that come of it.
+    """
+    speed, factor = speeds
+    best, curve, rate = candidates.best(speed, workload, lengths_of(workload))
+    accelerators = float(candidates.replicas.accelerators[best])
+
+    def after(growth: float) -> float:
+        later = curve if growth == 1.0 else candidates.curve(best, speed, workload, lengths_of(workload, growth))
+        return later.most_requests_per_s(workload.slo.percentile) / accelerators
+
+    yearly, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
+    batch, tpot_s = curve.at(rate * accelerators)
+    _, peak_tpot_s = curve.at(curve.most_in_time_requests_per_s())
+    return best, Point(
+        yearly=yearly * factor,
+        outgrown_years=outgrown_years,
+        batch=batch,
+        tpot_s=tpot_s * speed,
+        prefill_fraction=_prefill_fraction(candidates.replicas, best, workload, rate * accelerators / speed),
+        # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
+        held_tpot_s=0.5 * (tpot_s + peak_tpot_s) * speed,
+        lateness=_lateness(candidates, best, speed, workload, curve),
+    )
+
+
+def _lateness(candidates: Candidates, best: int, speed: float, workload: Workload, curve: Curve) -> Lateness:
+    """Return the shares late and refused by load over capacity, for what becomes of late requests by the scenario."""
+    capacity = curve.most_requests_per_s(workload.slo.percentile)
+    if capacity <= 0.0:
+        return SHARP
+    loads = np.append(0.0, curve.requests_per_s / capacity)
+    late = np.append(curve.too_long_fraction, curve.late_fraction)
+    if workload.on_overload == "queue":
+        # More than a replica can take at all queues up without end, and nothing of it is in time.
+        return Lateness(
+            loads=(*loads.tolist(), float(loads[-1]) * (1.0 + 1e-6)),
+            late_fractions=(*late.tolist(), 1.0),
+            refused_fractions=(0.0,) * (loads.size + 1),
+            too_long_fraction=curve.too_long_fraction,
+            refuses=False,
+        )
+    # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
+    at_capacity = float(np.interp(1.0, loads, late))
+    asked = candidates.asked(best, workload)
+    refused, beyond = refusing(
+        candidates.replicas, best, speed, lengths_of(workload), asked, capacity * np.array(_OVERLOADS)
+    )
+    missed = np.maximum.accumulate(np.maximum(refused + (1.0 - refused) * beyond, at_capacity))
+    refused = np.minimum(np.maximum.accumulate(refused), missed)
+    below = loads < 1.0
+    return Lateness(
+        loads=(*loads[below].tolist(), 1.0, *_OVERLOADS),
+        late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
+        refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
+        too_long_fraction=curve.too_long_fraction,
+    )
+
+
+def mean_point(
+    replicas: Replicas, best: int, workload: Workload, point: OperatingPoint, horizon_months: int, speed: float
+) -> Point:
+    """Return the point of deferrable work, which has a deadline of hours: by mean times."""
+
+    def after(growth: float) -> float:
+        which, slo = np.array([best]), workload.slo
+        later = at_objective(replicas, which, traffic_of(workload, growth), slo.ttft_s, slo.tpot_s)
+        found = float(later.requests_per_s[0])
+        return found / float(replicas.accelerators[best]) if np.isfinite(found) else 0.0
+
+    rates, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
+    return Point(
+        yearly=rates * speed,
+        outgrown_years=outgrown_years,
+        batch=float(point.running_sequences[best]),
+        tpot_s=float(point.tpot_s[best]),
+        held_tpot_s=float(point.tpot_s[best]),
+        prefill_fraction=_prefill_fraction(replicas, best, workload, float(point.requests_per_s[best])),
+    )
+
+
+def apart_point(
+    specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, apart: Apart, horizon_months: int, speed: float
+) -> Point:
+    """Return the point of a decode pool in balance with its prefill pool."""
+    rates, outgrown_years = _as_tokens_grow(
+        workload, horizon_months, lambda growth: separate(specs, replicas, workload, growth).rate
+    )
+    return Point(
+        yearly=rates * speed,
+        outgrown_years=outgrown_years,
+        batch=float(apart.point.running_sequences[apart.decode]),
+        tpot_s=float(apart.point.tpot_s[apart.decode]),
+        held_tpot_s=float(apart.point.tpot_s[apart.decode]),
+        lateness=SHARP if workload.on_overload == "refuse" else _QUEUED,
+        prefill_fraction=apart.prefill_share,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A prefill pool and a decode pool in balance."""
+
+    rate: float
+    """Requests per second and accelerator of both together."""
+    decode: int
+    """The decode workers' layout, by its place among the candidates."""
+    prefill_accelerators: int
+    """Accelerators of one prefill worker."""
+    prefill_share: float
+    """Share of the accelerators that prefill."""
+    point: OperatingPoint
+
+
+def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> Apart:
+    """Balance the best prefill workers with the best decode workers: 1/rate = 1/prefill rate + 1/decode rate."""
+    traffic = traffic_of(workload, growth)
+    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
+    cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
+    moved = np.array([s.shape.kv_bytes_per_token(each) * prompt for s, each in zip(specs, cached, strict=True)])
+    network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
+    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
+    prefill = pools.prefill_requests_per_s / replicas.accelerators
+    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
+    decode = decoded / replicas.accelerators
+    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
+    total = float(prefill[first] + decode[second])
+    return Apart(
+        rate=float(prefill[first] * decode[second] / total) if total > 0 else 0.0,
+        decode=second,
+        prefill_accelerators=specs[first].accelerators,
+        prefill_share=float(decode[second] / total) if total > 0 else 0.0,
+        point=pools.decode,
+    )
+
+
+def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, requests_per_s: float) -> float:
+    """Return the share of a loaded replica's time that prompts take."""
+    prompt = workload.tokens.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
+    prefill_s = prompt * replicas.prefill_s_per_token[best]
+    prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
+    return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
+
+
+def burst_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> tuple[Floats, Floats, Floats]:
+    """Return the shares of requests late, and refused, at each load, and the most load that is offered.
+
+    The tables have shape (clusters, workloads, cells + 1), the loads (clusters, workloads).
+    """
+    shape = (len(scenario.clusters), len(scenario.workloads))
+    late, refused, most = np.zeros((*shape, LOAD_CELLS + 1)), np.zeros((*shape, LOAD_CELLS + 1)), np.ones(shape)
+    grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        if workload.requests_per_s <= 0 or workload.priority == "deferrable":
+            continue
+        for c, cluster in enumerate(scenario.clusters):
+            if (service := services.get((cluster, name))) is not None:
+                bursts = Bursts(
+                    requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
+                )
+                late[c, w], refused[c, w] = shares_with_bursts(service.lateness, bursts, grid)
+                most[c, w] = min(service.lateness.loads[-1], MOST_LOAD) if service.lateness.refuses else MOST_LOAD
+    return late, refused, most

@@ -1,0 +1,163 @@
+"""The share of requests in time against queueing theory, draws, and what must hold."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.physics import promptness
+from planner.physics.promptness import Asked, Lengths, late_curve, refusing
+from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+
+ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)
+
+
+def lengths(spread: float = 0.8) -> Lengths:
+    """A thousand prompts of 1,200 tokens and twenty outputs of 300, spread about as chat is."""
+    generator = np.random.default_rng(5)
+    prompts = generator.lognormal(np.log(1200.0) - spread**2 / 2, spread, 1000)
+    outputs = np.sort(generator.lognormal(np.log(300.0) - spread**2 / 2, spread, 20))
+    even = np.full(1000, 1e-3)
+    return Lengths(
+        prompt_tokens=np.maximum(prompts, 1.0), prompt_weights=even, output_tokens=np.maximum(outputs, 1.0),
+        output_weights=np.full(20, 0.05), cached_fraction=0.3,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def h200() -> Replicas:
+    catalog = load_catalog()
+    part = part_of("H200", catalog)
+    shape = shape_of("llama-3.1-70b", catalog)
+    spec = ReplicaSpec(part=part, shape=shape, precision="fp8", accelerators=2, engine="vllm")
+    return price_replicas([spec], shipped_calibration())
+
+
+def _bare(h200: Replicas) -> Replicas:
+    """The same replica whose steps take nothing: prompts alone."""
+    nothing = np.zeros(1)
+    return dataclasses.replace(
+        h200, fixed_s=np.full(1, 1e-9), sequence_s=nothing, kv_s_per_token=nothing, attention_s_per_token2=nothing,
+        ttft_fixed_s=nothing, prefill_s_per_token=np.full(1, 1e-3),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_exponential_prompts_wait_as_in_an_m_m_1_queue(h200: Replicas, busy: float) -> None:
+    """P(wait > t) = ρ exp(−(1 − ρ) t / E[S])."""
+    cells = (np.arange(2000) + 0.5) / 2000
+    prompts = -np.log1p(-cells) * 100.0  # 0.1 s each on the average
+    of = Lengths(
+        prompt_tokens=prompts, prompt_weights=np.full(2000, 1 / 2000), output_tokens=np.ones(1),
+        output_weights=np.ones(1), cached_fraction=0.0,
+    )  # fmt: skip
+    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    rate = np.array([busy / replica.mean_prefill_s])
+    cell_s = 2.0 / promptness._CELLS
+    over = promptness._waits_beyond(replica, of, cell_s, rate, np.full(1, 1e-9))[0]
+    for t in (0.1, 0.3, 1.0):
+        expected = busy * np.exp(-(1.0 - busy) * t / replica.mean_prefill_s)
+        # A node's mass lies half on either side of it.
+        place = round(t / cell_s)
+        seen = 0.5 * float(over[place - 1] + over[place])
+        assert seen == pytest.approx(
+            expected * np.exp((1 - busy) * (t - place * cell_s) / replica.mean_prefill_s), rel=0.03, abs=1e-4
+        )
+
+
+def test_prompts_beside_a_reply_are_those_of_draws(h200: Replicas) -> None:
+    """One output length, many replicas pooled: late where the prefills beside it take more than o (τ − D)."""
+    of = dataclasses.replace(lengths(), output_tokens=np.full(1, 60.0), output_weights=np.ones(1))
+    asked = dataclasses.replace(ASKED, pooled_replicas=1e9)
+    replica = promptness._Replica(h200, 0, 1.0, of)
+    batch = np.array([26.0])
+    tpot_s = replica.decode_s(batch) + batch * replica.mean_prefill_s / replica.output
+    rate = batch / (replica.output * tpot_s)
+    late = float(promptness._late_tokens(replica, of, asked, batch, rate)[0])
+    generator = np.random.default_rng(2)
+    counts = generator.poisson(float(rate[0] * tpot_s[0]) * 59.0 * 25.0 / 26.0, 40_000)
+    owner = np.repeat(np.arange(counts.size), counts)
+    beside_s = np.bincount(owner, generator.choice(replica.prefill_s, counts.sum()), counts.size)
+    seen = float(np.mean(beside_s > 59.0 * (0.05 - float(replica.decode_s(batch)[0]))))
+    assert 0.01 < seen < 0.9
+    assert late == pytest.approx(seen, abs=0.015)
+
+
+def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(h200: Replicas) -> None:
+    rates = []
+    for pooled in (1.0, 4.0, 64.0):
+        curve = late_curve(h200, 0, 1.0, lengths(), dataclasses.replace(ASKED, pooled_replicas=pooled))
+        assert np.all(np.diff(curve.late_fraction) >= 0.0)
+        assert np.all(np.diff(curve.requests_per_s) > 0.0)
+        rates.append(curve.most_requests_per_s(0.99))
+    assert rates == sorted(rates)
+    assert rates[0] < 0.95 * rates[-1]
+
+
+def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(h200: Replicas) -> None:
+    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    assert curve.most_requests_per_s(0.9) > 1.05 * curve.most_requests_per_s(0.99) > curve.most_requests_per_s(0.999)
+    few = lengths()
+    few.prompt_tokens[:30] = 100_000.0  # three in a hundred take ten seconds each
+    long = late_curve(h200, 0, 1.0, few, ASKED)
+    assert long.too_long_fraction == pytest.approx(0.03, abs=0.004)
+    assert long.late_fraction[0] >= long.too_long_fraction
+
+
+def test_a_replica_twice_as_slow_serves_less_than_half(h200: Replicas) -> None:
+    fast, slow = (late_curve(h200, 0, speed, lengths(), ASKED).most_requests_per_s(0.99) for speed in (1.0, 0.5))
+    assert 0.0 < slow < 0.5 * fast
+
+
+def test_most_are_in_time_at_all_where_rate_times_share_peaks(h200: Replicas) -> None:
+    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    peak = curve.most_in_time_requests_per_s()
+    assert peak > curve.most_requests_per_s(0.99)
+    in_time = curve.requests_per_s * (1.0 - curve.late_fraction)
+    at_peak = peak * (1.0 - np.interp(peak, curve.requests_per_s, curve.late_fraction))
+    assert at_peak >= in_time.max() * (1.0 - 1e-3)
+
+
+def test_refused_prompts_are_the_stated_share_and_long(h200: Replicas) -> None:
+    """Each refused with min(1, a·length²): thinned by draws of that, the same mean is left."""
+    of = lengths()
+    for share in (0.01, 0.2, 0.45):
+        left = promptness._thinned(of, share)
+        kept = left.prompt_weights * (1.0 - share) / of.prompt_weights  # each one's chance to be admitted
+        assert float(of.prompt_weights @ kept) == pytest.approx(1.0 - share)
+        partly = (kept > 1e-9) & (of.prompt_tokens > 0)
+        odds = (1.0 - kept[partly]) / of.prompt_tokens[partly] ** 2
+        assert odds == pytest.approx(odds[0])
+    assert float(promptness._thinned(of, 0.1).prompt_weights @ of.prompt_tokens) < 0.85 * of.prompt_tokens.mean()
+
+
+def test_refusing_long_prompts_keeps_more_in_time_than_taking_all(h200: Replicas) -> None:
+    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    rates = curve.most_requests_per_s(0.99) * np.array([1.02, 1.2, 1.5, 2.0])
+    refused, late = refusing(h200, 0, 1.0, lengths(), ASKED, rates)
+    missed = refused + (1.0 - refused) * late
+    taken = np.where(rates > curve.requests_per_s[-1], 1.0, np.interp(rates, curve.requests_per_s, curve.late_fraction))
+    assert np.all(np.diff(missed) > 0.0)
+    assert np.all(missed <= taken + 2e-3)
+    assert missed[2] < 0.5 * taken[2]
+    assert missed[3] < 0.5  # no less than what capacity alone would serve of twice as many
+
+
+def test_a_replica_by_itself_serves_long_prompts_at_a_low_rate(h200: Replicas) -> None:
+    """However seldom they come, as long as they are not too long on an idle replica."""
+    long = dataclasses.replace(lengths(), prompt_tokens=10.0 * lengths().prompt_tokens)
+    asked = Asked(ttft_s=10.0, tpot_s=0.05, percentile=0.999, pooled_replicas=1.0)
+    curve = late_curve(h200, 0, 1.0, long, asked)
+    assert 0.0 < curve.most_requests_per_s(0.999) < curve.requests_per_s[1]
+    slow = late_curve(h200, 0, 1.0, long, dataclasses.replace(asked, tpot_s=1e-3))
+    assert slow.most_requests_per_s(0.999) == 0.0  # a step alone takes longer
+
+
+def test_where_nothing_fits_everything_is_late(h200: Replicas) -> None:
+    none = dataclasses.replace(h200, kv_capacity_tokens=np.full(1, 10.0))
+    assert late_curve(none, 0, 1.0, lengths(), ASKED).most_requests_per_s(0.99) == 0.0
