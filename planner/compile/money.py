@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from planner.catalog.load import Catalog
 from planner.compile.clusters import SUPPORT_USD
 from planner.finance.depreciation import ResaleCurve
+from planner.finance.loan import Amortisation, LoanTerms
 from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
@@ -24,7 +25,7 @@ from planner.fleet.money import (
 )
 from planner.fleet.plan import ClusterPlan
 from planner.language.cluster import Cluster
-from planner.language.finance import Finance, TokenPrice
+from planner.language.finance import Finance, Loan, TokenPrice
 from planner.language.prices import tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
@@ -71,6 +72,19 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         timing=Timing(finance.cash_flow_timing),
         fiscal_year_start_month=finance.fiscal_year_start_month,
         opening_cash_usd=finance.opening_cash_usd,
+        loan=_loan(finance.loan) if finance.loan else None,
+    )
+
+
+def _loan(loan: Loan) -> LoanTerms:
+    return LoanTerms(
+        share_fraction=loan.share_of_purchases_fraction,
+        rate_per_year=loan.rate_per_year,
+        term_months=loan.term_months,
+        grace_months=loan.grace_months,
+        amortisation=Amortisation(loan.amortisation),
+        fee_fraction=loan.fee_fraction,
+        least_cover_ratio=loan.least_cover_ratio,
     )
 
 

@@ -1,6 +1,6 @@
 """The chart of accounts: every kind of dollar the planner knows, and the views that count it.
 
-Costs are positive, income is negative. Three views read the one ledger:
+Costs are positive, income is negative. Four views read the one ledger:
 
 * **cash**: money that changes hands, when it does.
 * **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is
@@ -8,6 +8,9 @@ Costs are positive, income is negative. Three views read the one ledger:
 * **economic**: cash, plus the value of what is still owned on the last day, as if sold then, less that of what is owned
   on the first, as if bought then. Net present value, TCO and levelised cost read this view; without those values a
   purchase late in the horizon would look like pure loss, and machines owned before it like a gift.
+
+* **financing**: what lenders give and take. With cash it is the cash flow of the statements. It is in no measure of a
+  plan's cost or value: the discount rate is the price of all capital, borrowed or own, and counts once.
 
 An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
 every cohort, capex − depreciation − book value disposed of = book value left. What is in no accrual view has
@@ -27,6 +30,7 @@ class View(Flag):
     CASH = 1
     ACCRUAL = 2
     ECONOMIC = 4
+    FINANCING = 8
 
 
 class Account(StrEnum):
@@ -64,6 +68,10 @@ class Account(StrEnum):
     OPENING_VALUE = "opening_value"
     RENT = "rent"
     EXIT_FEES = "exit_fees"
+    LOAN_DRAWN = "loan_drawn"
+    LOAN_REPAID = "loan_repaid"
+    LOAN_INTEREST = "loan_interest"
+    TAX_ON_INTEREST = "tax_on_interest"
 
 
 class Category(StrEnum):
@@ -76,8 +84,12 @@ class Category(StrEnum):
     OPERATING_EXPENSE = "operating_expense"
     """Income statement, what an operating margin takes off besides: people, software, insurance, losses on what is
     retired. With these and the charge for capital, accrued cost is complete."""
+    INTEREST = "interest"
+    """Income statement, below operating income: what a lender is paid besides what was lent."""
     TAX = "tax"
     """Income statement, below income before tax."""
+    LENDING = "lending"
+    """Cash flow alone: what is lent and paid back."""
     INVESTING = "investing"
     """Cash flow alone: purchases and sales of hardware."""
     IMPUTED = "imputed"
@@ -91,6 +103,8 @@ class Position(StrEnum):
 
     HARDWARE = "hardware"
     """Asset: book value of what is owned."""
+    LOANS = "loans"
+    """Liability: what is owed to lenders."""
     DEFERRED_TAX = "deferred_tax"
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
@@ -120,7 +134,13 @@ class AccountDescription:
 
 _EVERY = View.CASH | View.ACCRUAL | View.ECONOMIC
 _PAID = View.CASH | View.ECONOMIC
-INCOME_CATEGORIES = (Category.REVENUE, Category.COST_OF_SERVING, Category.OPERATING_EXPENSE, Category.TAX)
+INCOME_CATEGORIES = (
+    Category.REVENUE,
+    Category.COST_OF_SERVING,
+    Category.OPERATING_EXPENSE,
+    Category.INTEREST,
+    Category.TAX,
+)
 """The parts of the income statement, from the top."""
 
 
@@ -238,6 +258,16 @@ ACCOUNTS = MappingProxyType(
         Account.EXIT_FEES: _describe(
             "Rent owed for the rest of a term that is left early.", _EVERY, Category.OPERATING_EXPENSE, "price"
         ),
+        Account.LOAN_DRAWN: _describe(
+            "Lent on purchases (negative).", View.FINANCING, Category.LENDING, position=(Position.LOANS, -1)
+        ),
+        Account.LOAN_REPAID: _describe(
+            "Paid back of what was lent.", View.FINANCING, Category.LENDING, position=(Position.LOANS, -1)
+        ),
+        Account.LOAN_INTEREST: _describe("Interest and fees of loans.", View.FINANCING, Category.INTEREST),
+        Account.TAX_ON_INTEREST: _describe(
+            "Income tax that interest and fees save (negative).", View.FINANCING, Category.TAX
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -263,7 +293,9 @@ COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
 OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
-INCOME_ACCOUNTS = (Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE)
+INCOME_ACCOUNTS = (
+    Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
+)  # fmt: skip
 """What is gained: their amounts are negative in the ledger."""
 END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
 """What would change hands on the last day if all that is owned were sold."""

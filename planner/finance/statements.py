@@ -1,13 +1,13 @@
 """Income statement, cash flow and balance sheet, from the one ledger, by month, quarter and fiscal year.
 
-Every account says in :data:`~planner.finance.accounts.ACCOUNTS` what a posting moves: cash, where the cash view counts
-it; equity, where it is a line of the income statement; and at most one other line of the balance sheet. For every
-account the three balance, so that assets are liabilities and equity in every month, cluster by cluster:
+Every account says in :data:`~planner.finance.accounts.ACCOUNTS` what a posting moves: cash, where the cash or the
+financing view counts it; equity, where it is a line of the income statement; and at most one other line of the balance
+sheet. For every account the three balance, so that assets are liabilities and equity in every month and cluster:
 
     cash[m]     = opening cash − Σ postings that change hands
     position[m] = opening + Σ ± postings
     equity[m]   = opening assets − opening liabilities + Σ net income
-    net income  = revenue − cost of serving − operating expense − tax
+    net income  = revenue − cost of serving − operating expense − interest − tax
 
 Cash is what the plan has taken in less what it has paid: below zero it is what the owner has to put in by then. The
 imputed charge for capital, and values as if sold, are paid by nobody and in no statement. Costs are positive in the
@@ -27,6 +27,7 @@ import numpy as np
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, INCOME_CATEGORIES, Account, Category, Position, View
 from planner.finance.ledger import Dimension
+from planner.finance.unit_costs import ratio
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     Cents = NDArray[np.int64]
 
 MONTHS_PER_QUARTER = 3
-LIABILITIES = (Position.DEFERRED_TAX,)
+LIABILITIES = (Position.LOANS, Position.DEFERRED_TAX)
 """Positions owed; the others are owned."""
 
 
@@ -59,22 +60,28 @@ LINES = MappingProxyType(
         "gross_profit_usd": "Revenue less cost of serving.",
         "operating_expense_usd": "Accounts of the category operating_expense.",
         "operating_income_usd": "Gross profit less operating expense.",
+        "interest_usd": "Interest and fees of loans.",
         "tax_expense_usd": "Income tax, paid and deferred.",
-        "net_income_usd": "Operating income less tax.",
+        "net_income_usd": "Operating income less interest and tax.",
         "operating_cash_flow_usd": "Cash from revenue less what running the fleet and tax cost.",
         "investing_cash_flow_usd": "Cash from hardware sold less hardware bought.",
+        "financing_cash_flow_usd": "Cash from loans less what is paid back, interest, fees and the tax these save.",
         "net_cash_flow_usd": "Sum of the cash flows.",
+        "debt_service_usd": "Interest, fees and repayments: what operating cash flow has to cover.",
         "opening_cash_usd": "Cash before the period.",
         "cash_usd": "Cash at its end, opening cash and net cash flow; below zero, what the owner has to put in.",
         "hardware_usd": "Book value of what is owned.",
         "assets_usd": "Cash and hardware.",
         "deferred_tax_usd": "Tax expense of the books not yet paid; negative where tax is paid ahead of the books.",
-        "liabilities_usd": "Deferred tax.",
+        "loans_usd": "Owed to lenders.",
+        "liabilities_usd": "Loans and deferred tax.",
         "equity_usd": "Opening assets less opening liabilities, and net income since: assets less liabilities.",
     }
 )
 """The lines of the statements in order, and what each is."""
-BALANCES = ("cash_usd", "hardware_usd", "assets_usd", "deferred_tax_usd", "liabilities_usd", "equity_usd")
+BALANCES = (
+    "cash_usd", "hardware_usd", "assets_usd", "deferred_tax_usd", "loans_usd", "liabilities_usd", "equity_usd",
+)  # fmt: skip
 """Lines that hold at a period's end; all others but opening cash run through it."""
 
 
@@ -126,7 +133,7 @@ def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) 
 
 def is_paid(account: Account) -> bool:
     """Return whether a posting to an account changes hands, and so moves cash."""
-    return View.CASH in ACCOUNTS[account].views
+    return bool(ACCOUNTS[account].views & (View.CASH | View.FINANCING))
 
 
 @functools.cache
@@ -142,8 +149,8 @@ def _weights() -> tuple[tuple[str, ...], Cents]:
     def of(sign: int, *categories: Category) -> list[int]:
         return column(lambda account: ACCOUNTS[account].category in categories, lambda _: sign)
 
-    def flow(*categories: Category) -> list[int]:
-        return column(lambda a: is_paid(a) and ACCOUNTS[a].category in categories, lambda _: -1)
+    def flow(view: View, *categories: Category) -> list[int]:
+        return column(lambda a: view in ACCOUNTS[a].views and ACCOUNTS[a].category in categories, lambda _: -1)
 
     def moved(line: Position) -> list[int]:
         return column(lambda a: ACCOUNTS[a].position is line, lambda a: ACCOUNTS[a].position_sign)
@@ -153,8 +160,11 @@ def _weights() -> tuple[tuple[str, ...], Cents]:
         "cost_of_serving_usd": of(1, Category.COST_OF_SERVING),
         "operating_expense_usd": of(1, Category.OPERATING_EXPENSE),
         "tax_expense_usd": of(1, Category.TAX),
-        "operating_cash_flow_usd": flow(*INCOME_CATEGORIES),
-        "investing_cash_flow_usd": flow(Category.INVESTING),
+        "interest_usd": of(1, Category.INTEREST),
+        "operating_cash_flow_usd": flow(View.CASH, *INCOME_CATEGORIES),
+        "investing_cash_flow_usd": flow(View.CASH, Category.INVESTING),
+        "financing_cash_flow_usd": flow(View.FINANCING, *Category),
+        "debt_service_usd": column(lambda a: a in (Account.LOAN_INTEREST, Account.LOAN_REPAID), lambda _: 1),
         **{f"{line}_usd": moved(line) for line in Position},
     }
     return tuple(columns), np.array(list(columns.values()), dtype=np.int64).T
@@ -175,8 +185,9 @@ def _with_totals(lines: dict[str, Cents], opening: Opening) -> dict[str, Cents]:
     """Add subtotals, cash and equity to the lines that come from accounts."""
     lines["gross_profit_usd"] = lines["revenue_usd"] - lines["cost_of_serving_usd"]
     lines["operating_income_usd"] = lines["gross_profit_usd"] - lines["operating_expense_usd"]
-    lines["net_income_usd"] = lines["operating_income_usd"] - lines["tax_expense_usd"]
-    lines["net_cash_flow_usd"] = lines["operating_cash_flow_usd"] + lines["investing_cash_flow_usd"]
+    lines["net_income_usd"] = lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
+    flows = (lines[f"{kind}_cash_flow_usd"] for kind in ("operating", "investing", "financing"))
+    lines["net_cash_flow_usd"] = np.asarray(sum(flows), dtype=np.int64)
     cash = np.zeros(lines["revenue_usd"].shape[1], dtype=np.int64)
     cash[-1] = opening.cash_cents
     lines["cash_usd"] = cash + np.cumsum(lines["net_cash_flow_usd"], axis=0)
@@ -197,13 +208,19 @@ def _tied(ledger: Ledger, opening: Opening, lines: dict[str, Cents]) -> Statemen
     if np.any(lines["assets_usd"] != lines["liabilities_usd"] + lines["equity_usd"]):
         off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
         problems.append(f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents")
-    paid = opening.cash_cents - np.cumsum(ledger.monthly_cents(View.CASH))
+    paid = opening.cash_cents - np.cumsum(ledger.monthly_cents(View.CASH) + ledger.monthly_cents(View.FINANCING))
     if np.any(lines["cash_usd"].sum(axis=1) != paid):
         problems.append("closing cash is not opening cash and the ledger's cash flow")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
     whole = {name: np.column_stack((lines[name], lines[name].sum(axis=1))) for name in LINES}
     return Statements(periods=ledger.labels.months, lines_cents=whole)
+
+
+def cover_ratio(statements: Statements) -> NDArray[np.float64]:
+    """Return operating cash flow / debt service of the fleet by period, NaN where none is due; shape (periods,)."""
+    flow, service = (statements.lines_cents[f"{name}_usd"][:, -1] for name in ("operating_cash_flow", "debt_service"))
+    return ratio(flow, service)
 
 
 def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.depreciation import ResaleCurve
+from planner.finance.loan import LoanTerms
 from planner.finance.measures import Timing
 from planner.finance.purchase import Quote, choose_quote
 from planner.finance.tariffs import Tariff
@@ -36,6 +37,7 @@ class CapitalPlan:
     """When what runs through a month counts."""
     fiscal_year_start_month: int = 1
     opening_cash_usd: float = 0.0
+    loan: LoanTerms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,31 @@ class Tax(Strict):
     offset: the plan is one of a large firm's (assumption)."""
 
 
+class Loan(Strict):
+    """A loan on purchases: drawn as they are delivered, paid back month by month."""
+
+    share_of_purchases_fraction: Annotated[Fraction, Plausible.prior("loan_to_value")]
+    """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
+    rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")]
+    """Nominal yearly rate, a twelfth of it charged a month."""
+    term_months: Annotated[int, Field(ge=1, le=240), Plausible(12, 84, "five years a draw are usual")] = 60
+    """Months from a draw to its last payment, grace included. Default 60: five years, as filings have it."""
+    grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24, "assumption")] = 0
+    """Months in which only interest is paid. Default 0: repayment begins at once."""
+    amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
+    """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
+    fee_fraction: Annotated[Fraction, Plausible(0, 0.05, "assumption")] = 0.0
+    """Share of what is drawn that the lender keeps at once. Default 0: none is stated in public terms."""
+    least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None
+    """Covenant: least operating cash flow over debt service in a fiscal quarter; less is a warning. Default: none."""
+
+    @model_validator(mode="after")
+    def _repaid_within_its_term(self) -> Loan:
+        if self.grace_months >= self.term_months:
+            raise ValueError(f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in")
+        return self
+
+
 class Finance(Strict):
     """How purchases turn into monthly cost, and what the plan is held against."""
 
@@ -155,6 +180,16 @@ class Finance(Strict):
     """Rent accelerators for what would be shed. Default: it is shed."""
     tax: Tax | None = None
     """Income tax. Default: before tax, as published cost figures are."""
+    loan: Loan | None = None
+    """A loan on purchases, for the statements; no measure of cost or value moves with it. Default: none."""
+
+    @model_validator(mode="after")
+    def _loan_and_losses(self) -> Finance:
+        if self.loan is not None and self.tax is not None and self.tax.losses == "carry-forward":
+            raise ValueError(
+                "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"
+            )
+        return self
 
     @field_validator("end_value", mode="before")
     @classmethod

@@ -144,7 +144,7 @@ ACCOUNTS = TableDescription(
     key=("account",),
     columns=(
         text_column("account", "Account."),
-        text_column("view", "Views that count it: cash, accrual, economic; empty for none."),
+        text_column("view", "Views that count it: cash, accrual, economic, financing; empty for none."),
         text_column(
             "category",
             "Part of the statements it belongs to; `imputed` and `counter_entry` stand in none.",

@@ -9,6 +9,7 @@ from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.depreciation import Cohorts, DepreciationSchedule, capital_charge_usd, depreciate
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
+from planner.finance.loan import LoanSchedule, loan_schedule
 from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.statements import check_positions, monthly_statements
@@ -83,21 +84,40 @@ def write_ledger(
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax)
+    loan = _post_loan(books, schedule) if schedule and plan.money.capital.loan else None
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
-    _check_statements(plan, cohorts, ledger, schedule)
+    held = {Position.HARDWARE: _by_cluster(books, schedule.closing_book_cents)} if schedule else {}
+    if loan is not None:
+        held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
+    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), held)
     return ledger
 
 
-def _check_statements(
-    plan: Plan, cohorts: tuple[Cohort, ...], ledger: Ledger, schedule: DepreciationSchedule | None
-) -> None:
-    """Hold the balance sheet to itself, and its hardware to the schedule of depreciation."""
-    hardware = np.zeros((len(plan.clusters) + 1, plan.months.period_count), dtype=np.int64)
-    if schedule is not None:
-        np.add.at(hardware, [cohort.cluster for cohort in cohorts], schedule.closing_book_cents)
-    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), {Position.HARDWARE: hardware.T})
+def _by_cluster(books: _Books, by_cohort: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum a table of shape (cohorts, months) by cluster, shape (months, clusters + 1); the site as a whole has none."""
+    table = np.zeros((len(books.plan.clusters) + 1, by_cohort.shape[1]), dtype=np.int64)
+    np.add.at(table, [cohort.cluster for cohort in books.cohorts], by_cohort)
+    return table.T
+
+
+def _post_loan(books: _Books, schedule: DepreciationSchedule) -> LoanSchedule:
+    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
+    plan, terms = books.plan, books.plan.money.capital.loan
+    assert terms is not None
+    loan = loan_schedule(terms, _by_cluster(books, schedule.acquired_cents)[:, :-1])
+    interest = loan.interest_cents + loan.fee_cents
+    for account, amount in (
+        (Account.LOAN_DRAWN, -loan.drawn_cents),
+        (Account.LOAN_REPAID, loan.repaid_cents),
+        (Account.LOAN_INTEREST, interest),
+    ):
+        books.builder.post_clusters(account, amount)
+    if (rules := plan.money.market.tax) is not None:
+        saved = series_cents(usd(interest.sum(axis=1)) * rules.rate_fraction)
+        books.builder.post(Account.TAX_ON_INTEREST, -saved, month=np.arange(saved.size))
+    return loan
 
 
 def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:

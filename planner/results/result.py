@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from planner.compile.contradictions import hardly_meant
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
+from planner.finance.statements import LINES, Frequency, cover_ratio, monthly_statements
 from planner.fleet import quantities
 from planner.fleet.placement import never_placed
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
 from planner.results.accounting import Cohort
+from planner.results.cohorts import opening_of
 from planner.results.measure_names import FLEET
 from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
@@ -75,7 +77,7 @@ class RunResult:
                     f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
                     "and did not enter service: for want of power, or too late"
                 )
-        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *idle)
+        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *idle, *self._broken_covenants())
 
     def _never_placed(self) -> list[str]:
         """Name the workloads whose model never found room beside the others, with what it takes."""
@@ -93,6 +95,23 @@ class RunResult:
                 "which it does not find; add nodes"
             )
         return told
+
+    def _broken_covenants(self) -> list[str]:
+        """Say in which fiscal quarters the loan's covenant does not hold."""
+        capital = self.plan.money.capital
+        if capital.loan is None or capital.loan.least_cover_ratio is None:
+            return []
+        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts))
+        quarters = monthly.by(Frequency.QUARTER, self.plan.months, capital.fiscal_year_start_month)
+        cover, least = cover_ratio(quarters), capital.loan.least_cover_ratio
+        broken = np.flatnonzero(cover < least)
+        if not broken.size:
+            return []
+        worst = int(np.nanargmin(cover))
+        return [
+            f"the loan's covenant is broken in {broken.size} of {np.isfinite(cover).sum()} fiscal quarters: operating "
+            f"cash flow is {cover[worst]:.2f} times debt service in {quarters.periods[worst]}, {least:g} are agreed"
+        ]
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
@@ -148,7 +167,6 @@ class RunResult:
         """Income statement, cash flow and balance sheet in dollars, one row per month, quarter or year and cluster."""
         import pandas as pd  # noqa: PLC0415 - as in _frame
 
-        from planner.finance.statements import LINES, Frequency  # noqa: PLC0415 - only this method needs it
         from planner.results import tables  # noqa: PLC0415 - tables read this module
 
         table = pd.DataFrame(tables.statement(self, Frequency(frequency)))

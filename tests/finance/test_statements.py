@@ -61,6 +61,8 @@ def test_every_account_is_a_double_entry() -> None:
         assert cash + owned == owed + equity, account
         if View.CASH in entry.views:
             assert entry.is_income or entry.category is Category.INVESTING, account
+        if View.FINANCING in entry.views:
+            assert not entry.views & ~View.FINANCING, account  # a loan moves no measure of cost or value
 
 
 def test_four_months_by_hand() -> None:

@@ -62,6 +62,16 @@ def plans(draw: st.DrawFn) -> list[str]:
     if draw(st.booleans()):
         bonus = draw(st.sampled_from([0, 0.4, 1]))
         chosen.append(f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}}}")
+    if draw(st.booleans()):
+        how = draw(st.sampled_from(["annuity", "straight", "bullet"]))
+        term, fee = draw(st.integers(3, 60)), draw(st.sampled_from([0, 0.013]))
+        chosen.append(
+            "finance.loan={share_of_purchases_fraction: 0.61, rate_per_year: 0.087, grace_months: 2, "
+            f"term_months: {term}, amortisation: {how}, fee_fraction: {fee}}}"
+        )
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand"]))
+        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, usd_per_accelerator_h: 1.87}}")
     return chosen
 
 
@@ -88,7 +98,8 @@ def statements_tie(write: Write, overrides: list[str]) -> None:
         assert (cents.cash_usd == cents.opening_cash_usd + cents.net_cash_flow_usd).all()
         fleet, parts = cents[table.cluster == "fleet"], cents[table.cluster != "fleet"]
         assert (fleet.sum() - parts.sum()).abs().max() == 0
-        assert fleet.net_cash_flow_usd.sum() == -int(result.ledger.monthly_cents(View.CASH).sum())
+        paid = [int(result.ledger.monthly_cents(view).sum()) for view in (View.CASH, View.FINANCING)]
+        assert fleet.net_cash_flow_usd.sum() == -sum(paid)
     months = result.statements().query("cluster == 'fleet'")
     if result.plan.money.market.tax is not None:
         assert months.deferred_tax_usd.tolist() == pytest.approx(deferred_tax_usd(result), abs=TAX_ROUNDING_USD)

@@ -1,0 +1,145 @@
+"""Loans against numpy-financial, a table worked by hand, and the statements of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy_financial as npf  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.finance.loan import Amortisation, LoanTerms, loan_schedule
+from planner.language.loading import load_scenario
+from planner.results.measures import measures
+from planner.results.result import RunResult
+from planner.results.run import simulate
+
+Write = Callable[..., Path]
+
+
+def terms(**changes: Any) -> LoanTerms:
+    plain: dict[str, Any] = {
+        "share_fraction": 1.0,
+        "rate_per_year": 0.12,
+        "term_months": 4,
+        "grace_months": 0,
+        "amortisation": Amortisation.ANNUITY,
+        "fee_fraction": 0.0,
+        "least_cover_ratio": None,
+    }
+    return LoanTerms(**{**plain, **changes})
+
+
+def single(loan: LoanTerms, usd: float, months: int) -> tuple[list[int], list[int], list[int]]:
+    """Return interest, repayments and balances of one draw in the first month, in cents."""
+    purchases = np.zeros((months, 1), dtype=np.int64)
+    purchases[0] = round(usd * 100)
+    found = loan_schedule(loan, purchases)
+    return found.interest_cents[:, 0].tolist(), found.repaid_cents[:, 0].tolist(), found.balance_cents[:, 0].tolist()
+
+
+def test_a_thousand_over_four_months_by_hand() -> None:
+    """1,000 at 1% a month: payments of 256.2811; interest 10.00, 7.5372, 5.0498, 2.5374."""
+    interest, repaid, balance = single(terms(), 1_000.0, 6)
+    assert interest == [0, 1000, 754, 505, 253, 0]
+    assert repaid == [0, 24628, 24874, 25124, 25374, 0]
+    assert balance == [100_000, 75_372, 50_498, 25_374, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("amortisation", "repaid", "interest"),
+    [("straight", [0, 0, 50_000, 50_000], [1000, 1000, 1000, 500]), ("bullet", [0, 0, 0, 100_000], [1000] * 4)],
+)
+def test_grace_pays_interest_alone(amortisation: str, repaid: list[int], interest: list[int]) -> None:
+    loan = terms(amortisation=Amortisation(amortisation), grace_months=2)
+    found = single(loan, 1_000.0, 5)
+    assert found[0] == [0, *interest]
+    assert found[1] == [0, *repaid]
+
+
+@given(
+    st.just(0.0) | st.floats(1e-4, 0.4),
+    st.integers(1, 120),
+    st.integers(0, 24),
+    st.floats(1.0, 1e8).map(lambda usd: round(usd, 2)),
+)
+def test_an_annuity_is_numpy_financials(rate: float, paying: int, grace: int, usd: float) -> None:
+    loan = terms(rate_per_year=rate, term_months=paying + grace, grace_months=grace)
+    interest, repaid, balance = single(loan, usd, paying + grace + 1)
+    periods = np.arange(1, paying + 1)
+    # numpy-financial 1.0 gives no share of interest at a rate of zero.
+    theirs = -npf.ipmt(rate / 12, periods, paying, usd) if rate > 0 else np.zeros(paying)
+    back = -npf.ppmt(rate / 12, periods, paying, usd) if rate > 0 else np.full(paying, usd / paying)
+    grown = 1e-9 * usd * 100
+    assert interest[1 + grace :] == pytest.approx((theirs * 100).tolist(), abs=1.001 + grown)
+    assert repaid[1 + grace :] == pytest.approx((back * 100).tolist(), abs=1.001 + grown)
+    assert sum(repaid) == round(usd * 100)
+    assert balance[-1] == 0
+
+
+def test_draws_of_several_months_and_clusters_add_up() -> None:
+    purchases = np.array([[100_00, 0], [0, 333_33], [700_01, 50], [0, 0], [0, 0]])
+    loan = terms(share_fraction=0.6, term_months=2, fee_fraction=0.01)
+    found = loan_schedule(loan, purchases)
+    assert found.drawn_cents.tolist() == [[60_00, 0], [0, 200_00], [420_01, 30], [0, 0], [0, 0]]
+    assert found.fee_cents.sum() == 60 + 200 + 420 + 0
+    alone = [loan_schedule(loan, np.where(np.arange(5)[:, None] == month, purchases, 0)) for month in range(3)]
+    assert np.array_equal(found.balance_cents, np.sum([each.balance_cents for each in alone], axis=0))
+    assert np.array_equal(found.drawn_cents.sum(axis=0) - found.repaid_cents.sum(axis=0), found.balance_cents[-1])
+    assert not found.balance_cents[-1].any()
+
+
+LOAN = "finance.loan={share_of_purchases_fraction: 0.7, rate_per_year: 0.09, term_months: 36, fee_fraction: 0.01%s}"
+SOLD = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+TAX = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}"
+
+
+@pytest.fixture
+def run(write: Write) -> Callable[..., RunResult]:
+    return lambda *overrides: simulate(load_scenario(write(), overrides), seed=1)
+
+
+def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[..., RunResult]) -> None:
+    own, lent = run(SOLD, TAX), run(SOLD, TAX, LOAN % "")
+    assert measures(own) == measures(lent)
+    before, after = (result.statements().query("cluster == 'fleet'").reset_index() for result in (own, lent))
+    drawn = 0.7 * -before.investing_cash_flow_usd
+    assert after.loans_usd.iloc[0] == pytest.approx(drawn.iloc[0], abs=0.01)
+    left = ((1 + 0.0075) ** 36 - (1 + 0.0075) ** np.array([2, 1])) / ((1 + 0.0075) ** 36 - 1)
+    assert after.loans_usd.iloc[-1] == pytest.approx(drawn.iloc[0] * left[0] + drawn.iloc[1] * left[1], abs=0.02)
+    paid = after.interest_usd.sum()
+    assert paid == pytest.approx(0.01 * drawn.sum() + 0.0075 * after.loans_usd.iloc[:2].sum(), abs=0.02)
+    assert (before.net_income_usd - after.net_income_usd).sum() == pytest.approx(0.75 * paid, abs=0.02)
+    moved = (after.cash_usd - before.cash_usd).iloc[-1]
+    assert moved == pytest.approx(after.loans_usd.iloc[-1] - 0.75 * paid, abs=0.02)
+    service = after.debt_service_usd.sum()
+    assert service == pytest.approx(paid + drawn.sum() - after.loans_usd.iloc[-1], abs=0.02)
+
+
+def test_a_broken_covenant_is_a_warning(run: Callable[..., RunResult]) -> None:
+    result = run(SOLD, LOAN % ", least_cover_ratio: 1.3")
+    quarter = result.statements("quarter").query("cluster == 'fleet'").iloc[0]
+    cover = quarter.operating_cash_flow_usd / quarter.debt_service_usd
+    assert cover < 1.3
+    (told,) = [text for text in result.warnings if "covenant" in text]
+    assert f"operating cash flow is {cover:.2f} times debt service in FY2026-Q1, 1.3 are agreed" in told
+    assert not any("covenant" in text for text in run(SOLD, LOAN % "").warnings)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        ([LOAN % ", grace_months: 36"], ["36 months of grace leave none of 36"]),
+        ([LOAN % "", "finance.tax={rate_fraction: 0.2, losses: carry-forward}"], ["losses carried forward"]),
+        ([(LOAN % "").replace("0.7", "1.7")], ["share_of_purchases_fraction", "less than or equal to 1"]),
+    ],
+)
+def test_what_no_lender_agrees_to_is_refused(
+    write: Write, planner: Callable[..., Any], overrides: list[str], parts: list[str]
+) -> None:
+    outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
+    outcome.refused(*parts)
