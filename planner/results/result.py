@@ -18,6 +18,7 @@ from planner.fleet.rented import Rented
 from planner.results.accounting import Cohort
 from planner.results.measure_names import FLEET
 from planner.results.monthly import Monthly
+from planner.results.parts import overloaded
 from planner.simulation.driver import Run
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class RunResult:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is hardly meant: nearly all work shed, what the scenario and plan warn of, machines that never served.
+        """What is hardly meant: nearly all work shed, odd figures, machines that never served, overloaded crews.
 
         The share shed stands first, since every other figure of such a run is of the little that was served.
         """
@@ -73,7 +74,7 @@ class RunResult:
                     f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
                     "and did not enter service: for want of power, or too late"
                 )
-        return (*lost, *hardly_meant(self.scenario, self.plan), *idle)
+        return (*lost, *hardly_meant(self.scenario, self.plan), *idle, *overloaded(self.plan, self.monthly))
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""

@@ -69,7 +69,8 @@ class Simulation:
         self.shop = RepairShop(plan.reliability, plan.clusters)
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
-        SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived).start()
+        self.desk = SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived)
+        self.desk.start()
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR

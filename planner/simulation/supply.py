@@ -149,7 +149,7 @@ class Supply:
         self.in_service[index] += service_h.size
         self.env.process(self._announce(cluster.accelerator, float(times[0])))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
-        first = self.shop.admit(index, service_h.size)
+        first = self.shop.admit(index, service_h)
         failures = draw_failures(self.plan.reliability, cluster, service_h, first, end_h, stream)
         self.shop.expect(index, failures)
 

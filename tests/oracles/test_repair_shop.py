@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.demand.bursts import erlang_c
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan, Headcount, ReliabilityPlan
+from planner.results.run import simulate
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
 from planner.simulation.repair_shop import RepairShop
-from tests.fleet.plans import cause_plan, cluster_plan, reliability_plan
+from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 from tests.oracles.repair_model import Loss, RepairModel
+from tests.simulation.worlds import scenario_of
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +30,7 @@ def shop_losses(
     """What the shop makes of the failures, one entry a group."""
     shop = RepairShop(plan, clusters)
     for index, failures in enumerate(drawn):
-        shop.admit(index, clusters[index].nodes)
+        shop.admit(index, np.zeros(clusters[index].nodes))
         shop.expect(index, failures)
     for end_h in (*stops, 1e9):
         shop.work_until(end_h)
@@ -344,3 +346,49 @@ def test_the_same_waits_as_an_independent_queueing_library() -> None:
     records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
     assert len(records) == count
     np.testing.assert_allclose([record.waiting_time for record in records], waits[:count], atol=1e-6)
+
+
+def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
+    """One crew for two nodes of eight and a part for four: each is there with the node that needs it, by hand."""
+    plan = reliability_plan(
+        crews=Headcount(per_accelerator=1 / 16, rounding="down", least=1), spares=Headcount(per_node=0.25)
+    )
+    shop = RepairShop(plan, (cluster_plan("a"), cluster_plan("b")))
+    assert (shop.crews, shop.spares) == ([], [[], []])
+    shop.admit(0, np.array([0.0, 10.0, 20.0, 30.0]))
+    assert (sorted(shop.crews), shop.spares[0]) == ([0.0, 30.0], [10.0])
+    shop.admit(1, np.array([40.0, 50.0]))
+    assert (sorted(shop.crews), shop.spares[1]) == ([0.0, 30.0, 50.0], [50.0])
+    shop.drop(0, 0, 4, 60.0)
+    assert len(shop.crews) == 1
+
+
+@pytest.mark.parametrize(
+    ("rounding", "whole"), [("nearest", [0, 1, 1, 2, 3]), ("up", [1, 1, 2, 2, 3]), ("down", [0, 1, 1, 1, 2])]
+)
+def test_people_come_whole(rounding: str, whole: list[int]) -> None:
+    """2.5 per 1,000 of 100, 400, 480, 600 and 1,000 accelerators: 0.25, 1, 1.2, 1.5 and 2.5 people."""
+    rate = Headcount(per_accelerator=2.5 / 1000, rounding=rounding)
+    assert [rate.whole(accelerators) for accelerators in (100, 400, 480, 600, 1000)] == whole
+
+
+def test_as_many_crews_per_accelerator_keep_a_fleet_of_any_size_in_service() -> None:
+    """The same availability at one and at eight times the machines; four crews for the larger are overloaded."""
+    small, large = ({"clusters": {"h200": {"nodes": 250 * size}, "mi325x": {"nodes": 6}}} for size in (1, 8))
+    rates = {"horizon_months": 3, "reliability": {"failure_multiplier": 2}, "workloads": {"nightly": None}}
+    results = [simulate(scenario_of(rates, change)) for change in (small, large)]
+    share = [float(r.monthly.in_service_node_h.sum() / r.monthly.present_node_h.sum()) for r in results]
+    assert share[0] == pytest.approx(share[1], abs=0.02)  # some 200 failures in the smaller
+    assert not any("repair crews" in text for result in results for text in result.warnings)
+    four = simulate(scenario_of(rates, large, {"reliability": {"repair_crews": 4}}))
+    assert float(four.monthly.in_service_node_h.sum() / four.monthly.present_node_h.sum()) < share[1] - 0.05
+    load = four.plan.crew_load(np.array([2000.0, 6.0]), 4)
+    assert load > 1.0
+    assert any(f"the 4 repair crews (reliability.repair_crews) are at a load of {load:.2f}" in t for t in four.warnings)
+
+
+def test_the_load_of_the_crews_is_work_over_people() -> None:
+    """By hand: 0.01 failures an hour, half of them 12 h and a fifth 60 h of a crew's work: 0.18 crews' worth."""
+    cause = cause_plan(per_node_h=0.001, soft_fraction=0.3, medium_fraction=0.5)
+    plan = make_plan([cluster_plan(nodes=10)], reliability=reliability_plan(causes=(cause,)))
+    assert plan.crew_load(np.array([10.0]), 2) == pytest.approx(0.01 * (0.5 * 12 + 0.2 * 60) / 2)
