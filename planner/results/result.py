@@ -20,6 +20,7 @@ from planner.results.measure_names import FLEET
 from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
 from planner.simulation.driver import Run
+from planner.simulation.processes import Process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,8 @@ class RunResult:
     rented: Rented
     """What rented accelerators served of what would have been shed."""
     ledger: Ledger
+    processes: tuple[Process, ...] = ()
+    """The user's own, that ran with it."""
 
     def __repr__(self) -> str:
         parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")

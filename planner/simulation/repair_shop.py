@@ -336,9 +336,16 @@ class RepairShop:
         for row in gone.tolist():
             self.end_h[row] = max(now_h, float(known.start_h[row]))
         left = set(gone.tolist())
+        for ready_h, _, job in [*self._for_parts, *self._for_crews]:
+            if left & set(job.rows):
+                self.wait_h |= {row: max(now_h - self.joined_h.get(row, job.failed_h), 0.0) for row in job.rows}
+                if ready_h > now_h:
+                    heapq.heappush(self.spares[cluster], ready_h)  # the part it was promised is another's now
         for queue in (self._for_parts, self._for_crews):
             queue[:] = [entry for entry in queue if not left & set(entry[2].rows)]
             heapq.heapify(queue)
+        self._promise_anew(cluster)
+        self._next_h = 0.0
 
     def outage_arrays(self) -> Outages:
         """Return all outages so far."""

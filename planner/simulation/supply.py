@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.simulation.failures import draw_failures
 from planner.simulation.log import Change, ChangeLog, Purchase
+from planner.simulation.open_shop import OpenShop
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.streams import Streams
 
@@ -39,7 +40,9 @@ class _WaitingNode(NamedTuple):
 class Supply:
     """Brings nodes into service; owns the commissioning crews and the power not yet handed out."""
 
-    def __init__(self, env: simpy.Environment, plan: Plan, shop: RepairShop, log: ChangeLog, streams: Streams) -> None:
+    def __init__(
+        self, env: simpy.Environment, plan: Plan, shop: RepairShop | OpenShop, log: ChangeLog, streams: Streams
+    ) -> None:
         self.env = env
         self.plan = plan
         self.shop = shop

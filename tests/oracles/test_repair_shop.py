@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import ciw
 import numpy as np
 import pytest
+import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,6 +18,8 @@ from planner.demand.bursts import erlang_c
 from planner.fleet.plan import ClusterPlan, Headcount, ReliabilityPlan
 from planner.results.run import simulate
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
+from planner.simulation.log import Outage
+from planner.simulation.open_shop import OpenShop
 from planner.simulation.repair_shop import RepairShop
 from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 from tests.oracles.repair_model import Loss, RepairModel
@@ -34,8 +38,13 @@ def shop_losses(
         shop.expect(index, failures)
     for end_h in (*stops, 1e9):
         shop.work_until(end_h)
+    return by_group(clusters, shop.outages())
+
+
+def by_group(clusters: tuple[ClusterPlan, ...], outages: list[Outage]) -> list[Loss]:
+    """Outages, one entry a group."""
     losses = []
-    for outage in shop.outages():
+    for outage in outages:
         groups = outage.accelerators // clusters[outage.cluster].group_accelerators
         loss = Loss(outage.cluster, outage.node, outage.start_h, outage.end_h, outage.wait_h)
         losses += [loss] * groups if outage.end_h > outage.start_h else []
@@ -88,6 +97,46 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
         np.testing.assert_allclose(
             [getattr(loss, column) for loss in found], [getattr(loss, column) for loss in expected], rtol=1e-9
         )
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    crews=st.integers(1, 3),
+    spare_fraction=st.sampled_from((0.0, 0.2)),
+    rma_h=st.sampled_from((30.0, 300.0)),
+)
+def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare_fraction: float, rma_h: float) -> None:
+    """Machines, crews and parts that come in three lots, the last two while others wait; some leave again."""
+    random = np.random.default_rng(seed)
+    rate = Headcount(fixed=crews, per_accelerator=1 / 40, rounding="down")
+    plan = reliability_plan(crews=rate, spare_fraction=spare_fraction, rma_h=rma_h)
+    clusters = tuple(
+        cluster_plan(f"c{index}", nodes=6, group_accelerators=size)
+        for index, size in enumerate(random.choice((1, 2, 4, 8), 2).tolist())
+    )
+    lots = [(0.0, 0), (0.0, 1), (150.0, 0), (260.0, 1)]
+    drawn = [random_failures(random, clusters[c], 30, 500.0) for _, c in lots]
+    env = simpy.Environment()
+    shops = RepairShop(plan, clusters), OpenShop(env, plan, clusters)
+    for (begin_h, cluster), failures in zip(lots, drawn, strict=True):
+        if begin_h > env.now:
+            env.run(until=begin_h)
+        for shop in shops:
+            first = shop.admit(cluster, begin_h + np.arange(6.0) * 3.0 + 1.0)
+            time_h, node = failures.time_h + begin_h + 20.0, failures.node + first
+            shop.expect(cluster, dataclasses.replace(failures, time_h=time_h, node=node))
+    env.run(until=400.0)
+    for shop in shops:
+        shop.work_until(400.0)
+        shop.drop(0, 0, 3, 400.0)
+    env.run(until=5000.0)
+    shops[0].work_until(5000.0)
+    fast, slow = (by_group(clusters, shop.outages()) for shop in shops)
+    assert [loss[:2] for loss in fast] == [loss[:2] for loss in slow]
+    np.testing.assert_allclose([loss[2:] for loss in fast], [loss[2:] for loss in slow], rtol=1e-9, atol=1e-6)
+    for left, right in zip(shops[0].hard_failures(), shops[1].hard_failures(), strict=True):
+        np.testing.assert_allclose(np.sort(left), np.sort(right))
 
 
 @settings(max_examples=60)

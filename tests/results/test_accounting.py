@@ -18,6 +18,7 @@ from planner.language.loading import load_scenario
 from planner.results.measures import series_of
 from planner.results.result import RunResult
 from planner.results.run import simulate
+from planner.simulation.repair_shop import RepairShop
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]
@@ -295,6 +296,7 @@ def test_spares_grow_with_what_is_bought(run: Run) -> None:
     each = result.plan.clusters[0].prices_usd[0] / 8 * 0.5
     assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 4]
     assert by_month(result, Account.SPARES) == pytest.approx([2 * each, 2 * each, 0.0], abs=0.01)
+    assert isinstance(result.run.shop, RepairShop)
     assert len(result.run.shop.spares[0]) == 4
 
 
@@ -309,6 +311,7 @@ def test_spares_are_bought_once_with_the_first_delivery(run: Run) -> None:
 def hard_failures(result: RunResult) -> dict[int, list[float]]:
     """Return the time of each hard failure by cluster, from the table of outages."""
     found: dict[tuple[int, int], tuple[int, float]] = {}
+    assert isinstance(result.run.shop, RepairShop)
     for row, outage in enumerate(result.run.shop.outages()):
         if outage.severity == "hard":
             key = (outage.cluster, result.run.shop.failure[row])
