@@ -18,6 +18,7 @@ from planner.language.loading import load_scenario
 from planner.results.measures import series_of
 from planner.results.result import RunResult
 from planner.results.run import simulate
+from planner.simulation.failures import HARD
 from planner.simulation.repair_shop import RepairShop
 
 Write = Callable[..., Path]
@@ -310,13 +311,13 @@ def test_spares_are_bought_once_with_the_first_delivery(run: Run) -> None:
 
 def hard_failures(result: RunResult) -> dict[int, list[float]]:
     """Return the time of each hard failure by cluster, from the table of outages."""
-    found: dict[tuple[int, int], tuple[int, float]] = {}
-    assert isinstance(result.run.shop, RepairShop)
-    for row, outage in enumerate(result.run.shop.outages()):
-        if outage.severity == "hard":
-            key = (outage.cluster, result.run.shop.failure[row])
-            found.setdefault(key, (outage.cluster, outage.start_h))
-    return {c: sorted(t for cluster, t in found.values() if cluster == c) for c in range(2)}
+    shop = result.run.shop
+    assert isinstance(shop, RepairShop)
+    drawn = [(c, t) for f, owner in zip(shop.failed, shop.owner, strict=True)
+             for c, t, hard in zip(owner.tolist(), f.time_h.tolist(), (f.severity == HARD).tolist(), strict=True)
+             if hard]  # fmt: skip
+    began = {(outage.cluster, outage.start_h) for outage in shop.outages() if outage.severity == "hard"}
+    return {c: sorted(t for cluster, t in drawn if cluster == c and (c, t) in began) for c in range(2)}
 
 
 def test_every_hard_failure_costs_freight_and_after_the_warranty_a_part(run: Run) -> None:
