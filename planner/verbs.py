@@ -19,6 +19,7 @@ from planner.results.measure_names import DRAWS
 if TYPE_CHECKING:
     from planner.language.loading import Source
     from planner.results.result import RunResult
+    from planner.simulation.processes import Process
     from planner.studies.analysis import Finished
     from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
@@ -38,12 +39,17 @@ class Stopped(KeyboardInterrupt):
     """An interrupted sweep or study: what is done is kept, and ``resume=True`` continues it."""
 
 
-def simulate(scenario: Source, seed: int | None = None, replication: int = 0) -> RunResult:
-    """Run a scenario once and return its checked result, without writing anything."""
+def simulate(
+    scenario: Source, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+) -> RunResult:
+    """Run a scenario once and return its checked result, without writing anything.
+
+    ``processes`` are generator functions of a ``planner.simulation.processes.World`` that run with it.
+    """
     from planner.language.loading import load_scenario
     from planner.results.run import simulate
 
-    return simulate(load_scenario(scenario), seed, replication)
+    return simulate(load_scenario(scenario), seed, replication, processes)
 
 
 def run(
@@ -58,9 +64,13 @@ def run(
     parquet: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
+    processes: Sequence[Process | str] = (),
     progress: Say = _silent,
 ) -> RunAnswer:
-    """Simulate a scenario and write its folder, as ``planner run`` does."""
+    """Simulate a scenario and write its folder, as ``planner run`` does.
+
+    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
+    """
     from planner.compile import build_plan
     from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
@@ -68,15 +78,17 @@ def run(
     from planner.reporting.run_folder import Wanted, write_run
     from planner.results.chance import draw_again
     from planner.results.run import check_whole, simulate_plan
+    from planner.simulation.processes import load_process
 
     check_whole(draws=draws, seed=seed or 0)
+    own = [load_process(process) if isinstance(process, str) else process for process in processes]
     loaded = load_scenario(scenario, overrides)
     folder = _folder(out, loaded.name)
     check_target(folder)
     progress("compiling")
     plan = build_plan(loaded)
     progress("simulating")
-    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=own)
     refuse(result.warnings, strict=strict)
     progress("drawing again")
     chance = draw_again(result, draws) if draws > 1 else None

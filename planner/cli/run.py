@@ -22,6 +22,15 @@ def run(
     draws: Draws = DRAWS,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
+    processes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--process",
+            metavar="MODULE:FUNCTION",
+            help="Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
@@ -44,6 +53,7 @@ def run(
             parquet=parquet,
             decimal_comma=decimal_comma,
             byte_order_mark=byte_order_mark,
+            processes=processes or (),
             progress=begin,
         )
     tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")

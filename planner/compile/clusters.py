@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from typing import get_args
@@ -20,6 +21,7 @@ from planner.fleet.plan import (
     INTERRUPTION,
     CausePlan,
     ClusterPlan,
+    Headcount,
     IncidentPlan,
     MaturityPlan,
     OrderPlan,
@@ -28,12 +30,15 @@ from planner.fleet.plan import (
     SoftwarePlan,
     StackPlan,
     StepPlan,
+    TeamPlan,
     ThreePoint,
     Triangle,
 )
 from planner.language.cluster import Cluster, Order, Owned
 from planner.language.contract import Spot
+from planner.language.fields import PerThousand
 from planner.language.prices import dated_quotes, standing_price
+from planner.language.reliability import Reliability
 from planner.language.scenario import Scenario
 from planner.physics.node_power import (
     HOST_IDLE_W,
@@ -71,7 +76,6 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     widest = max((service.tensor_parallel for service in own.values()), default=per_node)
     maker = catalog.vendor(vendor)
     loses_node = maker.lost_with_accelerator.value == "node"
-    engineers = scenario.software.engineers_per_800.get(vendor, maker.engineers_per_800.value)
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
     rent = rent_plan(scenario, name, catalog) if cluster.contract else None
@@ -95,7 +99,6 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
         rent=rent,
         price_book=book if rent is None else None,
-        engineers_per_accelerator=engineers / 800.0,
     )
 
 
@@ -236,10 +239,39 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
         early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
         repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
         repair_cv=stated.repair_cv_ratio,
-        crews=stated.repair_crews,
-        spare_fraction=stated.spare_fraction,
+        crews=_headcount(stated.repair_crews, least=1),
+        spares=_spares(stated),
         rma_h=stated.rma_weeks * HOURS_PER_WEEK,
     )
+
+
+def _headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
+    """Compile people or parts: a number as it is, to the nearest whole, or a rate."""
+    if isinstance(stated, PerThousand):
+        return Headcount(per_accelerator=stated.per_1000_accelerators / 1000.0, rounding=stated.rounding, least=least)
+    return Headcount(fixed=Headcount(per_accelerator=stated).whole(1.0))
+
+
+def _spares(stated: Reliability) -> Headcount:
+    """Compile the stock of spare parts, which has at least one where it has any."""
+    if stated.spare_fraction is not None:
+        return Headcount(per_node=stated.spare_fraction, least=int(stated.spare_fraction > 0))
+    rate = stated.spares.per_1000_accelerators if isinstance(stated.spares, PerThousand) else 0.0
+    return _headcount(stated.spares, least=int(rate > 0))
+
+
+def _teams(scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...]) -> tuple[TeamPlan, ...]:
+    """Return one team for every stack where a number is stated, and one for each vendor's otherwise."""
+    stated = scenario.software.engineers
+    if stated is not None and not isinstance(stated, dict):
+        return (TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=_headcount(stated)),)
+    teams = []
+    for vendor in sorted({cluster.vendor for cluster in clusters}):
+        usual = scenario.software.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
+        own = (stated or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
+        served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
+        teams.append(TeamPlan(name=vendor, clusters=served, engineers=_headcount(own)))
+    return tuple(teams)
 
 
 def software_plan(
@@ -249,11 +281,12 @@ def software_plan(
     stated = scenario.software
     calibration = scenario.load_calibration().calibration()
     measured_on = calibration.measured_on
+    teams = _teams(scenario, catalog, clusters)
     stacks = {}
-    for cluster in scenario.clusters.values():
-        stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
-        stacks[stack_name(stack)] = _stack(scenario, catalog, stack)
-    paid = sum(c.nodes * c.accelerators_per_node * c.engineers_per_accelerator for c in clusters)
+    for index, cluster in enumerate(scenario.clusters.values()):
+        stack = catalog.stack(clusters[index].vendor, cluster.engine)
+        team = next(number for number, team in enumerate(teams) if index in team.clusters)
+        stacks[stack_name(stack)] = dataclasses.replace(_stack(scenario, catalog, stack), team=team)
     wide = np.full((len(scenario.clusters), len(scenario.workloads)), np.nan)
     if stated.wrong_numerics_response == "widen":
         for c, cluster_name in enumerate(scenario.clusters):
@@ -262,7 +295,7 @@ def software_plan(
                     wide[c, w] = service.wide_factor
     return SoftwarePlan(
         stacks=tuple(stacks[name] for name in sorted(stacks)),
-        engineers=paid if stated.engineers is None else stated.engineers,
+        teams=teams,
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
         architectures=tuple(

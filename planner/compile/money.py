@@ -125,6 +125,7 @@ def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan
         engineer_usd_per_year=software.engineer_usd_per_year,
         staff_per_accelerator=finance.operations_staff_per_1000_accelerators / 1000.0,
         staff_usd_per_year=finance.operations_staff_usd_per_year,
+        crew_usd_per_year=finance.repair_crew_usd_per_year,
         support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
         licence_usd_per_accelerator_year=finance.licence_usd_per_accelerator_year,
         escalator_per_year=finance.people_escalator_per_year,

@@ -15,14 +15,9 @@ from planner.finance.tariffs import escalation
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from planner.finance.months import MonthGrid
-
-ROCM_ENGINEERS_PER_ACCELERATOR = 2.0 / 800.0
-"""Two extra engineers per 800 accelerators: the prior of the source articles (grade D)."""
-ENGINEER_USD_PER_YEAR = 280_000.0
-"""Fully loaded cost of one engineer: the prior of the source articles (grade D)."""
 
 
 def yearly_cost_usd(
@@ -52,13 +47,3 @@ def colocation_usd(
 ) -> NDArray[np.float64]:
     """Return the rent for provisioned power, used or not, shape (periods, clusters)."""
     return yearly_cost_usd(provisioned_kw, rent_usd_per_kw_month * MONTHS_PER_YEAR, grid, escalator_per_year)
-
-
-def extra_engineers(
-    accelerators: ArrayLike, per_accelerator: float = ROCM_ENGINEERS_PER_ACCELERATOR, *, whole: bool = True
-) -> NDArray[np.float64]:
-    """Return engineers needed for a software stack, in whole people unless told otherwise; shape as given."""
-    checks.raise_problems([checks.not_negative("engineers_per_accelerator", per_accelerator)])
-    needed = np.asarray(accelerators, dtype=np.float64) * per_accelerator
-    # A hair below a whole number is that number: 400 × 0.0025 must be one engineer, not two.
-    return np.ceil(needed - 1e-9) if whole else needed

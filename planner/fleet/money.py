@@ -87,6 +87,7 @@ class UpkeepPlan:
     engineer_usd_per_year: float
     staff_per_accelerator: float
     staff_usd_per_year: float
+    crew_usd_per_year: float
     support_usd_per_accelerator_year: float
     licence_usd_per_accelerator_year: float
     escalator_per_year: float

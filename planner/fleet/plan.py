@@ -16,7 +16,7 @@ from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
 from planner.physics.node_power import NodePower
-from planner.units import MILLION
+from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR, MILLION
 
 if TYPE_CHECKING:
     from planner.fleet.placement import Placement
@@ -26,6 +26,7 @@ LOAD_CELLS = 256
 """Cells of a table by load; between their edges it is interpolated."""
 MOST_LOAD = 2.0
 """The load at which tables end: what exceeds it is shed at once."""
+_WORK_H_PER_WEEK = 40.0  # of an engineer: assumption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +58,39 @@ class ThreePoint:
             return max(0.0, self.normal(generator))
         return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * generator.standard_normal())
 
+    @property
+    def lognormal_mean(self) -> float:
+        """Mean of that lognormal: median · exp(σ²/2)."""
+        if self.base <= 0 or self.low <= 0:
+            return max(0.0, self.base)
+        return self.base * math.exp(0.5 * (math.log(self.high / self.low) / 2.5631) ** 2)
+
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
         return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headcount:
+    """Whole people or parts: so many, or so many per accelerator or node on site."""
+
+    fixed: int = 0
+    per_accelerator: float = 0.0
+    per_node: float = 0.0
+    rounding: str = "nearest"
+    least: int = 0
+    """How many there are at least, once there is a machine."""
+
+    def whole(self, accelerators: float, nodes: float = 0.0) -> int:
+        """Return fixed + max(least, rounded(per accelerator · accelerators + per node · nodes)).
+
+        A hair beside a whole number is that number: 400 at 0.0025 are one, whichever way is rounded.
+        """
+        if accelerators <= 0.0:
+            return self.fixed
+        part = self.per_accelerator * accelerators + self.per_node * nodes
+        shift = {"nearest": 0.5 + 1e-9, "up": 1.0 - 1e-9, "down": 1e-9}[self.rounding]
+        return self.fixed + max(self.least, math.floor(part + shift))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +173,6 @@ class ClusterPlan:
     """Nameplate IT power of one node: what colocation and power blocks count."""
     prices_usd: tuple[float, float, float, float]
     """Per node: accelerators after discount, host, network, storage."""
-    engineers_per_accelerator: float
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
     rent: RentPlan | None = None
@@ -187,9 +217,20 @@ class ReliabilityPlan:
     repair_h: tuple[float, float, float]
     """Mean soft, medium and hard repair."""
     repair_cv: float
-    crews: int
-    spare_fraction: float
+    crews: Headcount
+    spares: Headcount
+    """For each cluster, by its own machines."""
     rma_h: float
+
+    @property
+    def crew_h_per_node_h(self) -> float:
+        """Hours of a crew's work that a node brings in an hour: Σ rate · (medium · its repair + hard · its repair)."""
+        _, medium_h, hard_h = self.repair_h
+        return sum(
+            cause.per_node_h
+            * (cause.medium_fraction * medium_h + (1.0 - cause.soft_fraction - cause.medium_fraction) * hard_h)
+            for cause in self.causes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +243,13 @@ class IncidentPlan:
     loss: ThreePoint
     """Throughput lost while it lasts."""
     fix_days: ThreePoint
+    """What its vendor takes."""
     falsifies: bool
     """Whether outputs are wrong: the stack is rolled back or serves in a wider precision, whatever the loss."""
+
+    def difficulty(self, fix_days: float) -> float:
+        """Return how hard an incident is that takes the vendor so long: its days / their median."""
+        return fix_days / self.fix_days.base if self.fix_days.base > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +291,23 @@ class StackPlan:
     bring_up_weeks: ThreePoint
     bring_up_fraction: ThreePoint
     new_model_incident_multiplier: float
+    team: int = 0
+    """Which of the teams of engineers mends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamPlan:
+    """Engineers who work together on one thing at a time."""
+
+    name: str
+    clusters: tuple[int, ...]
+    """Clusters whose accelerators they grow with, and whose cost they are."""
+    engineers: Headcount
+
+    @staticmethod
+    def hours(work_h: float, engineers: int) -> float:
+        """Return the hours that engineer's hours of work take: work / engineers · 168 / 40."""
+        return work_h / engineers * HOURS_PER_WEEK / _WORK_H_PER_WEEK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,9 +315,10 @@ class SoftwarePlan:
     """Stacks and the engineers who mend them."""
 
     stacks: tuple[StackPlan, ...]
-    engineers: float
+    teams: tuple[TeamPlan, ...]
     fix_time_multiplier: float
     engineer_h: float
+    """Engineer's hours that an incident takes whose fix takes the vendor its median time."""
     architectures: tuple[str, ...]
     """Class of each workload's model."""
     clock_h: tuple[float, ...]
@@ -356,6 +420,25 @@ class Plan:
     """What follows from the plan and may well be meant, with its numbers."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
+
+    def crew_load(self, nodes: Floats, crews: int) -> float:
+        """Return the load of the repair crews: Σ nodes · vendor's factor · crew's hours a node and hour / crews."""
+        factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
+        return float(nodes @ factor) * self.reliability.crew_h_per_node_h / crews
+
+    def engineer_load(self, team: int, engineers: int) -> float:
+        """Return the load of a team: Σ over stacks and models of incidents a year · mean hours of one / a year.
+
+        Incidents that the vendor mends first take less, so this is the load were there no vendor.
+        """
+        hours = 0.0
+        for stack in (stack for stack in self.software.stacks if stack.team == team):
+            runs = {index for index, cluster in enumerate(self.clusters) if cluster.stack == stack.name}
+            models = {workload.model for workload in self.workloads if runs & set(workload.cluster_order)}
+            for incident in stack.incidents:
+                work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
+                hours += len(models) * incident.per_year * TeamPlan.hours(work_h, engineers)
+        return hours / HOURS_PER_YEAR
 
     @property
     def accelerators_per_node(self) -> Floats:

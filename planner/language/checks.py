@@ -33,11 +33,13 @@ def check_scenario(scenario: Scenario) -> None:
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
     _check_references(scenario, report)
+    engineers = scenario.software.engineers
     for path, stated in (
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
         (("software", "engineers_per_800"), scenario.software.engineers_per_800),
         (("software", "vendor_incident_multiplier"), scenario.software.vendor_incident_multiplier),
         (("software", "vendor_maturing_multiplier"), scenario.software.vendor_maturing_multiplier),
+        (("software", "engineers"), engineers if isinstance(engineers, dict) else {}),
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)

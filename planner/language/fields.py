@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
 from pydantic_core import CoreSchema
 
 from planner.catalog.load import Catalog, load_catalog
@@ -79,6 +79,25 @@ def _no_dot(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name)]
 EntryName = Annotated[Name, AfterValidator(_no_dot)]
+
+
+class PerThousand(Strict):
+    """People or parts that grow with the accelerators on site, in whole ones."""
+
+    per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50, "assumption")]
+    """How many for every thousand accelerators."""
+    rounding: Literal["nearest", "up", "down"] = "nearest"
+    """How a part of one counts. Default nearest: a half is one."""
+
+
+def _shape(stated: object) -> str:
+    """Tell a number from a rate, so that a mistake in either is reported as one."""
+    return "rate" if isinstance(stated, dict | BaseModel) else "count"
+
+
+Rate = Annotated[PerThousand, Tag("rate")]
+NumberOrRate = Discriminator(_shape)
+"""Marks a union of a number, tagged ``count``, and a :data:`Rate`."""
 
 
 class Spread(Strict):

@@ -146,6 +146,8 @@ class Finance(Strict):
     """Times 1,000 accelerators, people who run the site. Default 0: inside operations_fraction_per_year."""
     operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = 150_000.0
     """Fully loaded cost of one of them. Default 150,000: assumption."""
+    repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000, "assumption")] = 0.0
+    """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
     licence_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "vendor suites list about 4,500")] = 0.0
     """Software licences. Default 0: the open serving engines have none."""
     people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] = 0.0

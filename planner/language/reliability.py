@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Tag
 
-from planner.language.fields import Fraction, NonNegative, Plausible, Positive
+from planner.language.fields import Fraction, NonNegative, NumberOrRate, PerThousand, Plausible, Positive, Rate
 from planner.validation import Strict
 
 
@@ -37,9 +37,17 @@ class Reliability(Strict):
     """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
     repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3, "assumption")] = 0.6
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
-    repair_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption")] = 4
-    """Technicians who can work at once. Default 4: one shift of a 2,000-accelerator site (assumption)."""
-    spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] = 0.05
-    """Spare parts in stock, as a share of nodes, at least one per cluster. Default 0.05: a published pool."""
+    repair_crews: Annotated[
+        Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption"), Tag("count")] | Rate, NumberOrRate
+    ] = PerThousand(per_1000_accelerators=2.0)
+    """Technicians who can work at once: a number, or {per_1000_accelerators: 2}, at least one, which grows with the
+    accelerators on site. Default 2 per 1,000: one shift of a 2,000-accelerator site has four (assumption)."""
+    spares: Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumption"), Tag("count")] | Rate, NumberOrRate
+    ] = PerThousand(per_1000_accelerators=6.25)
+    """Spare parts in stock for each cluster: a number, or a rate for its own accelerators, at least one unless 0.
+    Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
+    spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
+    """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
     rma_weeks: Annotated[Positive, Plausible(0.2, 52, "assumption")] = 4.0
     """Weeks until a used spare is replaced. Default 4: assumption."""

@@ -31,6 +31,7 @@ from planner.results.chance import Chance, ends_of
 from planner.results.measure_names import DRAWS, MEASURES
 from planner.results.measures import measures
 from planner.results.result import RunResult
+from planner.simulation.processes import name_of
 from planner.units import unit_of
 
 
@@ -64,7 +65,8 @@ def common_overrides(scenarios: Sequence[Scenario]) -> tuple[str, ...] | None:
 
 def manifest(result: RunResult) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
-    return scenario_identity(result.scenario, result.seed, result.replication)
+    identity = scenario_identity(result.scenario, result.seed, result.replication)
+    return identity | ({"processes": [name_of(process) for process in result.processes]} if result.processes else {})
 
 
 def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[str, Any]:
@@ -173,6 +175,7 @@ def _command(scenario: Scenario, identity: dict[str, Any], wanted: Wanted) -> li
     options = ["--seed", str(identity["seed"])]
     if identity["draws"] != DRAWS:
         options += ["--draws", str(identity["draws"])]
+    options += [word for process in identity.get("processes", ()) for word in ("--process", process)]
     options += [option for option, asked in (("--hourly", wanted.hourly), ("--parquet", wanted.parquet)) if asked]
     return command_again("run", [scenario], [*options, *wanted.form.options])
 

@@ -31,7 +31,7 @@ from planner.results.cohorts import (
 )
 from planner.results.energy import demand_charge_usd, energy_usd
 from planner.results.monthly import Monthly
-from planner.results.parts import rma_usd, spares_usd
+from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
 from planner.units import MILLION
 
@@ -184,7 +184,9 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
     nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * plan.accelerators_per_node
-    engineers = accelerators * np.array([cluster.engineers_per_accelerator for cluster in plan.clusters])
+    engineers = np.zeros_like(accelerators)
+    for team in plan.software.teams:
+        engineers += people(plan, run.log, team.engineers, team.clusters, accelerators)
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     yearly = (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
@@ -197,6 +199,10 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     for account, quantity, price, rise in yearly:
         if price > 0 and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
+    if upkeep.crew_usd_per_year > 0:
+        crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
+        cost = yearly_cost_usd(crews, upkeep.crew_usd_per_year, grid, upkeep.escalator_per_year)
+        books.by_cluster(Account.OPERATIONS_STAFF, cost)
     if upkeep.part_usd.any():
         books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():

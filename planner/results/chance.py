@@ -98,6 +98,8 @@ def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], Non
     """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each."""
     found = [figures_of(result)]
     for replication in range(result.replication + 1, result.replication + draws):
-        found.append(figures_of(simulate_plan(result.scenario, result.plan, result.seed, replication)))
+        found.append(
+            figures_of(simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes))
+        )
         progress()
     return Chance(figures=tuple(found))

@@ -42,7 +42,7 @@ def events(result: RunResult) -> dict[str, Any]:
     _agree("failures", failures, monthly.failed_node_h)
     _agree("software incidents", incidents, monthly.drag_node_h)
     _agree("outages", outages, monthly.dark_node_h)
-    rows = sorted([*_deliveries(result), *_waiting(result), *failures, *incidents, *outages])
+    rows = sorted([*_deliveries(result), *_waiting(result), *failures, *incidents, *outages, *_notes(result)])
     lost = np.array([row.lost_node_h for row in rows]).reshape(len(rows), len(result.plan.clusters))
     start = datetime.datetime.combine(result.plan.start, datetime.time())
 
@@ -131,11 +131,23 @@ def _failures(result: RunResult) -> list[_Row]:
         hours = min(outage.end_h, float(plan.hours)) - outage.start_h
         taken = quantities.failure_node_h(hours, outage.accelerators, cluster.accelerators_per_node)
         lost = _of(result, outage.cluster, taken)
-        detail = f"node {outage.node}, {outage.severity} repair, waited {outage.wait_h:.1f} h"
+        event, detail = "process", f"node {outage.node}, taken out"
+        if outage.severity:
+            event, detail = "failure", f"node {outage.node}, {outage.severity} repair, waited {outage.wait_h:.1f} h"
         rows.append(
-            _Row(outage.start_h, outage.end_h, cluster.name, "failure", outage.cause, detail, outage.accelerators, lost)
+            _Row(outage.start_h, outage.end_h, cluster.name, event, outage.cause, detail, outage.accelerators, lost)
         )
     return rows
+
+
+def _notes(result: RunResult) -> list[_Row]:
+    """One row per line that a process wrote."""
+    nothing = _of(result, 0, 0.0)
+    return [
+        _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0, nothing)
+        for note in result.run.log.notes
+        if note.time_h <= result.plan.hours
+    ]
 
 
 def _software(result: RunResult) -> list[_Row]:

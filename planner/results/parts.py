@@ -1,33 +1,77 @@
-"""What repairs cost: the stock of spare parts, and the part of each hard failure."""
+"""What support costs: people as many as there are, the stock of spare parts, the part of each hard failure."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.plan import Plan
+from planner.fleet.plan import Headcount, Plan
+from planner.fleet.quantities import shares
+from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
-from planner.simulation.failures import HARD, Failures
+from planner.simulation.log import ChangeLog
 
 Floats = NDArray[np.float64]
+MOST_LOAD = 0.9
+"""Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
+
+
+def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
+    """Return people by month and cluster: ∫ whole(accelerators on site) dt / hours · share, shape (months, clusters).
+
+    They grow with the accelerators of some clusters together, and are the cost of each by its share of them, or of all
+    alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
+    """
+    edges = plan.month_edges_h.astype(np.float64)
+    own = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
+    moments = np.array([0.0, *(change.time_h for change in own), float(plan.hours)])
+    on_site = np.cumsum([0, *(change.accelerators for change in own)])
+    level = np.array([headcount.whole(count) for count in on_site.tolist()])
+    spent = np.concatenate(([0.0], np.cumsum(level * np.diff(moments))))  # linear between moments, so read by interp
+    by_month = np.diff(np.interp(edges, moments, spent)) / np.diff(edges)
+    belongs = np.isin(np.arange(len(plan.clusters)), clusters).astype(np.float64)
+    return np.asarray(by_month[:, None] * shares(accelerators * belongs, belongs), dtype=np.float64)
+
+
+def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
+    """Name the queues for crews and engineers whose load passes 0.9 in some month, where waits grow without bound."""
+    nodes = monthly.present_node_h / plan.months.period_hours[:, None]
+    reliability, per_node = plan.reliability, plan.accelerators_per_node
+    queues: dict[str, list[tuple[float, int]]] = {}
+    for month in nodes:
+        if crews := reliability.crews.whole(float(month @ per_node)):
+            name = "repair crews (reliability.repair_crews)"
+            queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))
+        for number, team in enumerate(plan.software.teams):
+            own = list(team.clusters)
+            if engineers := team.engineers.whole(float(month[own] @ per_node[own])):
+                name = f"engineers of {team.name} (software.engineers)"
+                queues.setdefault(name, []).append((plan.engineer_load(number, engineers), engineers))
+    warnings = []
+    for name, loads in queues.items():
+        load, people_there = max(loads)
+        if load > MOST_LOAD:
+            warnings.append(f"the {people_there} {name} are at a load of {load:.2f}: above {MOST_LOAD:g} work piles up")
+    return warnings
 
 
 def spares_usd(plan: Plan, run: Run) -> Floats:
-    """Return the spare parts bought with each cluster's first delivery, shape (months, clusters).
+    """Return the spare parts bought with each delivery, as the stock grows with it, shape (months, clusters).
 
     The stock of machines owned before the start is owned with them.
     """
     cost = np.zeros((plan.months.period_count, len(plan.clusters)))
-    seen: set[int] = set()
+    nodes, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
     for purchase in sorted(run.log.purchases):
-        if purchase.cluster not in seen:
-            seen.add(purchase.cluster)
-            if purchase.time_h < 0:
-                continue
+        index = purchase.cluster
+        nodes[index] += purchase.nodes
+        wanted = plan.reliability.spares.whole(nodes[index] * plan.clusters[index].accelerators_per_node, nodes[index])
+        if purchase.time_h >= 0:
             month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
-            cost[month, purchase.cluster] = (
-                len(run.shop.spares[purchase.cluster]) * plan.money.upkeep.part_usd[purchase.cluster]
-            )
+            cost[month, index] += (wanted - stock[index]) * plan.money.upkeep.part_usd[index]
+        stock[index] = wanted
     return cost
 
 
@@ -38,13 +82,7 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
     """
     upkeep, grid = plan.money.upkeep, plan.months
     cost = np.zeros((grid.period_count, len(plan.clusters)))
-    if not run.shop.failed or not run.shop.failure:
-        return cost
-    whole = Failures.joined(run.shop.failed)
-    numbers = np.unique(np.array(run.shop.failure))
-    numbers = numbers[whole.severity[numbers] == HARD]
-    cluster = np.concatenate(run.shop.owner)[numbers]
-    time_h, node = whole.time_h[numbers], whole.node[numbers]
+    time_h, cluster, node = run.shop.hard_failures()
     bought_h = np.zeros(time_h.shape)
     for index in range(len(plan.clusters)):
         # Nodes are numbered in the order of the log; the warranty runs from delivery.

@@ -22,7 +22,9 @@ from planner.results.accounting import Cohort
 from planner.results.cohorts import opening_of
 from planner.results.measure_names import FLEET
 from planner.results.monthly import Monthly
+from planner.results.parts import overloaded
 from planner.simulation.driver import Run
+from planner.simulation.processes import Process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +50,8 @@ class RunResult:
     rented: Rented
     """What rented accelerators served of what would have been shed."""
     ledger: Ledger
+    processes: tuple[Process, ...] = ()
+    """The user's own, that ran with it."""
 
     def __repr__(self) -> str:
         parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
@@ -60,7 +64,7 @@ class RunResult:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is hardly meant: nearly all work shed, what the scenario and plan warn of, machines that never served.
+        """What is hardly meant: nearly all work shed, odd figures, machines that never served, overloaded crews.
 
         The share shed stands first, since every other figure of such a run is of the little that was served.
         """
@@ -77,7 +81,8 @@ class RunResult:
                     f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
                     "and did not enter service: for want of power, or too late"
                 )
-        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *idle, *self._broken_covenants())
+        late = (*idle, *overloaded(self.plan, self.monthly), *self._broken_covenants())
+        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *late)
 
     def _never_placed(self) -> list[str]:
         """Name the workloads whose model never found room beside the others, with what it takes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from planner.compile import build_plan
@@ -14,13 +16,16 @@ from planner.results.checks import check_run
 from planner.results.monthly import Monthly, sum_months
 from planner.results.result import RunResult
 from planner.simulation.driver import Run, run_plan
+from planner.simulation.processes import Process
 
 
-def simulate(scenario: Scenario, seed: int | None = None, replication: int = 0) -> RunResult:
+def simulate(
+    scenario: Scenario, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
     check_whole(seed=0 if seed is None else seed, replication=replication)
     plan = build_plan(scenario)
-    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication)
+    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
 
 
 def check_whole(**stated: object) -> None:
@@ -30,9 +35,11 @@ def check_whole(**stated: object) -> None:
             raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
 
 
-def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 0) -> RunResult:
-    """Run a compiled scenario once."""
-    run, monthly = run_engine(plan, seed, replication)
+def simulate_plan(
+    scenario: Scenario, plan: Plan, seed: int, replication: int = 0, processes: Sequence[Process] = ()
+) -> RunResult:
+    """Run a compiled scenario once, and processes of the user's with it."""
+    run, monthly = run_engine(plan, seed, replication, processes=processes)
     cohorts = cohorts_of(plan, run.log)
     rented = rent_for_shed(plan, run.windows)
     return RunResult(
@@ -40,6 +47,7 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
         plan=plan,
         seed=seed,
         replication=replication,
+        processes=tuple(processes),
         monthly=monthly,
         run=run,
         cohorts=cohorts,
@@ -48,9 +56,11 @@ def simulate_plan(scenario: Scenario, plan: Plan, seed: int, replication: int = 
     )
 
 
-def run_engine(plan: Plan, seed: int, replication: int = 0, window_h: int | None = None) -> tuple[Run, Monthly]:
+def run_engine(
+    plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
+) -> tuple[Run, Monthly]:
     """Run the simulation alone: events, hours, months, and the checks that they add up."""
-    run = run_plan(plan, seed, replication, window_h)
+    run = run_plan(plan, seed, replication, window_h, processes)
     monthly = sum_months(plan, run)
     check_run(plan, run, monthly)
     return run, monthly

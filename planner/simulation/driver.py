@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_w
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
 from planner.simulation.memory import keep_memory
+from planner.simulation.open_shop import OpenShop
+from planner.simulation.processes import Process, Surroundings, World, guarded, name_of
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
@@ -56,28 +59,47 @@ class Run:
     windows: tuple[WindowResult, ...]
     node_hours: tuple[NodeHours, ...]
     log: ChangeLog
-    shop: RepairShop
+    shop: RepairShop | OpenShop
 
 
 class Simulation:
     """One replication in progress."""
 
-    def __init__(self, plan: Plan, streams: Streams) -> None:
+    def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
         self.env = simpy.Environment()
         self.log = ChangeLog()
         self.twins = _twins(plan)
-        self.shop = RepairShop(plan.reliability, plan.clusters)
+        # Another process may want a crew at any time, which only a shop inside the clock can give it.
+        self.shop: RepairShop | OpenShop = (
+            OpenShop(self.env, plan.reliability, plan.clusters)
+            if processes
+            else RepairShop(plan.reliability, plan.clusters)
+        )
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
-        SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived).start()
+        self.desk = SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived)
+        self.desk.start()
         self.env.process(site_outages(self.env, plan, self.log, streams))
+        self.months: list[MonthFigures] = []
+        if isinstance(self.shop, OpenShop):
+            self._start(processes, self.shop, streams)
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
+
+    def _start(self, processes: Sequence[Process], shop: OpenShop, streams: Streams) -> None:
+        """Set processes going, each with random numbers of its own."""
+        shared = Surroundings(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
+        names = [name_of(process) for process in processes]
+        for number, (name, process) in enumerate(zip(names, processes, strict=True)):
+            again = f"/{names[:number].count(name) + 1}" if name in names[:number] else ""
+            world = World(self.env, name, streams(f"process/{name}{again}"), shared)
+            self.env.process(guarded(process, world))
 
     def run(self, window_edges_h: list[int]) -> Run:
         """Run all windows between the given hours, the last being the end of the horizon."""
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
+        watched = review is not None or isinstance(self.shop, OpenShop)
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         windows: list[WindowResult] = []
         month: list[WindowResult] = []
@@ -106,9 +128,11 @@ class Simulation:
             windows.append(window)
             node_hours.append(machines)
             month.append(window)
-            if review is not None and last in ends:
-                review.close_month(_figures(self.plan, month, node_hours[-len(month) :]))
+            if watched and last in ends:
+                self.months.append(_figures(self.plan, month, node_hours[-len(month) :]))
                 month = []
+                if review is not None:
+                    review.close_month(self.months[-1])
         return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
 
     def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
@@ -222,16 +246,18 @@ def _figures(plan: Plan, month: list[WindowResult], machines: list[NodeHours]) -
     )
 
 
-def run_plan(plan: Plan, seed: int, replication: int = 0, window_h: int | None = None) -> Run:
-    """Run a plan's events and hours once.
+def run_plan(
+    plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
+) -> Run:
+    """Run a plan's events and hours once, and processes of the user's with them.
 
-    Windows end with the months where a review needs them, and with the horizon otherwise; ``window_h`` adds further
-    ends, every so many hours.
+    Windows end with the months where a review or a process looks at them, and with the horizon otherwise; ``window_h``
+    adds further ends, every so many hours.
     """
     keep_memory()
     edges = {0, plan.hours}
-    if plan.expansion.rules:
+    if plan.expansion.rules or processes:
         edges.update(plan.month_edges_h.tolist())
     if window_h is not None:
         edges.update(range(0, plan.hours, window_h))
-    return Simulation(plan, streams_of(seed, replication)).run(sorted(edges))
+    return Simulation(plan, streams_of(seed, replication), processes).run(sorted(edges))

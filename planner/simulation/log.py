@@ -30,6 +30,7 @@ class Outage(NamedTuple):
     accelerators: int
     cause: str
     severity: str
+    """Of its repair; empty for nodes that a process took out."""
     wait_h: float
     """Hours of it spent waiting for a crew or a part."""
 
@@ -58,6 +59,15 @@ class SpeedChange(NamedTuple):
     incident: int
 
 
+class Note(NamedTuple):
+    """A line that a process of the user's wrote."""
+
+    time_h: float
+    process: str
+    text: str
+    cluster: str
+
+
 class SiteEvent(NamedTuple):
     """The whole site without power."""
 
@@ -73,6 +83,7 @@ class ChangeLog:
     software: list[SoftwareEvent] = field(default_factory=list)
     site: list[SiteEvent] = field(default_factory=list)
     purchases: list[Purchase] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def speeds(self) -> list[SpeedChange]:
         """Return every change of speed of every cluster on every workload, in time order."""

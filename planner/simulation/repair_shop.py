@@ -1,15 +1,16 @@
-"""The repair shop.
+"""The repair shop, by a fast kernel.
 
 It works first come, first served with crews that take one node each; a hard fault also needs a part, which may have to
-come back from RMA. Under that discipline a repair's beginning and end are known the moment the failure happens, so a
-heap of the crews' free times (Kiefer and Wolfowitz, 1955) replaces one event per repair, and SimPy is woken only when
-the fleet changes. The same shop written with SimPy resources, kept in the tests, gives the same repairs.
+come back from RMA. A thousand failures a run are walked through in time order: a heap of the crews' free times (Kiefer
+and Wolfowitz, 1955) tells when a repair begins, and no event of SimPy is needed for any of them. Where another process
+wants crews or spares too, :mod:`planner.simulation.open_shop` is the same shop in SimPy; a test holds them together.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,76 @@ class Outages:
     end_h: Floats
 
 
+Jumps = tuple[Floats, Floats]
+"""Times and changes, shape (2 × outages,) each."""
+
+
+def jumps(
+    clusters: Sequence[ClusterPlan],
+    cluster: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    start_h: Floats,
+    end_h: Floats,
+) -> list[Jumps]:
+    """Return the jumps of each cluster's accelerators out of service, from outages of shape (outages,)."""
+    found = []
+    for index, plan in enumerate(clusters):
+        own = cluster == index
+        size = groups[own] * float(plan.group_accelerators)
+        times = np.concatenate((start_h[own], end_h[own]))
+        found.append((np.minimum(times, plan.retire_h), np.concatenate((size, -size))))
+    return found
+
+
+class Staffing:
+    """How many crews and spares the nodes on site need, and from when."""
+
+    def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
+        self.plan = plan
+        self.clusters = clusters
+        self.on_site = [0] * len(clusters)
+        """Nodes of each cluster that are there, or known to be on their way into service."""
+
+    def crews(self, more: int = 0) -> int:
+        """Return the crews for the accelerators on site and some more."""
+        nodes = zip(self.on_site, self.clusters, strict=True)
+        return self.plan.crews.whole(sum(count * cluster.accelerators_per_node for count, cluster in nodes) + more)
+
+    def spares(self, cluster: int, more: int = 0) -> int:
+        """Return the spares for a cluster's nodes on site and some more."""
+        nodes = self.on_site[cluster] + more
+        return self.plan.spares.whole(nodes * self.clusters[cluster].accelerators_per_node, nodes)
+
+    def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
+        """Return when each crew begins that nodes need which enter service at these times, rising."""
+        size = self.clusters[cluster].accelerators_per_node
+        return _from(service_h, lambda more: self.crews(more * size))
+
+    def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
+        """Return when each spare is in stock that nodes need which enter service at these times, rising."""
+        return _from(service_h, lambda more: self.spares(cluster, more))
+
+
+def _from(service_h: Floats, needed: Callable[[int], int]) -> list[float]:
+    """Return, for each further one needed, when that node is there with which so many are."""
+    wanted = range(needed(0) + 1, needed(service_h.size) + 1)
+    # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
+    return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A repair that has not begun, for want of a part or a crew."""
+
+    failed_h: float
+    cluster: int
+    node: int
+    group: int
+    repair_h: float
+    rows: list[int]
+    """Outages that end with it; they are numbered as failures come, so of two ready at once the older has the lower."""
+
+
 class RepairShop:
     """Crews shared by all clusters, spares kept per cluster, and which groups of accelerators are down until when.
 
@@ -47,8 +118,12 @@ class RepairShop:
         self.plan = plan
         self.clusters = clusters
         self.groups = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
-        self.crews = [0.0] * plan.crews
-        self.spares = [self._initial_spares(cluster) for cluster in clusters]
+        self.staff = Staffing(plan, clusters)
+        self.worked_h = 0.0
+        self.crews = [0.0] * plan.crews.fixed
+        """A heap: when each crew is free."""
+        self.spares = [[0.0] * plan.spares.fixed for _ in clusters]
+        """A heap a cluster: when each part is in stock; one that is ordered is there from when it comes."""
         self.nodes = [0] * len(clusters)
         self.node_up: list[float] = []
         """When a node that has been down as a whole is up again; a node's number is its index times the clusters,
@@ -68,18 +143,26 @@ class RepairShop:
         """Cluster of each failure."""
         self._expected: list[tuple[int, Failures]] = []
         """What is still to fail, by cluster, in time order."""
-        self._waiting_parts: list[tuple[float, int, float, int, int, float]] = []
-        """When the part comes, the outage, hours of repair, node, group, and when it failed."""
+        self._for_parts: list[tuple[float, int, _Waiting]] = []
+        """A heap by when each could begin but for a crew, and by order: the one whose part comes next is first."""
+        self._for_crews: list[tuple[float, int, _Waiting]] = []
+        """The same: the one that has been ready longest is first."""
+        self._next_h = _NEVER
+        """No repair that waits can begin before this; 0 where that is to be found out anew."""
+        self._half_down: dict[int, tuple[int, _Waiting | None]] = {}
+        """Nodes that failed while groups of them were down: the failure, and its repair where that had to wait."""
 
-    def _initial_spares(self, cluster: ClusterPlan) -> list[float]:
-        if self.plan.spare_fraction <= 0:
-            return []
-        return [0.0] * max(1, round(self.plan.spare_fraction * cluster.nodes))
-
-    def admit(self, cluster: int, nodes: int) -> int:
-        """Make room for new nodes of a cluster; return the index of the first."""
+    def admit(self, cluster: int, service_h: Floats) -> int:
+        """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
         first = self.nodes[cluster]
-        self.nodes[cluster] += nodes
+        self.nodes[cluster] += service_h.size
+        for time_h in self.staff.crews_from(cluster, service_h):
+            heapq.heappush(self.crews, time_h)
+        for time_h in self.staff.spares_from(cluster, service_h):
+            heapq.heappush(self.spares[cluster], time_h)
+        self._promise_anew(cluster)
+        self.staff.on_site[cluster] += service_h.size
+        self._next_h = 0.0
         more = max(self.nodes) * len(self.clusters) - len(self.node_up)
         self.node_up += [0.0] * more
         self.group_up += [0.0] * (more * self.stride)
@@ -91,12 +174,13 @@ class RepairShop:
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
+        # Local names: this loop is a quarter of a replication.
         group_up, node_up = self.group_up, self.node_up
-        crews, waiting, replace = self.crews, self._waiting_parts, heapq.heapreplace
+        crews, queue, replace = self.crews, self._for_crews, heapq.heapreplace
         failures, ends, stride, groups = self.failure, self.end_h, self.stride, self.groups
         for number, time_h, cluster, node, group, severity, repair_h in self._due(end_h):
-            if waiting and waiting[0][0] <= time_h:
-                self._parts_until(time_h)
+            if self._next_h < time_h:
+                self._begin_until(time_h)  # before this failure is looked at: it may find its node back
             if node_up[node] > time_h:
                 continue  # it is down already, and cannot fail again
             if group >= 0:
@@ -105,25 +189,24 @@ class RepairShop:
             elif groups[cluster] > 1 and max(group_up[node * stride : node * stride + groups[cluster]]) > time_h:
                 self._fail_rest(number, time_h, cluster, severity, repair_h, node)
                 continue
+            ready_h = time_h if severity != HARD else self._part_ready_h(cluster, time_h)
             if severity == SOFT:
                 back_h = time_h + repair_h
-            elif severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-                heapq.heappush(waiting, (ready_h, len(ends), repair_h, node, group, time_h))
-                back_h = _NEVER
-            elif (begin_h := crews[0]) > time_h:
-                self.wait_h[len(ends)] = begin_h - time_h
-                back_h = begin_h + repair_h
-                replace(crews, back_h)
-            else:
+            elif ready_h <= time_h and not queue and crews[0] <= time_h:
+                # The common case by far: somebody is free. With a queue one may be, but then it is not his turn.
                 back_h = time_h + repair_h
                 replace(crews, back_h)
+            else:
+                back_h = _NEVER
+                self._wait(ready_h, _Waiting(time_h, cluster, node, group, repair_h, [len(ends)]))
             failures.append(number)
             ends.append(back_h)
             if group < 0:
                 node_up[node] = back_h
             else:
                 group_up[node * stride + group] = back_h
-        self._parts_until(end_h)
+        self._begin_until(end_h)
+        self.worked_h = end_h
 
     def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
         """Return what fails before ``end_h`` in time order: number, time, cluster, node, group, severity, repair."""
@@ -145,52 +228,124 @@ class RepairShop:
         columns = (whole.time_h, owner, node, whole.group, whole.severity, whole.repair_h)
         return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
-    def _parts_until(self, end_h: float) -> None:
-        """Begin the repairs whose parts arrive before ``end_h``."""
-        waiting, crews, joined_h = self._waiting_parts, self.crews, self.joined_h
-        while waiting and waiting[0][0] < end_h:
-            ready_h, row, repair_h, node, group, failed_h = heapq.heappop(waiting)
-            begin_h = max(crews[0], ready_h)
-            back_h = begin_h + repair_h
-            heapq.heapreplace(crews, back_h)
-            number, last = self.failure[row], len(self.failure)
-            while row < last and self.failure[row] == number:  # its groups lie side by side
-                start_h = joined_h.get(row, failed_h)
-                self.end_h[row] = back_h if back_h > start_h else start_h
-                self.wait_h[row] = begin_h - start_h if begin_h > start_h else 0.0
-                row += 1
-            if group < 0:
-                self.node_up[node] = back_h
+    def _part_ready_h(self, cluster: int, time_h: float) -> float:
+        """Take a part from stock, or the next that comes; a replacement is ordered the moment one is needed.
+
+        Who fails later gets a part that comes later, so the one that comes next can be promised at once.
+        """
+        stock, back_h = self.spares[cluster], time_h + self.plan.rma_h
+        return max(heapq.heapreplace(stock, back_h), time_h) if stock else back_h
+
+    def _promise_anew(self, cluster: int) -> None:
+        """Hand new spares to those who wait longest, where they come before the parts they were promised."""
+        stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
+        if not jobs:
+            return
+        for ready_h, _, _ in jobs:
+            heapq.heappush(stock, ready_h)
+        others = [entry for entry in self._for_parts if entry[2].cluster != cluster]
+        oldest_first = sorted((order, job) for _, order, job in jobs)
+        anew = [(max(heapq.heappop(stock), job.failed_h), order, job) for order, job in oldest_first]
+        self._for_parts[:] = others + anew
+        heapq.heapify(self._for_parts)
+
+    def _wait(self, ready_h: float, job: _Waiting) -> None:
+        """Put a repair into the queue for its part, or for a crew."""
+        heapq.heappush(self._for_parts if ready_h > job.failed_h else self._for_crews, (ready_h, job.rows[0], job))
+        self._next_h = min(self._next_h, max(ready_h, self.crews[0]))
+
+    def _begin_until(self, end_h: float) -> None:
+        """Begin the repairs for which a part and a crew are there before ``end_h``, each in its turn.
+
+        Parts first: whoever gets one joins the queue for crews with the time at which it came, and that queue is kept
+        by these times, so a part that comes later never goes before one that came sooner.
+        """
+        parts, queue, crews = self._for_parts, self._for_crews, self.crews
+        while parts and parts[0][0] < end_h:
+            if queue or crews[0] > parts[0][0]:
+                heapq.heappush(queue, heapq.heappop(parts))
             else:
-                self.group_up[node * self.stride + group] = back_h
+                ready_h, _, job = heapq.heappop(parts)
+                self._begin(job, ready_h)
+        while queue and (begin_h := max(crews[0], queue[0][0])) < end_h:
+            self._begin(heapq.heappop(queue)[2], begin_h)
+        self._next_h = max(parts[0][0], crews[0]) if parts else _NEVER
+        if queue:
+            self._next_h = min(self._next_h, max(queue[0][0], crews[0]))
+
+    def _begin(self, job: _Waiting, begin_h: float) -> None:
+        """Begin a repair that waited: now it is known when its outages end."""
+        back_h = begin_h + job.repair_h
+        heapq.heapreplace(self.crews, back_h)
+        for row in job.rows:
+            start_h = self.joined_h.get(row, job.failed_h)
+            self.end_h[row] = max(back_h, start_h)
+            self.wait_h[row] = max(begin_h - start_h, 0.0)
+        if job.group < 0:
+            self.node_up[job.node] = back_h
+            return
+        self.group_up[job.node * self.stride + job.group] = back_h
+        if self.node_up[job.node] > back_h:  # the node failed meanwhile and takes longer: the group stays down with it
+            number, repair = self._half_down[job.node]
+            row = self._join(number, back_h, self.node_up[job.node])
+            if repair is not None:
+                repair.rows.append(row)
+
+    def _join(self, number: int, start_h: float, end_h: float) -> int:
+        """Note that a group is down with its node from when it would have come back; return the outage."""
+        self.joined_h[len(self.end_h)] = start_h
+        self.failure.append(number)
+        self.end_h.append(end_h)
+        return len(self.end_h) - 1
 
     def _fail_rest(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, node: int) -> None:
         """Take a node down of which some groups are down already; those join when they would come back."""
         until = self.group_up[node * self.stride : node * self.stride + self.groups[cluster]]
         if min(until) > time_h:
-            return
+            return  # nothing of it is left to fail
+        # Those that wait themselves are not known to return yet, and join once they are.
         since = sorted(max(time_h, up_h) for up_h in until if up_h < _NEVER)
-        wait_h, back_h = 0.0, time_h + repair_h
-        if severity == HARD and (ready_h := self._part_ready_h(cluster, time_h)) > time_h:
-            heapq.heappush(self._waiting_parts, (ready_h, len(self.end_h), repair_h, node, -1, time_h))
-            back_h = _NEVER
-        elif severity != SOFT:
-            begin_h = max(self.crews[0], time_h)
-            wait_h, back_h = begin_h - time_h, begin_h + repair_h
-            heapq.heapreplace(self.crews, back_h)
+        rows = list(range(len(self.end_h), len(self.end_h) + len(since)))
+        ready_h = time_h if severity != HARD else self._part_ready_h(cluster, time_h)
+        job = _Waiting(time_h, cluster, node, -1, repair_h, rows)
+        back_h = time_h + repair_h
+        if severity != SOFT:
+            if ready_h > time_h or self._for_crews or self.crews[0] > time_h:
+                self._wait(ready_h, job)
+                back_h = _NEVER
+            else:
+                heapq.heapreplace(self.crews, back_h)
         for start_h in since:
-            if start_h < back_h:
-                self.joined_h[len(self.end_h)] = start_h
-                self.wait_h[len(self.end_h)] = wait_h
-                self.failure.append(number)
-                self.end_h.append(back_h)
+            self._join(number, start_h, max(back_h, start_h))
         self.node_up[node] = back_h
+        self._half_down[node] = (number, job if back_h == _NEVER else None)
 
-    def _part_ready_h(self, cluster: int, time_h: float) -> float:
-        """Take a part from stock, or the next that comes back; a replacement is ordered the moment one is needed."""
-        spares = self.spares[cluster]
-        back_h = time_h + self.plan.rma_h
-        return heapq.heapreplace(spares, back_h) if spares else back_h
+    def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
+        """Forget the failures and end the outages of nodes that leave for good; the crews that they needed go too."""
+        self.staff.on_site[cluster] -= last - first
+        for _ in range(len(self.crews) - max(1, self.staff.crews())):
+            heapq.heappop(self.crews)  # the one with least to do
+        self._expected = [
+            (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
+        ]
+        if not self.failed:
+            return
+        known = self.outage_arrays()
+        node = Failures.joined(self.failed).node[known.failure]
+        gone = np.flatnonzero((known.cluster == cluster) & (known.end_h > now_h) & (node >= first) & (node < last))
+        for row in gone.tolist():
+            self.end_h[row] = max(now_h, float(known.start_h[row]))
+        left = set(gone.tolist())
+        for ready_h, _, job in [*self._for_parts, *self._for_crews]:
+            if left & set(job.rows):
+                self.wait_h |= {row: max(now_h - self.joined_h.get(row, job.failed_h), 0.0) for row in job.rows}
+                if ready_h > now_h:
+                    heapq.heappush(self.spares[cluster], ready_h)  # the part it was promised is another's now
+        for queue in (self._for_parts, self._for_crews):
+            queue[:] = [entry for entry in queue if not left & set(entry[2].rows)]
+            heapq.heapify(queue)
+        self._promise_anew(cluster)
+        self._next_h = 0.0
 
     def outage_arrays(self) -> Outages:
         """Return all outages so far."""
@@ -207,44 +362,31 @@ class RepairShop:
         start_h[joined] = list(self.joined_h.values())
         return Outages(failure=failure, cluster=cluster, groups=groups, start_h=start_h, end_h=np.array(self.end_h))
 
-    def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
-        """Forget the failures and end the outages of nodes that leave for good."""
-        self._expected = [
-            (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
-        ]
-        if not self.failed:
-            return
-        all_ = self.outage_arrays()
-        node = Failures.joined(self.failed).node[all_.failure]
-        gone = np.flatnonzero((all_.cluster == cluster) & (all_.end_h > now_h) & (node >= first) & (node < last))
-        for row in gone.tolist():
-            self.end_h[row] = max(now_h, float(all_.start_h[row]))
-        kept = [job for job in self._waiting_parts if job[1] not in set(gone.tolist())]
-        heapq.heapify(kept)
-        self._waiting_parts[:] = kept
+    def down(self) -> list[Jumps]:
+        """Return the jumps of each cluster's accelerators out of service."""
+        known = self.outage_arrays()
+        return jumps(self.clusters, known.cluster, known.groups, known.start_h, known.end_h)
 
-    def down(self) -> list[tuple[Floats, Floats]]:
-        """Return the jumps of each cluster's accelerators out of service: times and changes, shape (2 × outages,)."""
-        everything = self.outage_arrays()
-        jumps = []
-        for index, cluster in enumerate(self.clusters):
-            own = everything.cluster == index
-            size = everything.groups[own] * float(cluster.group_accelerators)
-            times = np.concatenate((everything.start_h[own], everything.end_h[own]))
-            jumps.append((np.minimum(times, cluster.retire_h), np.concatenate((size, -size))))
-        return jumps
+    def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Return when a part broke, in which cluster and in which of its nodes; what was down already broke none."""
+        if not self.failure:
+            none = np.zeros(0, dtype=np.int64)
+            return np.zeros(0), none, none
+        whole, numbers = Failures.joined(self.failed), np.unique(np.array(self.failure))
+        numbers = numbers[whole.severity[numbers] == HARD]
+        return whole.time_h[numbers], np.concatenate(self.owner)[numbers], whole.node[numbers]
 
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, for the record."""
         if not self.failed:
             return []
-        whole, everything = Failures.joined(self.failed), self.outage_arrays()
+        whole, known = Failures.joined(self.failed), self.outage_arrays()
         rows = []
-        columns = (everything.failure, everything.cluster, everything.groups, everything.start_h, everything.end_h)
+        columns = (known.failure, known.cluster, known.groups, known.start_h, known.end_h)
         for row, (number, index, groups, start_h, end_h) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             cluster = self.clusters[index]
-            if start_h >= cluster.retire_h:
-                continue  # it would have joined after the cluster was gone
+            if start_h >= min(cluster.retire_h, end_h):
+                continue  # it would have joined after the cluster was gone, or after its node was back
             rows.append(
                 Outage(
                     start_h=start_h,
@@ -254,7 +396,7 @@ class RepairShop:
                     accelerators=groups * cluster.group_accelerators,
                     cause=self.plan.causes[whole.cause[number]].name,
                     severity=SEVERITIES[whole.severity[number]],
-                    wait_h=self.wait_h.get(row, 0.0),
+                    wait_h=self.wait_h.get(row, 0.0) if end_h < _NEVER else max(self.worked_h - start_h, 0.0),
                 )
             )
         return rows

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from planner.fleet.plan import IncidentPlan, Plan, StackPlan, WorkloadPlan
+from planner.fleet.plan import IncidentPlan, Plan, StackPlan, TeamPlan, WorkloadPlan
 from planner.fleet.quantities import matured
 from planner.simulation.log import ChangeLog, SoftwareEvent
 from planner.simulation.streams import Streams
@@ -23,7 +23,6 @@ Pairs = tuple[Pair, ...]
 _MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
 _CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)
 _LANDINGS = 4  # kernels that make up a bring-up: assumption
-_NO_ENGINEER_MULTIPLIER = 2.0  # without engineers of one's own a fix waits for the vendor: assumption
 
 
 def open_gap(done: float) -> float:
@@ -33,7 +32,7 @@ def open_gap(done: float) -> float:
 
 
 class SoftwareDesk:
-    """Engineers, a limited resource, and the processes that keep them busy."""
+    """Teams of engineers, and the processes that keep them busy."""
 
     def __init__(
         self,
@@ -49,8 +48,8 @@ class SoftwareDesk:
         self.plan = plan
         self.log = log
         self.streams = streams
-        self.engineers = plan.software.engineers
-        self.desk = simpy.Resource(env, capacity=max(1, round(self.engineers)))
+        self.free_h = [0.0] * len(plan.software.teams)
+        """By team: when all that it has taken up is done."""
         self.incidents = 0
         self.releases: dict[str, dict[tuple[int, int], list[tuple[float, float]]]] = {}
         """By stack, then cluster and workload: when each release is taken, and by how much it moves log speed."""
@@ -171,8 +170,10 @@ class SoftwareDesk:
         """Draw what each of some incidents takes and how long its fix, and start it at its time."""
         for time_h in times_h:
             loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
-            fix_h = incident.fix_days.lognormal(draw) * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
-            self.env.process(self._incident(stack, pairs, incident, (time_h, loss, fix_h)))
+            fix_days = incident.fix_days.lognormal(draw)
+            work_h = incident.difficulty(fix_days) * self.plan.software.engineer_h
+            vendor_h = fix_days * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
+            self.env.process(self._incident(stack, pairs, incident, (time_h, loss, work_h, vendor_h)))
 
     def _youth(self, stack: StackPlan, pairs: Pairs, per_year: float, draw: np.random.Generator) -> list[float]:
         """Draw the times of the incidents that a new model has beyond those of an old one.
@@ -194,16 +195,16 @@ class SoftwareDesk:
         return sorted((launch_h - constant_h * np.log(left)).tolist())
 
     def _incident(
-        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float]
+        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float, float]
     ) -> Steps:
-        """Slow the stack from the incident until an engineer has taken it up and the fix is out."""
-        time_h, loss, fix_h = figures
+        """Slow the stack from the incident until its engineers or its vendor have mended it."""
+        time_h, loss, work_h, vendor_h = figures
         yield self.env.timeout(time_h)
         self.incidents += 1
         number = self.incidents
         factors = self._factors(stack, pairs, incident, loss)
         self._change(pairs, factors, incident.kind, number)
-        yield from self._mend(self.plan.software.engineer_h, fix_h)
+        yield self.env.timeout(self._mended_after_h(stack, work_h, vendor_h))
         self._change(pairs, tuple(-factor for factor in factors), incident.kind + " fixed", number)
 
     def _factors(self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, loss: float) -> tuple[float, ...]:
@@ -216,16 +217,27 @@ class SoftwareDesk:
             for c, w in pairs
         )
 
-    def _mend(self, engineer_h: float, fix_h: float) -> Steps:
-        """Wait for an engineer, keep one for a while, then wait for the rest of the fix."""
-        if self.engineers <= 0:
-            yield self.env.timeout(fix_h * _NO_ENGINEER_MULTIPLIER)
-            return
-        busy_h = min(fix_h, engineer_h / min(1.0, self.engineers))
-        with self.desk.request() as turn:
-            yield turn
-            yield self.env.timeout(busy_h)
-        yield self.env.timeout(fix_h - busy_h)
+    def _engineers(self, team: TeamPlan) -> int:
+        """Return how many engineers a team has now, by the accelerators that are on site."""
+        there = (c.accelerators for c in self.log.changes if c.cluster in team.clusters and c.time_h <= self.env.now)
+        return team.engineers.whole(sum(there))
+
+    def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
+        """Return the hours until something is mended: min(wait + hours of work / engineers, the vendor's time).
+
+        The team takes one thing at a time, first come first served, so its end is known when it begins and no process
+        has to wait for a turn. What the vendor mends while it waits is never taken up, and what he mends while they
+        work on it frees them. Without engineers the vendor mends alone.
+        """
+        team, now_h = self.plan.software.teams[stack.team], float(self.env.now)
+        engineers = self._engineers(team)
+        if not engineers:
+            return vendor_h
+        begin_h = max(now_h, self.free_h[stack.team])
+        end_h = min(begin_h + team.hours(work_h, engineers), now_h + vendor_h)
+        if end_h > begin_h:
+            self.free_h[stack.team] = end_h
+        return end_h - now_h
 
     def _schedule_bring_ups(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> None:
         """Draw how hard a new model is on a stack, and bring it up on each part that the stack runs on."""
@@ -236,13 +248,14 @@ class SoftwareDesk:
         for part in sorted({self.plan.clusters[c].accelerator for c, _ in pairs}):
             own = tuple(pair for pair in pairs if self.plan.clusters[pair[0]].accelerator == part)
             figures = (workload.launch_h or 0.0, weeks * HOURS_PER_WEEK, factor)
-            self.env.process(self._bring_up(part, own, figures))
+            self.env.process(self._bring_up(stack, part, own, figures))
 
-    def _bring_up(self, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
-        """Serve a new model on slow fallbacks until engineers have brought it up on the machines of a part.
+    def _bring_up(self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
+        """Serve a new model on slow fallbacks until it is brought up on the machines of a part.
 
-        They begin with the launch or with the first machines, whichever comes later; machines that are there on the
-        first day have been there since a launch before it, so that part of the work is behind.
+        The vendor does that in the drawn time, which is also what it takes one engineer. Both begin with the launch or
+        with the first machines, whichever comes later; machines that are there on the first day have been there since
+        a launch before it, so that part of the work is behind.
         """
         launch_h, length_h, factor = figures
         if part in self.arrived:
@@ -258,7 +271,8 @@ class SoftwareDesk:
         done = 1.0 - left_h / length_h
         levels = [factor * open_gap(done + (1.0 - done) * step / _LANDINGS) for step in range(_LANDINGS + 1)]
         self._change(pairs, (levels[0],) * len(pairs), "bring-up", number)
+        each_h = left_h / _LANDINGS
         for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):
-            yield from self._mend(math.inf, left_h / _LANDINGS)
+            yield self.env.timeout(self._mended_after_h(stack, each_h / TeamPlan.hours(1.0, 1), each_h))
             kind = "bring-up done" if step == _LANDINGS else "bring-up eased"
             self._change(pairs, (after - before,) * len(pairs), kind, number)

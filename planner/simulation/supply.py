@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.simulation.failures import draw_failures, draw_interruptions
 from planner.simulation.log import Change, ChangeLog, Purchase
+from planner.simulation.open_shop import OpenShop
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.streams import Streams
 
@@ -40,7 +41,9 @@ class _WaitingNode(NamedTuple):
 class Supply:
     """Brings nodes into service; owns the commissioning crews and the power not yet handed out."""
 
-    def __init__(self, env: simpy.Environment, plan: Plan, shop: RepairShop, log: ChangeLog, streams: Streams) -> None:
+    def __init__(
+        self, env: simpy.Environment, plan: Plan, shop: RepairShop | OpenShop, log: ChangeLog, streams: Streams
+    ) -> None:
         self.env = env
         self.plan = plan
         self.shop = shop
@@ -158,7 +161,7 @@ class Supply:
         self.in_service[index] += service_h.size
         self.env.process(self._announce(cluster.accelerator, float(times[0])))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
-        first = self.shop.admit(index, service_h.size)
+        first = self.shop.admit(index, service_h)
         failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
         self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
         if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:

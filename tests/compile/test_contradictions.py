@@ -11,6 +11,7 @@ import pytest
 from planner.compile.events import MOST_EVENTS, expected_events
 from planner.errors import ScenarioError
 from planner.results.run import run_engine
+from planner.simulation.repair_shop import RepairShop
 from tests.conftest import Planner, WriteScenario
 from tests.simulation.worlds import QUIET, plan_of
 
@@ -158,7 +159,11 @@ def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
 def test_the_number_expected_is_the_number_that_comes() -> None:
     plan = plan_of({"reliability": {"failure_multiplier": 50}})
     expected = {what: count for _, what, count in expected_events(plan)}["failures"]
-    counts = [sum(part.time_h.size for part in run_engine(plan, seed)[0].shop.failed) for seed in range(20)]
+    counts = []
+    for seed in range(20):
+        shop = run_engine(plan, seed)[0].shop
+        assert isinstance(shop, RepairShop)
+        counts.append(sum(part.time_h.size for part in shop.failed))
     assert sum(counts) / 20 == pytest.approx(expected, rel=0.15)
 
 

@@ -177,7 +177,9 @@ def test_a_vendor_a_precision_and_an_incident_kind_are_entries_alone(
     plan = build_plan(load_scenario(new_facts))
     gaudi = plan.clusters[1]
     assert (gaudi.vendor, gaudi.stack, gaudi.failure_multiplier) == ("intel", "synapse-vllm", 1.7)
-    assert gaudi.engineers_per_accelerator == pytest.approx(3 / 800)
+    assert {team.name: team.engineers.per_accelerator for team in plan.software.teams}["intel"] == pytest.approx(
+        3 / 800
+    )
     assert gaudi.group_accelerators == 1  # an 8B model on one accelerator: its replica, not the node
     catalog = load_scenario(new_facts).load_catalog()
     part, shape = part_of("Gaudi3", catalog), shape_of("llama-3.1-8b", catalog)

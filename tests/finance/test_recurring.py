@@ -8,28 +8,16 @@ import pytest
 from planner.errors import ScenarioError
 from planner.finance.measures import annuity_factor, growing_annuity_factor, net_present_value
 from planner.finance.months import MonthGrid
-from planner.finance.recurring import (
-    ENGINEER_USD_PER_YEAR,
-    colocation_usd,
-    extra_engineers,
-    yearly_cost_usd,
-)
+from planner.finance.recurring import colocation_usd, yearly_cost_usd
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
 
 
 def test_two_engineers_for_three_years() -> None:
     # 2 × 280,000 × 3 = 1.68 million: 2,100 for each of 800 accelerators.
-    people = np.broadcast_to(extra_engineers([800.0]), (36, 1))
-    cost = yearly_cost_usd(people, ENGINEER_USD_PER_YEAR, GRID)
+    cost = yearly_cost_usd(np.full((36, 1), 2.0), 280_000.0, GRID)
     assert cost.sum() == pytest.approx(1_680_000)
     assert cost.sum() / 800 == pytest.approx(2_100)
-
-
-@pytest.mark.parametrize(("accelerators", "people"), [(0, 0), (1, 1), (400, 1), (401, 2), (800, 2), (1_600, 4)])
-def test_engineers_come_whole(accelerators: int, people: int) -> None:
-    assert extra_engineers(accelerators) == people
-    assert extra_engineers(accelerators, whole=False) == pytest.approx(accelerators / 400)
 
 
 def test_rent_is_paid_for_provisioned_power_and_rises_each_year() -> None:
@@ -61,5 +49,3 @@ def test_negative_prices_and_quantities_are_refused() -> None:
         yearly_cost_usd(np.ones((36, 1)), -1.0, GRID)
     with pytest.raises(ScenarioError, match="quantity"):
         yearly_cost_usd(-np.ones((36, 1)), 1.0, GRID)
-    with pytest.raises(ScenarioError, match="engineers_per_accelerator"):
-        extra_engineers(8, -0.1)

@@ -20,7 +20,7 @@ from planner.finance.measures import internal_rate, net_present_value
 from planner.finance.money import series_cents, usd
 from planner.finance.months import MonthGrid
 from planner.finance.purchase import DiscountTier, Quote, choose_quote
-from planner.finance.recurring import colocation_usd, extra_engineers, yearly_cost_usd
+from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tariffs import demand_charges_usd, flat_tariff, hourly_prices_usd_per_kwh
 from planner.finance.tax import TaxRules, income_tax, tax_depreciation
 from planner.reporting.columns import Column, ColumnKind, TableDescription
@@ -92,7 +92,7 @@ def post_running(builder: LedgerBuilder) -> None:
     builder.post_clusters(
         Account.COLOCATION, series_cents(colocation_usd(np.full((36, 1), 1_100.0), 180.0, GRID, 0.04))
     )
-    people = np.full((36, 1), float(extra_engineers(1_000)))
+    people = np.full((36, 1), 3.0)
     builder.post_clusters(Account.SOFTWARE_ENGINEERS, series_cents(yearly_cost_usd(people, 280_000.0, GRID)))
     emitted = operational_kg(GRID.sum_by_period(load_kw * 1.3), 369.0)
     builder.post_clusters(Account.CARBON, series_cents(carbon_cost_usd(emitted, 25.0)))

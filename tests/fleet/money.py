@@ -44,6 +44,7 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             engineer_usd_per_year=280_000.0,
             staff_per_accelerator=0.0,
             staff_usd_per_year=150_000.0,
+            crew_usd_per_year=0.0,
             support_usd_per_accelerator_year=300.0,
             licence_usd_per_accelerator_year=0.0,
             escalator_per_year=0.0,

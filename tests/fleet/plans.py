@@ -17,6 +17,7 @@ from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
+    Headcount,
     IncidentPlan,
     OrderPlan,
     Plan,
@@ -24,6 +25,7 @@ from planner.fleet.plan import (
     SitePlan,
     SoftwarePlan,
     StackPlan,
+    TeamPlan,
     ThreePoint,
     Triangle,
     WorkloadPlan,
@@ -65,7 +67,6 @@ def cluster_plan(name: str = "a", nodes: int = 10, **changes: Any) -> ClusterPla
         node_power=node_power(),
         nameplate_kw=10.0,
         prices_usd=(200_000.0, 40_000.0, 20_000.0, 5_000.0),
-        engineers_per_accelerator=0.001,
     )
     return dataclasses.replace(plain, **changes)
 
@@ -105,7 +106,11 @@ def cause_plan(**changes: Any) -> CausePlan:
 
 
 def reliability_plan(**changes: Any) -> ReliabilityPlan:
-    """No failures unless causes are given; plenty of crews and parts."""
+    """No failures unless causes are given; plenty of crews and parts. ``spare_fraction`` is a share of nodes."""
+    if isinstance(crews := changes.get("crews"), int):
+        changes["crews"] = Headcount(fixed=crews)
+    if (fraction := changes.pop("spare_fraction", None)) is not None:
+        changes["spares"] = Headcount(per_node=fraction, least=int(fraction > 0))
     plain = ReliabilityPlan(
         causes=(cause_plan(per_node_h=0.0),),
         lemon_fraction=0.0,
@@ -114,8 +119,8 @@ def reliability_plan(**changes: Any) -> ReliabilityPlan:
         early_life_h=1000.0,
         repair_h=(2.0, 12.0, 60.0),
         repair_cv=0.6,
-        crews=4,
-        spare_fraction=0.0,
+        crews=Headcount(fixed=4),
+        spares=Headcount(),
         rma_h=500.0,
     )
     return dataclasses.replace(plain, **changes)
@@ -158,10 +163,11 @@ def stack_plan(**changes: Any) -> StackPlan:
 
 
 def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> SoftwarePlan:
-    """Engineers with nothing to do."""
+    """Engineers with nothing to do; ``engineers`` are one team for all stacks."""
+    team = TeamPlan(name="all", clusters=tuple(range(clusters)), engineers=Headcount(fixed=changes.pop("engineers", 2)))
     plain = SoftwarePlan(
         stacks=(stack_plan(),),
-        engineers=2.0,
+        teams=(team,),
         fix_time_multiplier=1.0,
         engineer_h=40.0,
         architectures=("dense",) * workloads,

@@ -29,7 +29,6 @@ class Loss(NamedTuple):
 class Claim:
     """A failure that keeps a group down, until it is repaired."""
 
-    wants_part: bool
     over: simpy.Event
     ended_h: float | None = None
 
@@ -44,10 +43,6 @@ class Group:
     def is_down(self) -> bool:
         return bool(self.claims)
 
-    @property
-    def waits_for_part(self) -> bool:
-        return any(claim.wants_part for claim in self.claims)
-
 
 class RepairModel:
     """Crews shared by all clusters; parts per cluster, each used one replaced after the RMA time."""
@@ -55,10 +50,10 @@ class RepairModel:
     def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
         self.plan = plan
         self.env = simpy.Environment()
-        self.crews = simpy.Resource(self.env, capacity=plan.crews)
+        self.crews = simpy.Resource(self.env, capacity=plan.crews.fixed)
         self.stocks = []
         for cluster in clusters:
-            spares = max(1, round(plan.spare_fraction * cluster.nodes)) if plan.spare_fraction > 0 else 0
+            spares = plan.spares.whole(cluster.nodes * cluster.accelerators_per_node, cluster.nodes)
             self.stocks.append(simpy.Container(self.env, init=spares))
         self.per_node = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
         self.groups: dict[tuple[int, int, int], Group] = {}
@@ -88,19 +83,14 @@ class RepairModel:
         if whole:
             self.nodes_down.add((cluster, node))
         struck_h = self.env.now
-        claim = Claim(wants_part=False, over=self.env.event())
+        claim = Claim(over=self.env.event())
         if severity == HARD:
             self.env.process(self._replace(cluster))
-            claim.wants_part = True
             part = self.stocks[cluster].get(1)
-            if part.triggered:
-                claim.wants_part = False
-        joining = [member for member in members if not member.waits_for_part]
-        for member in joining:
+        for member in members:
             self.env.process(self._keep_down(member, claim, (cluster, node, struck_h)))
         if severity == HARD:
             yield part
-            claim.wants_part = False
         begin_h = self.env.now
         if severity == SOFT:
             yield self.env.timeout(float(failures.repair_h[index]))

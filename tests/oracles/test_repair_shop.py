@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import ciw
 import numpy as np
 import pytest
+import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan, Headcount, ReliabilityPlan
+from planner.results.run import simulate
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
+from planner.simulation.log import Outage
+from planner.simulation.open_shop import OpenShop
 from planner.simulation.repair_shop import RepairShop
-from tests.fleet.plans import cause_plan, cluster_plan, reliability_plan
+from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 from tests.oracles.erlang import erlang_c
 from tests.oracles.repair_model import Loss, RepairModel
+from tests.simulation.worlds import scenario_of
 
 Floats = NDArray[np.float64]
 
@@ -28,12 +34,17 @@ def shop_losses(
     """What the shop makes of the failures, one entry a group."""
     shop = RepairShop(plan, clusters)
     for index, failures in enumerate(drawn):
-        shop.admit(index, clusters[index].nodes)
+        shop.admit(index, np.zeros(clusters[index].nodes))
         shop.expect(index, failures)
     for end_h in (*stops, 1e9):
         shop.work_until(end_h)
+    return by_group(clusters, shop.outages())
+
+
+def by_group(clusters: tuple[ClusterPlan, ...], outages: list[Outage]) -> list[Loss]:
+    """Outages, one entry a group."""
     losses = []
-    for outage in shop.outages():
+    for outage in outages:
         groups = outage.accelerators // clusters[outage.cluster].group_accelerators
         loss = Loss(outage.cluster, outage.node, outage.start_h, outage.end_h, outage.wait_h)
         losses += [loss] * groups if outage.end_h > outage.start_h else []
@@ -86,6 +97,46 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
         np.testing.assert_allclose(
             [getattr(loss, column) for loss in found], [getattr(loss, column) for loss in expected], rtol=1e-9
         )
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    crews=st.integers(1, 3),
+    spare_fraction=st.sampled_from((0.0, 0.2)),
+    rma_h=st.sampled_from((30.0, 300.0)),
+)
+def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare_fraction: float, rma_h: float) -> None:
+    """Machines, crews and parts that come in three lots, the last two while others wait; some leave again."""
+    random = np.random.default_rng(seed)
+    rate = Headcount(fixed=crews, per_accelerator=1 / 40, rounding="down")
+    plan = reliability_plan(crews=rate, spare_fraction=spare_fraction, rma_h=rma_h)
+    clusters = tuple(
+        cluster_plan(f"c{index}", nodes=6, group_accelerators=size)
+        for index, size in enumerate(random.choice((1, 2, 4, 8), 2).tolist())
+    )
+    lots = [(0.0, 0), (0.0, 1), (150.0, 0), (260.0, 1)]
+    drawn = [random_failures(random, clusters[c], 30, 500.0) for _, c in lots]
+    env = simpy.Environment()
+    shops = RepairShop(plan, clusters), OpenShop(env, plan, clusters)
+    for (begin_h, cluster), failures in zip(lots, drawn, strict=True):
+        if begin_h > env.now:
+            env.run(until=begin_h)
+        for shop in shops:
+            first = shop.admit(cluster, begin_h + np.arange(6.0) * 3.0 + 1.0)
+            time_h, node = failures.time_h + begin_h + 20.0, failures.node + first
+            shop.expect(cluster, dataclasses.replace(failures, time_h=time_h, node=node))
+    env.run(until=400.0)
+    for shop in shops:
+        shop.work_until(400.0)
+        shop.drop(0, 0, 3, 400.0)
+    env.run(until=5000.0)
+    shops[0].work_until(5000.0)
+    fast, slow = (by_group(clusters, shop.outages()) for shop in shops)
+    assert [loss[:2] for loss in fast] == [loss[:2] for loss in slow]
+    np.testing.assert_allclose([loss[2:] for loss in fast], [loss[2:] for loss in slow], rtol=1e-9, atol=1e-6)
+    for left, right in zip(shops[0].hard_failures(), shops[1].hard_failures(), strict=True):
+        np.testing.assert_allclose(np.sort(left), np.sort(right))
 
 
 @settings(max_examples=60)
@@ -344,3 +395,49 @@ def test_the_same_waits_as_an_independent_queueing_library() -> None:
     records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
     assert len(records) == count
     np.testing.assert_allclose([record.waiting_time for record in records], waits[:count], atol=1e-6)
+
+
+def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
+    """One crew for two nodes of eight and a part for four: each is there with the node that needs it, by hand."""
+    plan = reliability_plan(
+        crews=Headcount(per_accelerator=1 / 16, rounding="down", least=1), spares=Headcount(per_node=0.25)
+    )
+    shop = RepairShop(plan, (cluster_plan("a"), cluster_plan("b")))
+    assert (shop.crews, shop.spares) == ([], [[], []])
+    shop.admit(0, np.array([0.0, 10.0, 20.0, 30.0]))
+    assert (sorted(shop.crews), shop.spares[0]) == ([0.0, 30.0], [10.0])
+    shop.admit(1, np.array([40.0, 50.0]))
+    assert (sorted(shop.crews), shop.spares[1]) == ([0.0, 30.0, 50.0], [50.0])
+    shop.drop(0, 0, 4, 60.0)
+    assert len(shop.crews) == 1
+
+
+@pytest.mark.parametrize(
+    ("rounding", "whole"), [("nearest", [0, 1, 1, 2, 3]), ("up", [1, 1, 2, 2, 3]), ("down", [0, 1, 1, 1, 2])]
+)
+def test_people_come_whole(rounding: str, whole: list[int]) -> None:
+    """2.5 per 1,000 of 100, 400, 480, 600 and 1,000 accelerators: 0.25, 1, 1.2, 1.5 and 2.5 people."""
+    rate = Headcount(per_accelerator=2.5 / 1000, rounding=rounding)
+    assert [rate.whole(accelerators) for accelerators in (100, 400, 480, 600, 1000)] == whole
+
+
+def test_as_many_crews_per_accelerator_keep_a_fleet_of_any_size_in_service() -> None:
+    """The same availability at one and at eight times the machines; four crews for the larger are overloaded."""
+    small, large = ({"clusters": {"h200": {"nodes": 250 * size}, "mi325x": {"nodes": 6}}} for size in (1, 8))
+    rates = {"horizon_months": 3, "reliability": {"failure_multiplier": 2}, "workloads": {"nightly": None}}
+    results = [simulate(scenario_of(rates, change)) for change in (small, large)]
+    share = [float(r.monthly.in_service_node_h.sum() / r.monthly.present_node_h.sum()) for r in results]
+    assert share[0] == pytest.approx(share[1], abs=0.02)  # some 200 failures in the smaller
+    assert not any("repair crews" in text for result in results for text in result.warnings)
+    four = simulate(scenario_of(rates, large, {"reliability": {"repair_crews": 4}}))
+    assert float(four.monthly.in_service_node_h.sum() / four.monthly.present_node_h.sum()) < share[1] - 0.05
+    load = four.plan.crew_load(np.array([2000.0, 6.0]), 4)
+    assert load > 1.0
+    assert any(f"the 4 repair crews (reliability.repair_crews) are at a load of {load:.2f}" in t for t in four.warnings)
+
+
+def test_the_load_of_the_crews_is_work_over_people() -> None:
+    """By hand: 0.01 failures an hour, half of them 12 h and a fifth 60 h of a crew's work: 0.18 crews' worth."""
+    cause = cause_plan(per_node_h=0.001, soft_fraction=0.3, medium_fraction=0.5)
+    plan = make_plan([cluster_plan(nodes=10)], reliability=reliability_plan(causes=(cause,)))
+    assert plan.crew_load(np.array([10.0]), 2) == pytest.approx(0.01 * (0.5 * 12 + 0.2 * 60) / 2)

@@ -18,6 +18,8 @@ from planner.language.loading import load_scenario
 from planner.results.measures import series_of
 from planner.results.result import RunResult
 from planner.results.run import simulate
+from planner.simulation.failures import HARD
+from planner.simulation.repair_shop import RepairShop
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]
@@ -60,8 +62,7 @@ PLAIN = {
     Account.COOLING,
     Account.COLOCATION,
     Account.MAINTENANCE,
-    Account.SOFTWARE_ENGINEERS,
-    Account.SUPPORT_CONTRACTS,
+    Account.SUPPORT_CONTRACTS,  # but no engineers: 56 accelerators need no whole one
     Account.BALANCE_SHEET,
 }
 
@@ -78,6 +79,7 @@ EVERYTHING = [
     "clusters.leased={accelerator: H200, nodes: 1, retire: 2027-02-03,"
     " contract: {kind: operating-lease, usd_per_accelerator_h: 2}}",
     "clusters.old={accelerator: H200, nodes: 1, owned: {bought: 2024-05-01}}",
+    "software.engineers={amd: 1, nvidia: {per_1000_accelerators: 20}}",
     "clusters.h200.retire=2026-11-17",
     "clusters.mi325x.online=2026-02-11",
     "finance.depreciation_months=48",
@@ -271,6 +273,38 @@ def test_people_contracts_and_insurance(run: Run) -> None:
     assert usd(result, Account.INSURANCE) == pytest.approx(0.02 * capital * quarter, abs=0.01)
 
 
+@pytest.mark.parametrize(("stated", "people"), [("0", 0), ("20", 20), ("50.4", 50), ("{amd: 7, nvidia: 0}", 7)])
+def test_engineers_are_paid_as_many_as_there_are(run: Run, stated: str, people: int) -> None:
+    result = run(f"software.engineers={stated}", *QUIET)
+    assert usd(result, Account.SOFTWARE_ENGINEERS) == pytest.approx(people * 280_000 * 3 / 12, abs=0.05)
+    if "amd" in stated:
+        assert by_cluster(result, Account.SOFTWARE_ENGINEERS)[0] == 0.0
+
+
+def test_people_by_rate_are_paid_in_whole_ones_from_when_they_are_needed(run: Run) -> None:
+    """32 and 24 accelerators, the second from the second month on, at 40 per 1,000: 1.28 and 2.24, so 1, 2, 2."""
+    rate = "{per_1000_accelerators: 40}"
+    result = run(f"reliability.repair_crews={rate}", "finance.repair_crew_usd_per_year=120000", *QUIET)
+    assert by_month(result, Account.OPERATIONS_STAFF) == pytest.approx([10_000, 20_000, 20_000], abs=0.05)
+    up = run("software.engineers={nvidia: {per_1000_accelerators: 1, rounding: up}, amd: 0}", *QUIET)
+    assert usd(up, Account.SOFTWARE_ENGINEERS) == pytest.approx(280_000 * 3 / 12, abs=0.05)
+
+
+def test_spares_grow_with_what_is_bought(run: Run) -> None:
+    """One part for two nodes; a review doubles the cluster in the second month, and pays for the parts it needs."""
+    rule = (
+        "{when: utilisation_above, threshold_fraction: 0.0001, months: 1, cluster: h200, nodes: 4, lead_weeks: 0.1, "
+        "cooldown_months: 12}"
+    )
+    settings = ("finance.spare_part_price_fraction=0.5", "reliability.spare_fraction=0.5", "clusters.mi325x=null")
+    result = run(*settings, f"expansion.rules=[{rule}]", *QUIET)
+    each = result.plan.clusters[0].prices_usd[0] / 8 * 0.5
+    assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 4]
+    assert by_month(result, Account.SPARES) == pytest.approx([2 * each, 2 * each, 0.0], abs=0.01)
+    assert isinstance(result.run.shop, RepairShop)
+    assert len(result.run.shop.spares[0]) == 4
+
+
 def test_spares_are_bought_once_with_the_first_delivery(run: Run) -> None:
     result = run("finance.spare_part_price_fraction=0.5", "reliability.spare_fraction=0.5")
     each = [cluster.prices_usd[0] / 8 * 0.5 for cluster in result.plan.clusters]
@@ -281,12 +315,13 @@ def test_spares_are_bought_once_with_the_first_delivery(run: Run) -> None:
 
 def hard_failures(result: RunResult) -> dict[int, list[float]]:
     """Return the time of each hard failure by cluster, from the table of outages."""
-    found: dict[tuple[int, int], tuple[int, float]] = {}
-    for row, outage in enumerate(result.run.shop.outages()):
-        if outage.severity == "hard":
-            key = (outage.cluster, result.run.shop.failure[row])
-            found.setdefault(key, (outage.cluster, outage.start_h))
-    return {c: sorted(t for cluster, t in found.values() if cluster == c) for c in range(2)}
+    shop = result.run.shop
+    assert isinstance(shop, RepairShop)
+    drawn = [(c, t) for f, owner in zip(shop.failed, shop.owner, strict=True)
+             for c, t, hard in zip(owner.tolist(), f.time_h.tolist(), (f.severity == HARD).tolist(), strict=True)
+             if hard]  # fmt: skip
+    began = {(outage.cluster, outage.start_h) for outage in shop.outages() if outage.severity == "hard"}
+    return {c: sorted(t for cluster, t in drawn if cluster == c and (c, t) in began) for c in range(2)}
 
 
 def test_every_hard_failure_costs_freight_and_after_the_warranty_a_part(run: Run) -> None:

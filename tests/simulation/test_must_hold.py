@@ -175,7 +175,8 @@ def test_two_orders_at_once_do_not_depend_on_the_file_either() -> None:
 
 def test_a_change_in_one_cluster_leaves_traffic_and_other_failures_alone() -> None:
     """Common random numbers: same traffic, same failures drawn elsewhere, same incidents on the other stack."""
-    one, other = plan_of(), plan_of({"clusters": {"mi325x": {"nodes": 6}}})
+    crews = {"reliability": {"repair_crews": 4}}  # or more nodes would have more of them
+    one, other = plan_of(crews), plan_of(crews, {"clusters": {"mi325x": {"nodes": 6}}})
     (run, _), (changed, _) = run_engine(one, 7), run_engine(other, 7)
     for before, after in zip(run.windows, changed.windows, strict=True):
         assert np.array_equal(before.demand_requests, after.demand_requests)

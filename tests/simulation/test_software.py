@@ -15,7 +15,7 @@ import simpy
 
 import planner
 from planner.errors import ScenarioError
-from planner.fleet.plan import IncidentPlan, MaturityPlan, Plan, SoftwarePlan, StepPlan
+from planner.fleet.plan import Headcount, IncidentPlan, MaturityPlan, Plan, SoftwarePlan, StepPlan, TeamPlan
 from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.run import run_engine
@@ -159,7 +159,7 @@ def test_a_pinned_stack_takes_no_releases() -> None:
 @pytest.mark.parametrize("kind", ["regression", "wrong_numerics", "hang"])
 def test_incidents_come_at_their_rate(kind: str) -> None:
     """Renewal counts over 30 replications of a year at 20 a year: |z| < 4."""
-    plan = plan_with(12, stack={"incidents": incident_plans(**{kind: 20.0})}, engineers=1000.0)
+    plan = plan_with(12, stack={"incidents": incident_plans(**{kind: 20.0})}, engineers=0)
     plan = dataclasses.replace(
         plan, software=dataclasses.replace(plan.software, wide_precision_factor=np.full((1, 1), 0.6))
     )
@@ -168,7 +168,7 @@ def test_incidents_come_at_their_rate(kind: str) -> None:
 
 
 def test_a_regression_slows_until_it_is_fixed() -> None:
-    plan = plan_with(12, stack={"incidents": incident_plans(regression=3.0)}, engineers=1000.0)
+    plan = plan_with(12, stack={"incidents": incident_plans(regression=3.0)}, engineers=0)
     changes = speeds_of(plan, 2)
     begun = {change.incident: change for change in changes if change.kind == "regression"}
     fixed = {change.incident: change for change in changes if change.kind == "regression fixed"}
@@ -181,7 +181,7 @@ def test_a_regression_slows_until_it_is_fixed() -> None:
 @pytest.mark.parametrize(("contract", "multiplier"), [("none", 1.5), ("standard", 1.0), ("premium", 0.6)])
 def test_a_fix_takes_as_long_as_the_contract_says(contract: str, multiplier: float) -> None:
     plans = [
-        plan_of({"software": {"support_contract": name, "engineers": 1000, "incident_multiplier": 5}})
+        plan_of({"software": {"support_contract": name, "engineers": 0, "incident_multiplier": 5}})
         for name in (contract, "standard")
     ]
     assert plans[0].software.fix_time_multiplier == multiplier
@@ -200,27 +200,80 @@ def test_a_fix_takes_as_long_as_the_contract_says(contract: str, multiplier: flo
         assert these[begin_h] == pytest.approx(multiplier * usual[begin_h])
 
 
-def test_one_engineer_mends_one_thing_at_a_time() -> None:
-    """Three regressions at once and one engineer, 40 hours each: fixes are out after 120, 160 and 200 hours."""
-    plan = plan_with(1, engineers=1.0)
+def mended(engineers: int, incidents: list[tuple[float, float, float]]) -> list[float]:
+    """Hours after which incidents (time, engineer's hours of work, the vendor's hours) are mended."""
+    plan = plan_with(1, engineers=engineers)
     env, log = simpy.Environment(), ChangeLog()
     desk = SoftwareDesk(env, plan, log, streams(1))
-    stack = plan.software.stacks[0]
-    for _ in range(3):
-        env.process(desk._incident(stack, ((0, 0),), REGRESSION, (10.0, 0.2, 120.0)))
+    for time_h, work_h, vendor_h in incidents:
+        env.process(desk._incident(plan.software.stacks[0], ((0, 0),), REGRESSION, (time_h, 0.2, work_h, vendor_h)))
     env.run()
-    ends = [change.time_h - 10.0 for change in log.speeds() if change.kind == "regression fixed"]
-    assert ends == pytest.approx([120.0, 160.0, 200.0])
+    changes = log.speeds()
+    begun = {change.incident: change.time_h for change in changes if change.kind == "regression"}
+    ends = {change.incident: change.time_h for change in changes if change.kind == "regression fixed"}
+    return [ends[number] - begun[number] for number in sorted(begun)]
 
 
-def test_half_an_engineer_takes_twice_as_long_and_none_waits_for_the_vendor() -> None:
-    for engineers, expected in ((0.5, 120.0), (0.0, 240.0), (3.0, 120.0)):
-        plan = plan_with(1, engineers=engineers)
-        env, log = simpy.Environment(), ChangeLog()
-        desk = SoftwareDesk(env, plan, log, streams(1))
-        env.process(desk._incident(plan.software.stacks[0], ((0, 0),), REGRESSION, (0.0, 0.2, 120.0)))
-        env.run()
-        assert log.speeds()[-1].time_h == pytest.approx(expected)
+def test_a_team_mends_one_thing_at_a_time_together() -> None:
+    """Forty hours of work are a week for one engineer and half a week for two; three at once queue."""
+    three = [(10.0, 40.0, 5000.0)] * 3
+    assert mended(1, three) == pytest.approx([168.0, 336.0, 504.0])
+    assert mended(2, three) == pytest.approx([84.0, 168.0, 252.0])
+
+
+def test_the_vendor_mends_what_is_faster_so_and_everything_without_engineers() -> None:
+    assert mended(0, [(10.0, 40.0, 120.0)] * 3) == pytest.approx([120.0] * 3)
+    # The first is mended by the vendor at 100 h, which frees the engineer for the second from then on; the third is
+    # mended by the vendor before it is taken up, and the fourth begins when the second ends.
+    queue = [(0.0, 40.0, 100.0), (0.0, 20.0, 500.0), (0.0, 40.0, 150.0), (0.0, 10.0, 5000.0)]
+    assert mended(1, queue) == pytest.approx([100.0, 184.0, 150.0, 226.0])
+
+
+def test_waits_for_engineers_are_those_of_m_g_1() -> None:
+    """Pollaczek and Khinchine: W = λ E[S²] / (2 (1 − ρ)), exponential work of a mean of 20 h, two engineers."""
+    random = np.random.default_rng(5)
+    count, mean_h, rate = 20_000, 20.0 * 168 / 40 / 2, 0.6 / (20.0 * 168 / 40 / 2)
+    arrivals = np.cumsum(random.exponential(1 / rate, count))
+    work = random.exponential(20.0, count)
+    took = mended(2, [(t, w, math.inf) for t, w in zip(arrivals.tolist(), work.tolist(), strict=True)])
+    waits = np.array(took) - work * 168 / 40 / 2
+    slices = np.array([part.mean() for part in np.array_split(waits, 40)])
+    expected = rate * 2 * mean_h**2 / (2 * (1 - 0.6))
+    error = slices.std(ddof=1) / math.sqrt(40)
+    assert abs(slices.mean() - expected) < 4 * error
+    assert error < 0.1 * expected
+
+
+def rocm_trouble_h(engineers: int) -> tuple[float, list[SpeedChange]]:
+    """Hours for which ROCm incidents are open over a year with so many ROCm engineers, and every change of speed."""
+    plan = plan_of({"horizon_months": 12, "software": {"engineers": {"amd": engineers}, "incident_multiplier": 4}})
+    changes = speeds_of(plan, 3)
+    own = [change for change in changes if change.cluster == 1 and change.incident >= 0]
+    ends = {(c.incident, c.workload): c.time_h for c in own if c.kind.endswith("fixed")}
+    begun = [change for change in own if not change.kind.endswith("fixed")]
+    return sum(ends.get((c.incident, c.workload), plan.hours) - c.time_h for c in begun), changes
+
+
+def test_more_rocm_engineers_lose_less_to_rocm_incidents_and_nothing_else_changes() -> None:
+    losses, changes = zip(*(rocm_trouble_h(count) for count in (0, 1, 2, 8)), strict=True)
+    assert losses[0] >= losses[1] > losses[2] > losses[3] > 0.0
+    cuda = [[change for change in own if change.cluster == 0] for own in changes]
+    times = [[(change.time_h, change.kind) for change in own] for own in cuda]
+    assert times[0] == times[1] == times[2] == times[3] != []
+
+
+def test_engineers_grow_with_the_accelerators_on_site() -> None:
+    """1 per 400: none at first, two once the hundred nodes of the second cluster are there."""
+    clusters = [cluster_plan("a", nodes=20), cluster_plan("b", nodes=100, online_h=300.0)]
+    plan = plan_with(1, clusters=clusters)
+    team = TeamPlan(name="all", clusters=(0, 1), engineers=Headcount(per_accelerator=1 / 400, rounding="down"))
+    plan = dataclasses.replace(plan, software=dataclasses.replace(plan.software, teams=(team,)))
+    simulation = Simulation(plan, streams(1))
+    desk = simulation.desk
+    simulation.env.run(until=200.0)
+    assert desk._mended_after_h(plan.software.stacks[0], 40.0, 5000.0) == 5000.0
+    simulation.env.run(until=400.0)
+    assert desk._mended_after_h(plan.software.stacks[0], 40.0, 5000.0) == pytest.approx(84.0)
 
 
 def incident_factors(software: SoftwarePlan, incident: IncidentPlan, last_gain: float = 0.0) -> list[float]:
@@ -241,7 +294,7 @@ def test_wrong_numerics_roll_back_or_widen() -> None:
 
 def test_a_hang_costs_its_fraction_and_never_everything() -> None:
     for stated, kept in ((0.05, 0.95), (1.0, 0.05)):
-        software = {"hang_loss_fraction": stated, "incident_multiplier": 50, "engineers": 1000}
+        software = {"hang_loss_fraction": stated, "incident_multiplier": 50, "engineers": 0}
         hangs = [change for change in speeds_of(plan_of({"software": software})) if change.kind == "hang"]
         assert hangs
         assert all(change.log_factor == pytest.approx(math.log(kept)) for change in hangs)
@@ -269,7 +322,7 @@ def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
     Four kernels land: after each the gap in log speed is (e^−3s − e^−3)/(1 − e^−3) of what it was.
     """
     loads = [workload_plan("old", months=3), workload_plan("new", months=3, launch_h=100.0)]
-    plan = plan_with(3, workloads=loads, engineers=5.0)
+    plan = plan_with(3, workloads=loads, engineers=1)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
     speed, _ = simulation._speeds(0, plan.hours)
@@ -282,7 +335,7 @@ def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
 
 @pytest.mark.parametrize(("launch_h", "left_h"), [(-168.0, 336.0), (-504.0, None), (-9000.0, None)])
 def test_a_bring_up_that_began_before_the_start_has_part_of_it_behind(launch_h: float, left_h: float | None) -> None:
-    plan = plan_with(1, workloads=[workload_plan("new", launch_h=launch_h)], engineers=5.0)
+    plan = plan_with(1, workloads=[workload_plan("new", launch_h=launch_h)], engineers=1)
     times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
     assert times == ([("bring-up", 0.0), ("bring-up done", left_h)] if left_h else [])
 
@@ -296,7 +349,7 @@ def test_a_model_is_brought_up_once_it_is_out_and_machines_are_there(
 ) -> None:
     """Three weeks from the launch or from the first machines of the part, whichever comes later."""
     loads = [workload_plan("new", months=3, launch_h=launch_h)]
-    plan = plan_with(3, clusters=[cluster_plan(online_h=online_h)], workloads=loads, engineers=5.0)
+    plan = plan_with(3, clusters=[cluster_plan(online_h=online_h)], workloads=loads, engineers=1)
     times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
     assert times == [("bring-up", begin_h), ("bring-up done", begin_h + 504.0)]
 
@@ -304,7 +357,7 @@ def test_a_model_is_brought_up_once_it_is_out_and_machines_are_there(
 def test_machines_of_an_order_bring_the_model_up_when_they_are_in_service() -> None:
     order = order_plan(lead_h=400.0, deliveries=2, interval_h=600.0)
     clusters = [cluster_plan(online_h=None, order=order)]
-    plan = plan_with(3, clusters=clusters, workloads=[workload_plan("new", months=3, launch_h=0.0)], engineers=5.0)
+    plan = plan_with(3, clusters=clusters, workloads=[workload_plan("new", months=3, launch_h=0.0)], engineers=1)
     times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
     assert times == [("bring-up", 406.0), ("bring-up done", 406.0 + 504.0)]  # commissioning takes six hours
 
@@ -312,7 +365,7 @@ def test_machines_of_an_order_bring_the_model_up_when_they_are_in_service() -> N
 def test_each_part_of_a_stack_is_brought_up_when_its_own_machines_come() -> None:
     clusters = [cluster_plan("a"), cluster_plan("b", accelerator="H100", online_h=300.0), cluster_plan("c", nodes=0)]
     loads = [workload_plan("new", [0, 1, 2], months=3, launch_h=100.0)]
-    plan = plan_with(3, clusters=clusters, workloads=loads, engineers=5.0)
+    plan = plan_with(3, clusters=clusters, workloads=loads, engineers=1)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
     speed, _ = simulation._speeds(0, plan.hours)
@@ -337,7 +390,7 @@ def test_nothing_is_asked_of_a_model_before_its_launch() -> None:
 
 def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
     loads = [workload_plan("new", launch_h=0.0), workload_plan("old")]
-    plan = plan_with(1, workloads=loads, stack={"incidents": incident_plans(regression=100.0)}, engineers=100.0)
+    plan = plan_with(1, workloads=loads, stack={"incidents": incident_plans(regression=100.0)}, engineers=0)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
     speed, _ = simulation._speeds(0, plan.hours)
@@ -378,11 +431,13 @@ def test_policies_trade_gains_for_regressions() -> None:
 
 def test_vendors_differ_as_the_catalogue_says() -> None:
     """An 8B model runs on one accelerator: on NVIDIA one is lost with it, on AMD all eight."""
-    plan = plan_of({"clusters": {"h200": {"tensor_parallel": 2}}, "software": {"engineers_per_800": {"nvidia": 1}}})
+    plan = plan_of({"clusters": {"h200": {"tensor_parallel": 2}}, "software": {"engineers_per_800": {"nvidia": 1.2}}})
     nvidia, amd = plan.clusters
     assert (nvidia.group_accelerators, amd.group_accelerators) == (2, 8)
     assert (nvidia.failure_multiplier, amd.failure_multiplier) == (1.0, 1.3)
-    assert (nvidia.engineers_per_accelerator, amd.engineers_per_accelerator) == (1 / 800, 2 / 800)
+    assert [(team.name, team.clusters) for team in plan.software.teams] == [("amd", (1,)), ("nvidia", (0,))]
+    assert [team.engineers.per_accelerator * 800 for team in plan.software.teams] == pytest.approx([2.0, 1.2])
+    assert [stack.team for stack in plan.software.stacks] == [1, 0]  # cuda-vllm, rocm-vllm; amd, nvidia
 
 
 def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
