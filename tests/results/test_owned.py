@@ -74,6 +74,12 @@ def test_depreciation_goes_on_and_nothing_is_paid_again(run: Run) -> None:
     assert sum(result.cohorts[0].prices_usd) * 4 == pytest.approx(1_440_000)
 
 
+def test_property_tax_is_on_the_book_value_of_the_months_start(run: Run) -> None:
+    taxed = by_month(run("finance.property_tax_fraction_per_year=0.04"), Account.PROPERTY_TAX)
+    books = (1_035_000, 1_012_500, 990_000)
+    assert taxed == [pytest.approx(book * 0.04 / 12, abs=0.01) for book in books]
+
+
 @pytest.mark.parametrize(
     ("overrides", "monthly"),
     [
