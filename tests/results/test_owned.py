@@ -170,7 +170,7 @@ def test_tax_depreciation_goes_on_from_the_day_of_purchase(run: Run) -> None:
 def test_early_life_is_over_for_old_machines(write: Write) -> None:
     early = ["reliability.early_life_multiplier=9", "reliability.early_life_months=1"]
     failures = [
-        len(simulate(load_scenario(write(OWNED), [*early, *more, "clusters.h200.nodes=400"]), seed=3).run.shop.failure)
+        len(simulate(load_scenario(write(OWNED), [*early, *more, "clusters.h200.nodes=150"]), seed=3).run.shop.failure)
         for more in ([], ["clusters.h200.owned=null"], ["reliability.early_life_multiplier=1"])
     ]
     old, new, steady = failures
