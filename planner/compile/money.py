@@ -72,6 +72,7 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         timing=Timing(finance.cash_flow_timing),
         fiscal_year_start_month=finance.fiscal_year_start_month,
         opening_cash_usd=finance.opening_cash_usd,
+        property_tax_fraction_per_year=finance.property_tax_fraction_per_year,
         loan=_loan(finance.loan) if finance.loan else None,
     )
 

@@ -72,6 +72,7 @@ class Account(StrEnum):
     LOAN_REPAID = "loan_repaid"
     LOAN_INTEREST = "loan_interest"
     TAX_ON_INTEREST = "tax_on_interest"
+    PROPERTY_TAX = "property_tax"
 
 
 class Category(StrEnum):
@@ -267,6 +268,9 @@ ACCOUNTS = MappingProxyType(
         Account.LOAN_INTEREST: _describe("Interest and fees of loans.", View.FINANCING, Category.INTEREST),
         Account.TAX_ON_INTEREST: _describe(
             "Income tax that interest and fees save (negative).", View.FINANCING, Category.TAX
+        ),
+        Account.PROPERTY_TAX: _describe(
+            "Property tax on hardware, assessed at book value.", _EVERY, Category.OPERATING_EXPENSE, "price"
         ),
     }
 )

@@ -36,7 +36,7 @@ CAUSES = {
 }
 """The factors each cause switches: what yields, and the money of the accounts that name the cause."""
 CAUSE_MEANINGS = {
-    "price": "Depreciation, cost of capital, maintenance, insurance and licences of an accelerator-hour on site.",
+    "price": "Depreciation, capital, rent, upkeep, insurance, property tax, licences of an accelerator-hour on site.",
     "throughput": "Tokens an accelerator yields in an hour at full speed and full load, in the plan's mix of work.",
     "power": "Energy, cooling, demand charge, space and carbon of an accelerator-hour on site.",
     "software": "Share of working hours not lost to open software incidents.",

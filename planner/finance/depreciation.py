@@ -198,6 +198,13 @@ class DepreciationSchedule:
         change = self.acquired_cents - self.depreciation_cents - self.disposed_book_cents
         return self.opening_book_cents[:, None] + np.cumsum(change, axis=1)
 
+    @property
+    def carried_cents(self) -> NDArray[np.int64]:
+        """Book value at each period's start, and the cost of what is acquired in it, shape (cohorts, periods)."""
+        closing = self.closing_book_cents
+        opening = np.concatenate([self.opening_book_cents[:, None], closing[:, :-1]], axis=1)
+        return np.asarray(opening + self.acquired_cents, dtype=np.int64)
+
 
 def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> DepreciationSchedule:
     """Return the schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
@@ -229,10 +236,17 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> ND
     spreading a purchase over its life loses nothing.
     """
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
-    closing = schedule.closing_book_cents
-    opening = np.concatenate([schedule.opening_book_cents[:, None], closing[:, :-1]], axis=1)
     growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
-    return usd(opening + schedule.acquired_cents) * growth
+    return usd(schedule.carried_cents) * growth
+
+
+def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDArray[np.float64]:
+    """Return property tax, in dollars, shape (cohorts, periods): B·r·h/12, with B and h as for the capital charge.
+
+    Hardware is assessed at its book value: what share of cost assessors take by age was not found in public.
+    """
+    checks.raise_problems([checks.not_negative("property_tax_fraction_per_year", annual_rate)])
+    return usd(schedule.carried_cents) * (annual_rate / MONTHS_PER_YEAR) * schedule.held_months
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ class CapitalPlan:
     """When what runs through a month counts."""
     fiscal_year_start_month: int = 1
     opening_cash_usd: float = 0.0
+    property_tax_fraction_per_year: float = 0.0
     loan: LoanTerms | None = None
 
 

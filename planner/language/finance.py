@@ -142,6 +142,8 @@ class Finance(Strict):
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
     insurance_fraction_per_year: Annotated[NonNegative, Plausible.prior("insurance_pct")] = 0.0
     """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
+    property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = 0.0
+    """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
     operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100, "assumption")] = 0.0
     """Times 1,000 accelerators, people who run the site. Default 0: inside operations_fraction_per_year."""
     operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = 150_000.0

@@ -159,6 +159,8 @@ def _fixed(content: WorkbookContent) -> dict[str, str]:
     fixed = {}
     if np.any(content.cohorts.declining_factor > 0):
         fixed["residual"] = "does not follow: declining balance is as simulated"
+    elif content.ledger.account_cents(Account.PROPERTY_TAX):
+        fixed["residual"] = "does not follow: property tax on book value is as simulated"
     elif not np.array_equal(content.cohorts.basis_usd, content.cohorts.cost_usd):
         fixed["residual"] = "does not follow: machines owned already have a stated book value"
     elif _common_fraction(content.cohorts) is None:

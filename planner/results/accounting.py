@@ -7,7 +7,13 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
-from planner.finance.depreciation import Cohorts, DepreciationSchedule, capital_charge_usd, depreciate
+from planner.finance.depreciation import (
+    Cohorts,
+    DepreciationSchedule,
+    capital_charge_usd,
+    depreciate,
+    property_tax_usd,
+)
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.loan import LoanSchedule, loan_schedule
 from planner.finance.money import cents, series_cents, split_cents, usd
@@ -135,6 +141,9 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
     charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
     builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
+    taxed = series_cents(property_tax_usd(schedule, plan.money.capital.property_tax_fraction_per_year), axis=1)
+    builder.post_cohorts(Account.PROPERTY_TAX, taxed, owner)
+    books.running_cents += taxed.sum(axis=0)
     value = owned_value_cents(plan, cohorts)[:, -1]
     last = plan.months.period_count - 1
     builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))

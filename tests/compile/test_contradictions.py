@@ -59,14 +59,15 @@ def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_
     assert monthly.served_requests[month:, :, index].sum() == 0.0
     assert monthly.busy_node_h[month:].sum() < monthly.busy_node_h[:month].sum()
     others = [w for w in range(len(plan.workloads)) if w != index]
-    assert monthly.shed_requests[:, others].sum() == 0.0
+    demand = monthly.demand_requests[:, others].sum()
+    assert monthly.shed_requests[:, others].sum() < 0.002 * demand  # prompts too long for their objective
 
 
 @pytest.mark.parametrize("flood", [1.0, 1000.0])
 def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(flood: float) -> None:
     """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""
     tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
-    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 1.5, "tpot_s": 0.05}, "tokens": tokens}
+    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}, "tokens": tokens}
     steps = {"kind": "steps", "steps": [{"date": "2027-01-01", "multiplier": flood}]}
     change = {"workloads": {"long": grows | {"on_overload": "queue", "growth": steps}, "nightly": None}}
     plan = plan_of(QUIET, change, {"horizon_months": 14, "clusters": {"mi325x": None}})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy_financial as npf  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.finance.loan import Amortisation, LoanTerms, loan_schedule
@@ -67,6 +67,7 @@ def test_grace_pays_interest_alone(amortisation: str, repaid: list[int], interes
     st.integers(0, 24),
     st.floats(1.0, 1e8).map(lambda usd: round(usd, 2)),
 )
+@settings(max_examples=25)
 def test_an_annuity_is_numpy_financials(rate: float, paying: int, grace: int, usd: float) -> None:
     loan = terms(rate_per_year=rate, term_months=paying + grace, grace_months=grace)
     interest, repaid, balance = single(loan, usd, paying + grace + 1)

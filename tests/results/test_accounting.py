@@ -97,6 +97,7 @@ EVERYTHING = [
     "finance.sla_credit_usd_per_million_tokens=5",
     "finance.sla_objective_fraction=1",
     "finance.loan={share_of_purchases_fraction: 0.6, rate_per_year: 0.1, term_months: 24, fee_fraction: 0.01}",
+    "finance.property_tax_fraction_per_year=0.037",
     "finance.carbon_usd_per_tonne=80",
     "finance.carbon_change_per_year=0.05",
     "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9, change_per_year: -0.3}",

@@ -102,7 +102,7 @@ def test_spot_machines_are_there_for_their_share_of_the_time(run: Run) -> None:
     """Availability is up / (up + down), 1 / (1 + rate · mean length): an alternating renewal process."""
     result = run(
         "{kind: spot, usd_per_accelerator_h: 1.5, interruptions_per_year: 200, interruption_h: 6}",
-        "clusters.h200.nodes=60", "horizon_months=6", "reliability.failure_multiplier=0", "site.outages_per_year=0",
+        "clusters.h200.nodes=60", "horizon_months=3", "reliability.failure_multiplier=0", "site.outages_per_year=0",
     )  # fmt: skip
     down = result.monthly.failed_node_h.sum() / result.monthly.present_node_h.sum()
     rate = 200 / 8766 * 6

@@ -76,7 +76,7 @@ def plans(draw: st.DrawFn) -> list[str]:
 
 
 @given(overrides=plans())
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_balance_sheets_tie_on_some_plans(write: Write, overrides: list[str]) -> None:
     statements_tie(write, overrides)
 

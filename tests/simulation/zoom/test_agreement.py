@@ -12,7 +12,6 @@ SAMPLE = (
     Cell(work="code-completion", part="H200", load=1.0, overload="queue", minutes=1),
     Cell(work="long-context", part="B200", load=0.3, minutes=2),
     Cell(work="chat", part="H200", load=1.2, minutes=2),
-    Cell(work="chat", part="H200", load=1.3, overload="queue", minutes=1),
 )
 
 
