@@ -90,7 +90,7 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
     if flood > 1.0:
         assert used[12:] == pytest.approx(share[month] * monthly.in_service_node_h[12:, 0], rel=0.01)
         assert monthly.shed_requests[12:, long].sum() > 0
-    assert monthly.shed_requests[:, chat].sum() == pytest.approx(0.0, abs=1.0)
+    assert monthly.shed_requests[:, chat].sum() < 1e-5 * monthly.demand_requests[:, chat].sum()
 
 
 def test_a_site_without_power_for_its_clusters() -> None:
