@@ -25,6 +25,7 @@ from planner.cli import (
     run,
     schema,
     sensitivity,
+    size,
     sweep,
     throughput,
     validate,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
+app.command("size")(size.size)
 app.command("report")(report.report)
 app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
