@@ -181,12 +181,10 @@ def _check_references(scenario: Scenario, report: Report) -> None:
 
 
 def _check_choices(scenario: Scenario, report: Report) -> None:
-    """Check what may be chosen: something, of names told apart, on days within the horizon."""
+    """Check what may be chosen: of names told apart, on days within the horizon."""
     choose, end = scenario.choose, add_months(scenario.start, scenario.horizon_months)
     if choose is None:
         return
-    if not choose.clusters and not choose.retire:
-        report(("choose",), "names nothing to choose", "name clusters whose nodes are open, or that may retire")
     for name in choose.clusters:
         if name in choose.retire:
             report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")

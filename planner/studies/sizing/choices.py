@@ -205,6 +205,9 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     if choose is None:
         hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], most_nodes: 200}}}"
         raise ScenarioError(scenario.document.problem(("choose",), "says nothing of what may be bought", hint))
+    if not choose.clusters and not choose.retire:
+        hint = "name clusters whose nodes are open, or that may retire"
+        raise ScenarioError(scenario.document.problem(("choose",), "names nothing to choose", hint))
     if scenario.expansion.rules:
         message = "buy by themselves what is to be chosen; take them out, e.g. --set expansion=null"
         raise ScenarioError(scenario.document.problem(("expansion", "rules"), message))
