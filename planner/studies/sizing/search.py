@@ -203,7 +203,9 @@ class Search:
         """Return the best choice found, which keeps the promise in these replications; None where none was."""
         if not math.isfinite(self.bound):
             return None
-        self.best = start if start is not None and self.holds(start, fully=True) else self._start()
+        begun = [self._start(), start if start is not None and self.holds(start, fully=True) else None]
+        # A start among all parts may mix them, which single steps from the best plan of one part hardly find.
+        self.best = min((each for each in begun if each is not None), key=self.surveyed.predicted, default=None)
         held = self.best
         while self.best is not None:
             self.best = self._descend(self.best)

@@ -155,7 +155,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
             main.run(_cheapest(rivals, surveyed))
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
-            clock.minutes = math.inf
+        clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
         best = main.best or _cheapest(rivals, surveyed)
         if best is None:
             if stopped:
