@@ -13,12 +13,11 @@ from planner.compile import Reuse, build_plan
 from planner.language.scenario import Scenario
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator
-from planner.studies.sizing.search import Judged, Search, TimeUp, judged
+from planner.studies.sizing.search import Judged, Search, judged
 
 Floats = NDArray[np.float64]
 FRONTIER_SCALES = (0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.12, 1.25)
 """Times the answer's nodes: plans that serve a little worse and a little better."""
-NINES = (0.9, 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
         for place, nodes in enumerate(plan.counts[: len(search.trial.choices.purchases)])
         if nodes
     )
-    nines = _nines(search, plan, every)
+    nines = _nines(search, every)
     known = _known(search, every)
     return Explanation(fewer=fewer, frontier=frontier(known, search), nines=nines, narrow=_narrow(search, plan, every))
 
@@ -109,17 +108,14 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
     )
 
 
-def _nines(search: Search, plan: Judged, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
-    """Return the cheapest plan found for each promised share, mended or taken from until it just keeps it."""
-    asked = sorted({*NINES, search.in_time})
+def _nines(search: Search, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
+    """Return the cheapest plan found for each promised share; one for a higher share than promised is searched for."""
+    missed = 1.0 - search.in_time
+    asked = [max(1.0 - 10.0 * missed, 0.0), search.in_time, 1.0 - missed / 10.0]  # one nine fewer, and one more
     found: list[tuple[float, Judged | None]] = []
-    for share in asked:
-        if share != search.in_time:
-            other = search.promising(share)
-            try:
-                other.run(plan.counts if share < search.in_time else None)
-            except TimeUp:
-                other.best = None
+    for share in dict.fromkeys(round(each, 9) for each in asked):
+        if share > search.in_time:
+            search.promising(share).run()
         keeping = [each for each in _known(search, every) if _keeps(search, each, share)]
         found.append((share, min(keeping, key=lambda each: each.cost, default=None)))
     return tuple(found)
