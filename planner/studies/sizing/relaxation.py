@@ -16,8 +16,11 @@ order statistic (Luedtke and Ahmed 2008).
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -335,6 +338,20 @@ def solve_together(
     return Relaxed(cost=least - _ROUNDING * abs(least), nodes=nodes, retired=first.retired(values))
 
 
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep HiGHS from standard output, to which it now and then writes whatever it is told: --json writes there."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def minimised(cost: Floats, rows: Sequence[Rows], whole: Places, upper: Floats) -> tuple[Floats, float] | None:
     """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
     starts = np.cumsum([0, *(each.least.size for each in rows)])
@@ -343,10 +360,12 @@ def minimised(cost: Floats, rows: Sequence[Rows], whole: Places, upper: Floats) 
     matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
     least, most = np.concatenate([each.least for each in rows]), np.concatenate([each.most for each in rows])
     scale = float(np.abs(cost).max()) or 1.0
-    found = milp(
-        cost / scale, integrality=whole, bounds=Bounds(0.0, upper), constraints=LinearConstraint(matrix, least, most),
-        options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
-    )  # fmt: skip
+    with _silenced():
+        found = milp(
+            cost / scale, integrality=whole, bounds=Bounds(0.0, upper),
+            constraints=LinearConstraint(matrix, least, most),
+            options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
+        )  # fmt: skip
     if found.x is None:
         return None
     dual = found.mip_dual_bound if whole.any() and found.mip_dual_bound is not None else found.fun
