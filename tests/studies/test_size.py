@@ -197,6 +197,7 @@ def test_what_cannot_be_kept_says_what_to_relax(override: str, said: str) -> Non
     assert said in told
 
 
+@pytest.mark.prove
 def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() -> None:
     trial, search = problem(toy(), ["choose.budget_usd=100000"])
     told = what_to_relax(trial, search.surveyed.surveys[search.decisive], search.surveyed.bound_prices)
