@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.studies.analysis import Driver, Finished
     from planner.studies.axes import Axis
     from planner.studies.compare import Comparison
+    from planner.studies.sizing.size import Sized
     from planner.studies.sweep import Point
 
 Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
@@ -224,6 +225,46 @@ class StudyAnswer(Answer):
         from planner.reporting.study_rows import driver_columns
 
         return driver_columns(self.drivers, self.completed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SizeAnswer(Answer):
+    """The cheapest plan that keeps the promise."""
+
+    sized: Sized
+    """The plan, its bound, its rivals and what stands behind it."""
+    warned: tuple[str, ...] = ()
+    """What is hardly meant about the scenario with everything in it that may be bought."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about what may be bought."""
+        return self.warned
+
+    @property
+    def plan(self) -> Path:
+        """The plan as a scenario of its own, which runs as it is."""
+        from planner.reporting.size_folder import PLAN_FILE
+
+        return self.folder / PLAN_FILE
+
+    def summary(self) -> dict[str, Any]:
+        """Return summary.json."""
+        from planner.reporting.size_folder import size_summary
+
+        return size_summary(self.sized)
+
+    def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
+        """Return the plan, the frontier of cost against service, and what there is to say of them."""
+        from planner.reporting.size_folder import size_text
+
+        return size_text(self.sized)
+
+    def table(self) -> pd.DataFrame:
+        """Return frontier.csv."""
+        from planner.reporting.size_folder import frontier_rows
+
+        return _frame(frontier_rows(self.sized))
 
 
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.answers import ComparisonAnswer, Method, RunAnswer, StudyAnswer, SweepAnswer
+from planner.answers import ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
 from planner.errors import PlannerError, Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
@@ -270,6 +270,69 @@ def study(
         store.close()
     _warn_of(finished, until, progress)
     return StudyAnswer(folder=folder, method=method, finished=finished)
+
+
+def size(
+    scenario: Source,
+    out: Place | None = None,
+    *,
+    study: Place | None = None,
+    budget: float | None = None,
+    power: float | None = None,
+    parts: Sequence[str] = (),
+    promise: float | None = None,
+    objective: str = "net-present-cost",
+    replications: int = 48,
+    confirmations: int = 200,
+    gap: float = 0.0,
+    minutes: float | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> SizeAnswer:
+    """Find the cheapest purchases that keep the promise and write their folder, as ``planner size`` does.
+
+    ``budget``, ``power``, ``parts`` and ``promise`` narrow what the scenario says of ``choose`` and ``promise``;
+    ``study`` names uncertain inputs. ``gap`` and ``minutes`` end the search early, with the best so far.
+    """
+    from planner.compile.contradictions import hardly_meant
+    from planner.language.loading import load_scenario
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import command_again
+    from planner.reporting.size_folder import write_size
+    from planner.results.run import check_whole
+    from planner.studies.sizing.evaluate import OBJECTIVES
+    from planner.studies.sizing.search import Clock
+    from planner.studies.sizing.size import Effort, size, trial_of
+    from planner.validation import choices
+
+    check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
+    if objective not in OBJECTIVES:
+        raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
+    narrowed = {"choose.budget_usd": budget, "choose.power_kw": power, "promise.in_time": promise}
+    asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
+    loaded = load_scenario(scenario, [*_several(overrides), *asked])
+    folder = _folder(out, f"{loaded.name}-size")
+    check_target(folder)
+    trial = trial_of(loaded, _several(parts), None if study is None else Path(study), objective, seed)
+    warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
+    refuse(warnings, strict=strict)
+    force = _workforce(workers, None)
+    effort = Effort(replications=replications, confirmations=confirmations, gap=gap, workers=force.workers)
+    clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
+    sized = size(loaded, trial, effort, clock)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    options = ["--study", os.fspath(study)] if study is not None else []
+    options += ["--parts", ",".join(parts)] if parts else []
+    options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
+    options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
+    write_size(sized, folder, command_again("size", [loaded], options), form)
+    return SizeAnswer(folder=folder, sized=sized, warned=tuple(warnings))
 
 
 def report(folder: Place) -> Path:

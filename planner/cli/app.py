@@ -27,6 +27,7 @@ from planner.cli import (
     run,
     schema,
     sensitivity,
+    size,
     sweep,
     throughput,
     validate,
@@ -37,6 +38,7 @@ from planner.errors import PlannerError
 
 GROUPS: dict[str, dict[str, str]] = {
     "From a plan to its answer": {
+        "size": "Find the cheapest plan that keeps its promise.",
         "run": "Simulate a scenario and write its report, timelines and ledger.",
         "compare": "Hold scenarios side by side, and say why they differ.",
         "sweep": "Run every combination of some values.",
@@ -88,6 +90,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
+app.command("size")(size.size)
 app.command("report")(report.report)
 app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 
 from planner.catalog.load import Catalog
@@ -34,6 +35,7 @@ def check_scenario(scenario: Scenario) -> None:
     _check_clusters(scenario, catalog, report)
     _check_references(scenario, report)
     engineers = scenario.software.engineers
+    _check_choices(scenario, report)
     for path, stated in (
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
         (("software", "engineers_per_800"), scenario.software.engineers_per_800),
@@ -233,3 +235,39 @@ def _check_references(scenario: Scenario, report: Report) -> None:
             report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
     for index, rule in enumerate(scenario.expansion.rules):
         named(("expansion", "rules", index, "cluster"), rule.cluster)
+    for kind in ("clusters", "retire") if scenario.choose else ():
+        for name in getattr(scenario.choose, kind):
+            named(("choose", kind, name), name)
+
+
+def _check_choices(scenario: Scenario, report: Report) -> None:
+    """Check what may be chosen: of names told apart, on days within the horizon."""
+    choose, end = scenario.choose, add_months(scenario.start, scenario.horizon_months)
+    if choose is None:
+        return
+    for name in choose.clusters:
+        if name in choose.retire:
+            report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")
+        if name in scenario.clusters:  # others are reported with the references
+            _check_purchase_dates(scenario, name, report)
+    for name, dates in choose.retire.items():
+        for index, date in enumerate(dates):
+            if not scenario.start < date < end:
+                message = f"{date} is not within the horizon, {scenario.start} to {end}"
+                report(("choose", "retire", name, index), message)
+
+
+def _check_purchase_dates(scenario: Scenario, name: str, report: Report) -> None:
+    """Refuse days on which what is bought would come outside the horizon, or after its cluster retires."""
+    assert scenario.choose is not None
+    cluster, end = scenario.clusters[name], add_months(scenario.start, scenario.horizon_months)
+    lead = datetime.timedelta(weeks=cluster.order.lead_weeks) if cluster.order else datetime.timedelta()
+    for index, date in enumerate(scenario.choose.clusters[name].dates):
+        path: KeyPath = ("choose", "clusters", name, "dates", index)
+        if cluster.order is None and not scenario.start <= date < end:
+            side = "before the start" if date < scenario.start else "after the end"
+            report(path, f"{date} is {side} of the horizon, {scenario.start} to {end}")
+        elif date + lead >= end:
+            report(path, f"what is ordered on {date} comes after the end of the horizon, {end}")
+        elif cluster.retire is not None and date + lead >= cluster.retire:
+            report(path, f"what is ordered on {date} comes after the cluster retires, {cluster.retire}")

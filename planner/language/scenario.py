@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document
+from planner.language.choose import Choose
 from planner.language.cluster import Cluster
 from planner.language.expansion import Expansion
 from planner.language.fields import EntryName, Name, Plausible
@@ -93,6 +94,8 @@ class Scenario(Strict):
     among which requests then fall by lot. Default cluster: one router before each cluster."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
+    choose: Choose | None = None
+    """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
 

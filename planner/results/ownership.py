@@ -69,6 +69,32 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
     )
 
 
+def row_factors(result: RunResult) -> Floats:
+    """Return the discount factor of each row of the ledger, by the day on which it counts, shape (rows,)."""
+    capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
+    running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+    factors = running[result.ledger.month_index]
+    dated, months = dated_rows(result)
+    factors[dated] = discount_factors(capital.discount_rate_per_year, months)
+    return factors
+
+
+def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> Floats:
+    """Return net present cost by cluster, what belongs to the whole site last, shape (clusters + 1,).
+
+    Σ cost·v in the economic view, before income and tax: all that is paid, less what is owned on the last day as if
+    sold then, each discounted from its time. Over all columns it is what :class:`Ownership` says at the last month's
+    end. ``leave_out`` names accounts that are not wanted.
+    """
+    ledger = result.ledger
+    left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *leave_out)]
+    rows = ledger.rows_in(View.ECONOMIC) & ~np.isin(ledger.account_code, left_out)
+    amounts = usd(ledger.amount_cents[rows]) * row_factors(result)[rows]
+    by_cluster = np.zeros(len(result.plan.clusters) + 1)
+    np.add.at(by_cluster, ledger.cluster_index[rows], amounts)
+    return by_cluster
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """What owning costs up to each month's end, before income, and what tax is due on an income.
@@ -119,9 +145,7 @@ def ownership(result: RunResult) -> Ownership:
     rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
     running = discount_factors(rate, running_months(edges, capital.timing))
     ends = discount_factors(rate, edges[1:])
-    factors = running[ledger.month_index]
-    dated, months = dated_rows(result)
-    factors[dated] = discount_factors(rate, months)
+    factors = row_factors(result)
     left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *END_ACCOUNTS)]
     cost = ledger.rows_in(View.ECONOMIC) & ~np.isin(ledger.account_code, left_out)
     expensed = cost & np.isin(ledger.account_code, codes_in(View.ACCRUAL))

@@ -19,7 +19,7 @@ from planner.errors import PlannerError
 from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
-__all__ = ["LOCAL_DASK", "Batch", "run_batches"]
+__all__ = ["LOCAL_DASK", "Batch", "run_batches", "start_worker"]
 
 
 def run_batches(
@@ -43,10 +43,14 @@ def run_batches(
 _own: dict[str, Replicator] = {}  # of a worker process: what it was started with
 
 
-def _start(payload: bytes, life: Connection) -> None:
-    """Prepare a worker process; Ctrl-C is the parent's to handle."""
+def start_worker(life: Connection) -> None:
+    """Prepare a worker process: Ctrl-C is the parent's to handle, and it ends with the parent, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+
+
+def _start(payload: bytes, life: Connection) -> None:
+    start_worker(life)
     _own["study"] = Replicator(pickle.loads(payload))
 
 

@@ -6,6 +6,7 @@ from planner.finance.accounts import ACCOUNTS, View
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.run_columns import RUN_TABLES, WARNINGS
+from planner.reporting.size_columns import SIZE_TABLES
 from planner.reporting.study_columns import STUDY_TABLES
 from planner.reporting.zoom_folder import ZOOM_TABLES
 from planner.tools.reference.markdown import code, page, table, text
@@ -45,6 +46,13 @@ _SWEEP = """\
 
 A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied. Beside it lie
 `assumptions.csv` and `model_error.csv`, as of a comparison."""
+
+_SIZE = """\
+## Of `planner size`
+
+A folder of its own, `outputs/<name>-size/`, with the tables below, `plan.yaml` (the scenario with what was chosen; it
+runs as it is), `summary.json`, `report.html` and a `manifest.json`. Beside them lie `assumptions.csv` and
+`model_error.csv`, as of a comparison."""
 
 _STUDY = """\
 ## Of `planner montecarlo` and `planner sensitivity`
@@ -88,6 +96,8 @@ def outputs_page() -> str:
         reference_page((*COMPARISON_TABLES, WARNINGS)),
         _SWEEP,
         reference_page([sweep_description(())]),
+        _SIZE,
+        reference_page(SIZE_TABLES),
         _STUDY,
         reference_page(STUDY_TABLES),
         _ZOOM,

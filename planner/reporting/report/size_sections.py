@@ -1,0 +1,70 @@
+"""The sections of a sizing: the frontier of cost against service first, then the plan and why it is this one."""
+
+from __future__ import annotations
+
+from planner.reporting.report.bars import Part, bar_table
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.html import join, paragraph, table
+from planner.reporting.report.page import Section, code
+from planner.reporting.report.words import NOTHING, dollars, percent, unit_price
+
+
+def answer_section(contents: Contents) -> Section | None:
+    """Return the frontier, the plan, and what there is to say of it."""
+    frontier, plan, summary = contents.table("frontier"), contents.table("plan"), contents.json("summary.json")
+    if frontier is None or plan is None or contents.kind != "size":
+        return None
+    shown = unit_price if summary.get("objective") == "levelised" else dollars
+    costs = frontier.totals("cost")
+    longest = max(costs, default=0.0) or 1.0
+    rows = [
+        (
+            f"{bought}{' (the answer)' if answer == 'true' else ''}",
+            [shown(cost), percent(service, 2), percent(kept, 0)],
+            [Part(name="cost", share=cost / longest, colour=0 if answer == "true" else 1, shown=shown(cost))],
+        )
+        for bought, cost, service, kept, answer in zip(
+            frontier.texts("plan"), costs, frontier.numbers("in_time_fraction"), frontier.numbers("kept_fraction"),
+            frontier.texts("is_answer"), strict=True,
+        )
+    ]  # fmt: skip
+    said = [str(sentence) for sentence in summary.get("sentences", ())]
+    bought_rows = [
+        (name, part, date, nodes, dollars(usd), month or NOTHING, load or NOTHING)
+        for name, part, date, nodes, usd, month, load in zip(
+            plan.texts("cluster"), plan.texts("accelerator"), plan.texts("date"), plan.texts("nodes"),
+            plan.numbers("capital_usd"), plan.texts("breaks_month"), plan.texts("breaks_workload"), strict=True,
+        )
+    ]  # fmt: skip
+    body = [
+        *(paragraph(sentence, class_="headline") for sentence in said[:1]),
+        bar_table(
+            ("plan", "cost", "in time", "kept", ""), rows, "Cost against service: plans that no other found beats"
+        ),
+        *(paragraph(sentence) for sentence in said[1:]),
+        table(
+            ("cluster", "part", "date", "nodes", "paid", "breaks with one fewer", "workload"),
+            bought_rows,
+            "What to buy",
+            numeric=(3, 4),
+        ),
+        paragraph("The plan lies beside this report and runs as it is: ", code("planner run plan.yaml"), "."),
+    ]
+    return Section(key="answer", title="What to buy, and when", body=join(body, "\n"))
+
+
+def months_section(contents: Contents) -> Section | None:
+    """Return what binds in each month."""
+    months = contents.table("months")
+    if months is None or contents.kind != "size":
+        return None
+    rows = [
+        (month, load, percent(share, 2), percent(used), binds)
+        for month, load, share, used, binds in zip(
+            months.texts("month"), months.texts("workload"), months.numbers("in_time_fraction"),
+            months.numbers("utilisation_fraction"), months.texts("binds"), strict=True,
+        )
+    ]  # fmt: skip
+    header = ("month", "workload", "in time", "utilised", "what binds")
+    found = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
+    return Section(key="time", title="What binds in each month", body=found)

@@ -1,0 +1,229 @@
+"""One choice in one replication: what it costs and how it keeps the promise; here or in worker processes.
+
+A replication is a row of a study's design (drawn inputs and a chance), or, without a study, a chance alone. Every
+choice meets the same replications, so that two of them differ by what is bought and not by luck.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import multiprocessing
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.compile import Reuse, build_plan
+from planner.errors import PlannerError, ScenarioError
+from planner.finance.accounts import CAPEX_ACCOUNTS
+from planner.finance.money import usd
+from planner.fleet.plan import Plan
+from planner.fleet.promise import Promise, promised_shares
+from planner.results.measures import measures
+from planner.results.ownership import present_cost_usd
+from planner.results.result import RunResult
+from planner.results.run import simulate_plan
+from planner.simulation.memory import keep_memory
+from planner.studies.designs import MonteCarlo
+from planner.studies.engines import start_worker
+from planner.studies.inputs import Inputs, changed
+from planner.studies.sizing.choices import Choices, Counts
+
+Floats = NDArray[np.float64]
+Objective = Literal["net-present-cost", "levelised", "capital"]
+OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
+Result = TypeVar("Result")
+Run = tuple[Counts, int]
+"""A choice and a replication."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a choice comes to in one replication."""
+
+    cost: float
+    """What is minimised: dollars, or dollars per million tokens."""
+    net_present_cost_usd: float
+    capital_usd: float
+    shares: Floats
+    """In time, as the promise counts them, shape (months, workloads or 1)."""
+    utilisation: Floats
+    """Of each month's accelerator-hours in service, those at work, shape (months,)."""
+
+    @property
+    def worst(self) -> float:
+        """The least share in time that the promise is about; 1 where nothing was asked for."""
+        return 1.0 if np.isnan(self.shares).all() else float(np.nanmin(self.shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """All that a worker needs to know, sent to it once."""
+
+    choices: Choices
+    objective: Objective
+    inputs: Inputs
+    design: MonteCarlo | None
+    """None without a study: only chance differs between replications."""
+    seed: int
+    promise: Promise
+
+    def values(self, replication: int) -> Floats:
+        """Return the inputs' values of a replication."""
+        if self.design is None:
+            return np.zeros(0)
+        points, _ = self.design.rows(replication, replication + 1)
+        values: Floats = self.inputs.drawn(points)[0]
+        return values
+
+
+class Evaluator:
+    """Runs choices in this process, keeping what their plans share."""
+
+    def __init__(self, trial: Trial) -> None:
+        """Take a trial; the tables are spaced about the scenario with every purchase in it, always alike."""
+        keep_memory()
+        self.trial = trial
+        self._reuse = Reuse(trial.choices.scenario)
+        build_plan(trial.choices.scenario, self._reuse)
+        self._plans: dict[Counts, tuple[Any, Plan]] = {}
+
+    def simulate(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> RunResult:
+        """Run a choice once; ``changes`` set fields of clusters, by the cluster's name and the field's."""
+        trial = self.trial
+        if not len(trial.inputs) and not changes:  # the plan is the same in every replication
+            if counts not in self._plans:
+                self._plans.clear()
+                self._plans[counts] = self._compiled(counts, replication, {})
+            return simulate_plan(*self._plans[counts], trial.seed, replication)
+        return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
+
+    def _compiled(self, counts: Counts, replication: int, changes: dict[tuple[str, str], object]) -> tuple[Any, Plan]:
+        """Return the scenario and the plan of a choice under a replication's inputs."""
+        trial = self.trial
+        base = trial.choices.stated(counts)
+        clusters = dict(base.content["clusters"])
+        for (name, field), value in changes.items():
+            clusters[name] = {**clusters[name], field: value}
+        base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
+        there = set(clusters)
+        inputs = Inputs(each=tuple(_within(found, there, set(changes)) for found in trial.inputs.each), mixing=None)
+        scenario, factors = changed(base, 0, inputs, trial.values(replication))
+        return scenario, build_plan(scenario, self._reuse, factors)
+
+    def outcome(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> Outcome:
+        """Run a choice once and say what it comes to; one whose workloads nothing can serve keeps no promise."""
+        try:
+            result = self.simulate(counts, replication, changes)
+        except ScenarioError:  # a model that fits none of the parts bought
+            worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
+            return Outcome(
+                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0]
+            )
+        cost = float(present_cost_usd(result).sum())
+        capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
+        levelised = np.nan
+        if self.trial.objective == "levelised":
+            levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
+        minimised = {"net-present-cost": cost, "capital": capital, "levelised": levelised}
+        monthly = result.monthly
+        busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
+        return Outcome(
+            cost=minimised[self.trial.objective],
+            net_present_cost_usd=cost,
+            capital_usd=capital,
+            shares=promised_shares(result.missed_requests(), result.settled_requests(), self.trial.promise),
+            utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
+        )
+
+
+def _within(found: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
+    """Return an input without the fields of clusters that are not bought, or that are set."""
+    targets = tuple(
+        path
+        for path in (found.targets[0] if found.targets else ())
+        if path[0] != "clusters" or (path[1] in there and (path[1], path[2]) not in fixed)
+    )
+    return dataclasses.replace(found, targets=(targets,))
+
+
+class Workers:
+    """Those who run choices: this process, or processes of their own, which all give the same outcomes."""
+
+    def __init__(self, trial: Trial, count: int) -> None:
+        """Start as many processes as are wanted; with one, the work is done here."""
+        self.own = Evaluator(trial)
+        self.count, self.runs = count, 0
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        if count > 1:
+            context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+            self._life, self._held = context.Pipe(duplex=False)
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                count, mp_context=context, initializer=_start, initargs=(pickle.dumps(trial), self._life)
+            )
+
+    def map(self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]) -> list[Result]:
+        """Call a function of an evaluator and further arguments for each of some; results in their order."""
+        self.runs += len(arguments)
+        if self._pool is None or len(arguments) == 1:
+            return [work(self.own, *each) for each in arguments]
+        try:
+            return list(self._pool.map(_call, [work] * len(arguments), arguments))
+        except concurrent.futures.process.BrokenProcessPool:
+            raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._held.close()
+            self._life.close()
+            self._pool = None
+
+
+@contextlib.contextmanager
+def workers_of(trial: Trial, count: int) -> Iterator[Workers]:
+    """Hand out workers, and end them afterwards."""
+    workers = Workers(trial, count)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+_own: dict[str, Evaluator] = {}  # of a worker process: what it was started with
+
+
+def _start(payload: bytes, life: Any) -> None:
+    start_worker(life)
+    _own["trial"] = Evaluator(pickle.loads(payload))
+
+
+def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    return work(_own["trial"], *arguments)
+
+
+class Archive:
+    """Every outcome so far, by choice and replication; what is asked for twice is run once."""
+
+    def __init__(self, workers: Workers) -> None:
+        """Take those who run what is not known yet."""
+        self.workers = workers
+        self.known: dict[Run, Outcome] = {}
+
+    def outcomes(self, counts: Counts, replications: Iterable[int]) -> list[Outcome]:
+        """Return a choice's outcomes in some replications."""
+        wanted = list(replications)
+        missing = [(counts, each) for each in wanted if (counts, each) not in self.known]
+        self.known.update(zip(missing, self.workers.map(Evaluator.outcome, missing), strict=True))
+        return [self.known[counts, each] for each in wanted]

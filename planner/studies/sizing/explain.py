@@ -1,0 +1,184 @@
+"""Why this plan: the month that breaks with one node fewer, what binds in each month, what the last nine costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.compile import Reuse, build_plan
+from planner.language.scenario import Scenario
+from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.evaluate import Evaluator
+from planner.studies.sizing.search import Judged, Search, judged
+
+Floats = NDArray[np.float64]
+FRONTIER_SCALES = (0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.12, 1.25)
+"""Times the answer's nodes: plans that serve a little worse and a little better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer:
+    """The answer with one node of a purchase taken away."""
+
+    purchase: int
+    kept: int
+    """Replications that keep the promise then."""
+    saved: float
+    """What it saves."""
+    month: int | None
+    """Month that breaks first in the replication where one node decides; None where it still keeps the promise."""
+    workload: int | None
+    in_time: float
+    """Share in time there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrow:
+    """What a precision narrower than the usual contributes to one cluster of the answer."""
+
+    cluster: str
+    precision: str
+    rate_ratio: tuple[float, ...]
+    """Requests of a node over those in the usual precision, by workload; NaN where it serves neither way."""
+    kept: int
+    """Replications that keep the promise where the cluster serves in the usual precision instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What stands behind an answer."""
+
+    fewer: tuple[Fewer, ...]
+    frontier: tuple[Judged, ...]
+    """Plans that no other found beats in cost, service and probability, cheapest first."""
+    nines: tuple[tuple[float, Judged | None], ...]
+    """For each promised share, the cheapest plan found that keeps it in as many replications."""
+    narrow: tuple[Narrow, ...]
+
+
+def explain(search: Search, plan: Judged, replications: int) -> Explanation:
+    """Explain an answer over the replications of its search."""
+    every = range(replications)
+    search.clock.say("asking why not less, and what more would cost")
+    for scale in FRONTIER_SCALES:
+        scaled = _scaled(search, plan.counts, scale)
+        if search.trial.choices.within_limits(scaled):
+            search.archive.outcomes(scaled, every)
+    fewer = tuple(
+        _fewer(search, plan, place, every)
+        for place, nodes in enumerate(plan.counts[: len(search.trial.choices.purchases)])
+        if nodes
+    )
+    nines = _nines(search, every)
+    known = _known(search, every)
+    return Explanation(fewer=fewer, frontier=frontier(known, search), nines=nines, narrow=_narrow(search, plan, every))
+
+
+def _scaled(search: Search, counts: Counts, scale: float) -> Counts:
+    bought = len(search.trial.choices.purchases)
+    return (*(round(nodes * scale) for nodes in counts[:bought]), *counts[bought:])
+
+
+def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fewer:
+    """Take one node away, and look where the promise breaks that was kept."""
+    counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
+    if not any(counts):
+        return Fewer(purchase=place, kept=0, saved=plan.cost, month=0, workload=None, in_time=0.0)
+    less = judged(counts, search.archive.outcomes(counts, every))
+    kept = less.kept(search.in_time)
+    newly = np.flatnonzero(plan.kept(search.in_time) & ~kept)
+    saved = plan.cost - less.cost
+    if not newly.size:
+        return Fewer(purchase=place, kept=int(kept.sum()), saved=saved, month=None, workload=None, in_time=1.0)
+    shares = less.shares[newly[int(np.argmax(less.worst[newly]))]]  # where it breaks by least, one node decides
+    broken = np.nan_to_num(shares, nan=1.0) < search.in_time
+    month = int(np.argmax(broken.any(axis=1)))
+    workload = int(np.nanargmin(shares[month]))
+    return Fewer(
+        purchase=place,
+        kept=int(kept.sum()),
+        saved=saved,
+        month=month,
+        workload=workload if search.trial.promise.of_workload else None,
+        in_time=float(shares[month, workload]),
+    )
+
+
+def _nines(search: Search, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
+    """Return the cheapest plan found for each promised share; one for a higher share than promised is searched for."""
+    missed = 1.0 - search.in_time
+    asked = [max(1.0 - 10.0 * missed, 0.0), search.in_time, 1.0 - missed / 10.0]  # one nine fewer, and one more
+    found: list[tuple[float, Judged | None]] = []
+    for share in dict.fromkeys(round(each, 9) for each in asked):
+        if share > search.in_time:
+            search.promising(share).run()
+        keeping = [each for each in _known(search, every) if _keeps(search, each, share)]
+        found.append((share, min(keeping, key=lambda each: each.cost, default=None)))
+    return tuple(found)
+
+
+def _keeps(search: Search, plan: Judged, share: float) -> bool:
+    asked = search.trial.promise.in_replications_fraction * plan.worst.size
+    return bool(plan.kept(share).sum() >= math.ceil(asked - 1e-9))
+
+
+def _known(search: Search, every: Sequence[int]) -> list[Judged]:
+    """Return every choice that was run in all replications of the search."""
+    runs: dict[Counts, int] = {}
+    wanted = set(every)
+    for counts, replication in search.archive.known:
+        runs[counts] = runs.get(counts, 0) + (replication in wanted)
+    whole = [counts for counts, count in runs.items() if count == len(wanted)]
+    return [judged(counts, search.archive.outcomes(counts, every)) for counts in whole]
+
+
+def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:
+    """Return the plans that none beats in cost, in service and in the probability to keep the promise."""
+    share = search.trial.promise.in_replications_fraction
+
+    def figures(plan: Judged) -> tuple[float, float, float]:
+        return plan.cost, -plan.service(share), -float(plan.kept(search.in_time).mean())
+
+    kept: list[Judged] = []
+    for plan in sorted(plans, key=lambda each: (*figures(each), each.counts)):
+        _, service, probability = figures(plan)
+        if all(service < figures(other)[1] - 1e-12 or probability < figures(other)[2] - 1e-12 for other in kept):
+            kept.append(plan)
+    return tuple(kept)
+
+
+def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow, ...]:
+    """Let each cluster that serves in a narrower precision serve as the workloads state instead."""
+    choices = search.trial.choices
+    catalog = choices.scenario.load_catalog()
+    usual = catalog.precisions[catalog.precision_with("default")].weight_bytes.value
+    found = []
+    for purchase, nodes in zip(choices.purchases, plan.counts, strict=False):
+        precision = choices.scenario.clusters[purchase.name].precision
+        if not nodes or precision is None or catalog.precisions[precision].weight_bytes.value >= usual:
+            continue
+        changes: dict[tuple[str, str], object] = {(purchase.name, "precision"): None}
+        outcomes = search.archive.workers.map(Evaluator.outcome, [(plan.counts, each, changes) for each in every])
+        kept = int(judged(plan.counts, outcomes).kept(search.in_time).sum())
+        found.append(
+            Narrow(cluster=purchase.name, precision=precision, rate_ratio=_ratio(search, purchase.name), kept=kept)
+        )
+    return tuple(found)
+
+
+def _ratio(search: Search, name: str) -> tuple[float, ...]:
+    """Return a node's requests over those in the usual precision, by workload, on the first day."""
+    choices = search.trial.choices
+    clusters = choices.base.content["clusters"]
+    content = {**choices.base.content, "clusters": {**clusters, name: {**clusters[name], "precision": None}}}
+    wider = Scenario.model_validate(content)
+    wider._document = choices.scenario.document
+    place = choices.place(name)
+    own = choices.plan.requests_per_node_h[place, :, 0]
+    other = build_plan(wider, Reuse(wider)).requests_per_node_h[place, :, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return tuple(float(ratio) for ratio in own / other)

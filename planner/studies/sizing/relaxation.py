@@ -1,0 +1,381 @@
+"""The sizing as a linear program: a bound that no plan can beat, a start for the search, and what makes it impossible.
+
+Variables are nodes N of each purchase, one of several days z for each retirement, and mean nodes x at work by group of
+clusters, workload, month and bin of hours. For one replication, with H hours, D requests and rate r:
+
+* a group has no more at work than are there: Σ_w x ≤ Σ present·N;
+* nobody serves more than is asked: Σ_g r·H·x ≤ D, bin by bin, or over the month what can wait;
+* the promise q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
+* nodes, budget, nameplate power and power blocks hold.
+
+Hours are summed into bins, no node ever fails and no request is late, so every plan that keeps the promise in the
+simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its promise in a share p of R
+replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each of a set bound it by their
+order statistic (Luedtke and Ahmed 2008).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from planner.finance.measures import discount_factors, running_months
+from planner.fleet.promise import LEAST_SHORTFALL
+from planner.studies.sizing.choices import Choices, Counts
+from planner.studies.sizing.evaluate import Trial
+from planner.studies.sizing.survey import BINS, Prices, Survey
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+_NO_REQUESTS = 1e-6  # stands for none, of which none are served either
+_ROUNDING = 1e-7  # of a solver's bound
+_MOST_SOLVING_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxed:
+    """The least that a program allows."""
+
+    cost: float
+    """As the objective counts it."""
+    nodes: Floats
+    """Of each purchase, shape (purchases,)."""
+    retired: tuple[int, ...]
+    """Place of each retirement's day."""
+
+    def counts(self) -> Counts:
+        """Return the choice, nodes rounded up."""
+        return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of a program: least ≤ Σ value·variable ≤ most, entry by entry."""
+
+    row: Places
+    column: Places
+    value: Floats
+    least: Floats
+    """Shape (rows,)."""
+    most: Floats
+
+
+def rows_of(
+    row: Places, column: Places, value: Floats, *, least: Floats | None = None, most: Floats | None = None
+) -> Rows:
+    """Return rows that are bounded on one side, or on both."""
+    size = most if least is None else least
+    assert size is not None
+    free = np.full(size.shape, np.inf)
+    return Rows(
+        row=row,
+        column=column,
+        value=value,
+        least=-free if least is None else least,
+        most=free if most is None else most,
+    )
+
+
+class Relaxation:
+    """The program of one replication; ``surveys`` holds it by variant: no retirement, each on its first day, ..."""
+
+    def __init__(
+        self, trial: Trial, surveys: Sequence[Survey], prices: Prices, margin: float = 1.0, *, working: bool = False
+    ) -> None:
+        """Lay the program out; ``margin`` multiplies demand, ``working`` counts failures and incidents: no bound."""
+        self.working = working
+        self.trial, self.choices, self.prices = trial, trial.choices, prices
+        self.survey, self.variants, self.margin = surveys[0], surveys, margin
+        choices = self.choices
+        self.offsets = np.cumsum([0, *(1 + len(each.dates) for each in choices.retirements)])
+        self.columns = len(choices.purchases) + int(self.offsets[-1])
+        self.groups = _groups(choices)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Lay out the variables of work: one for each group, workload, month and bin that can work."""
+        plan, survey = self.choices.plan, self.survey
+        first = [members[0] for members in self.groups]
+        rates = survey.working[first] if self.working else np.repeat(survey.rates[first][..., None], BINS, axis=3)
+        burst = plan.money.market.burst
+        if burst is not None:  # rented accelerators are one more group, which is always there
+            rented = np.divide(1.0, burst.accelerator_h_per_request, where=burst.accelerator_h_per_request > 0,
+                               out=np.zeros_like(burst.accelerator_h_per_request))  # fmt: skip
+            rented = np.where(np.isfinite(rented), rented, 0.0)
+            rates = np.concatenate([rates, np.broadcast_to(rented[..., None], rates.shape[1:])[None]])
+        able = (rates > 0.0) & (survey.hours[None, None] > 0)
+        self.index = np.full(able.shape, -1, dtype=np.int64)
+        self.index[able] = self.columns + np.arange(int(able.sum()))
+        self.group, self.load, self.month, self.bin = np.nonzero(able)
+        self.hours = survey.hours[self.month, self.bin]
+        self.served = rates[self.group, self.load, self.month, self.bin] * self.hours
+        self.variables = self.columns + self.served.size
+
+    def _work_cost(self) -> Floats:
+        """Return what a node at work costs in each variable of work."""
+        first = np.array([members[0] for members in self.groups])
+        own = self.group < len(self.groups)
+        cost = np.zeros(self.served.size)
+        cost[own] = self.prices.work[first[self.group[own]], self.month[own]]
+        burst, capital = self.choices.plan.money.market.burst, self.choices.plan.money.capital
+        if burst is not None:
+            edges = self.choices.plan.months.edge_coordinates
+            running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+            cost[~own] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~own]]
+        return cost * self.hours
+
+    def _presence(self) -> tuple[Floats, Floats]:
+        """Return the nodes there of each column's unit, shape (groups, months, bins, columns), and what always is."""
+        choices, survey = self.choices, self.survey
+        shape = (len(self.groups), *survey.hours.shape)
+        there, always = np.zeros((*shape, self.columns)), np.zeros(shape)
+        names = {cluster.name: place for place, cluster in enumerate(choices.plan.clusters)}
+        bought = {names[purchase.name]: column for column, purchase in enumerate(choices.purchases)}
+        leaving = {names[each.cluster]: which for which, each in enumerate(choices.retirements)}
+        for group, members in enumerate(self.groups):
+            for member in members:
+                share, nodes = survey.present[member], choices.plan.clusters[member].nodes
+                if member in bought:
+                    there[group, :, :, bought[member]] += share
+                elif member in leaving:
+                    start = len(choices.purchases) + self.offsets[leaving[member]]
+                    for day in range(1 + len(choices.retirements[leaving[member]].dates)):
+                        there[group, :, :, start + day] += nodes * self.variants[day].present[member]
+                else:
+                    always[group] += nodes * share
+        return there, always
+
+    def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[Rows]:
+        """Return all rows of the program, those of some limits left out where they are not named."""
+        return [
+            self._machines(),
+            self._power_blocks(),
+            *self._demand(),
+            *self._promise(),
+            *self._chosen(limits),
+        ]
+
+    def _machines(self) -> Rows:
+        """Work takes nodes that are there."""
+        there, always = self._presence()
+        shape, groups = self.survey.hours.shape, len(self.index)
+        if groups > len(self.groups):
+            burst = self.choices.plan.money.market.burst
+            assert burst is not None
+            there = np.concatenate([there, np.zeros((1, *shape, self.columns))])
+            always = np.concatenate([always, np.full((1, *shape), burst.most_accelerators)])
+        rows = groups * shape[0] * shape[1]
+        row = (self.group * shape[0] + self.month) * shape[1] + self.bin
+        held = there.reshape(rows, self.columns)
+        at, column = np.nonzero(held)
+        return rows_of(
+            np.concatenate([row, at]),
+            np.concatenate([self.columns + np.arange(row.size), column]),
+            np.concatenate([np.ones(row.size), -held[at, column]]),
+            most=always.ravel(),
+        )
+
+    def _power_blocks(self) -> Rows:
+        """Nodes at work have been energised, where power comes in blocks."""
+        site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
+        own = np.flatnonzero(self.group < len(self.groups))
+        first = np.array([members[0] for members in self.groups])
+        kw = np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters])[first]
+        limit = np.full(self.survey.hours.shape, np.inf)
+        if site.block_h.size:
+            energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])
+            limit = np.repeat(energised[:, None], BINS, axis=1)
+        row = self.month[own] * BINS + self.bin[own]
+        return rows_of(row, self.columns + own, kw[self.group[own]], most=limit.ravel())
+
+    def _demand(self) -> list[Rows]:
+        """Nobody serves more than is asked for."""
+        loads, survey = self.choices.plan.workloads, self.survey
+        waits = np.array([load.deadline_h > 0 for load in loads])[self.load]
+        count = len(loads)
+        now, later = np.flatnonzero(~waits), np.flatnonzero(waits)
+        asked = survey.lit_demand * self.margin
+        carried = asked.sum(axis=1)
+        carried[1:] += self.margin * survey.tail[:-1]
+        at_once = (self.month[now] * BINS + self.bin[now]) * count + self.load[now]
+        in_month = self.month[later] * count + self.load[later]
+        return [
+            rows_of(*self._shares(place, work, requests.ravel()), most=np.ones(requests.size))
+            for place, work, requests in ((at_once, now, asked), (in_month, later, carried))
+        ]
+
+    def _shares(self, row: Places, work: Places, requests: Floats) -> tuple[Places, Places, Floats]:
+        """Return the entries of what is served of some requests, as a share of them."""
+        return row, self.columns + work, self.served[work] / np.maximum(requests, _NO_REQUESTS)[row]
+
+    def _promise(self) -> list[Rows]:
+        """Enough is served, by month and workload or all together."""
+        promise, survey = self.trial.promise, self.survey
+        owed = (survey.demand.sum(axis=1) - survey.tail) * (promise.in_time_fraction - 2.0 * LEAST_SHORTFALL)
+        owed *= self.margin
+        months, count = owed.shape
+        row = (self.month if promise.each_month else 0 * self.month) * count
+        row = row + self.load if promise.of_workload else row
+        rows = np.zeros(months * count)
+        where = np.arange(months)[:, None] * (count if promise.each_month else 0)
+        where = where + (np.arange(count) if promise.of_workload else 0 * np.arange(count))
+        np.add.at(rows, np.broadcast_to(where, owed.shape), owed)
+        least = np.where(rows > _NO_REQUESTS, 1.0, -np.inf)
+        return [rows_of(*self._shares(row, np.arange(row.size), rows), least=least)]
+
+    def _chosen(self, limits: frozenset[str]) -> list[Rows]:
+        """Nodes within what may be bought, one day for each retirement, within budget and power."""
+        choices, made = self.choices, list[Rows]()
+        bought = len(choices.purchases)
+        for which, start in enumerate(self.offsets[:-1]):
+            columns = bought + np.arange(start, self.offsets[which + 1])
+            made.append(rows_of(0 * columns, columns, np.ones(columns.size), least=np.ones(1), most=np.ones(1)))
+        places, all_columns = np.arange(bought), np.arange(self.columns)
+        if bought:
+            least, most = choices.nodes_allowed()
+            most = most if "nodes" in limits else np.full(most.shape, np.inf)
+            made.append(rows_of(choices.group_of, places, np.ones(bought), least=least, most=most))
+        if choices.choose.budget_usd is not None and "budget" in limits and bought:
+            most = np.array([choices.choose.budget_usd])
+            made.append(rows_of(0 * places, places, self.capital(), most=most))
+        if choices.choose.power_kw is not None and "power" in limits:
+            for kw, existing in self.power_rows():
+                most = np.array([choices.choose.power_kw - existing])
+                made.append(rows_of(0 * all_columns, all_columns, kw, most=most))
+        return made
+
+    def capital(self) -> Floats:
+        """Return the least that a node of each purchase costs, shape (purchases,)."""
+        _, most = self.choices.nodes_allowed()
+        return np.array(
+            [
+                sum(self.choices.node_prices_usd(place, int(most[group])))
+                for place, group in enumerate(self.choices.group_of)
+            ]
+        )
+
+    def power_rows(self) -> list[tuple[Floats, float]]:
+        """Return, for each moment at which something comes, kilowatts on site by column, and of what always is."""
+        choices = self.choices
+        unit = (1,) * len(choices.purchases)
+        rows = []
+        for at_h in choices.moments_h():
+            kw, fixed = np.zeros(self.columns), 0.0
+            for which, each in enumerate(choices.retirements):
+                for day in range(1 + len(each.dates)):
+                    leave = (0,) * which + (day,) + (0,) * (len(choices.retirements) - which - 1)
+                    place = len(choices.purchases) + int(self.offsets[which]) + day
+                    kw[place] = choices.kw_at((*unit, *leave), at_h).get(each.cluster, 0.0)
+            there = choices.kw_at((*unit, *(0,) * len(choices.retirements)), at_h)
+            for name, kilowatts in there.items():
+                column = next((i for i, purchase in enumerate(choices.purchases) if purchase.name == name), None)
+                if column is not None:
+                    kw[column] = kilowatts
+                elif all(each.cluster != name for each in choices.retirements):
+                    fixed += kilowatts
+            rows.append((kw, fixed))
+        return rows
+
+    def cost(self) -> Floats:
+        """Return the objective's coefficients, shape (variables,)."""
+        return np.concatenate([self.prices.column, self._work_cost()])
+
+    def solve(self, *, whole: bool, allowed: Sequence[bool] | None = None) -> Relaxed | None:
+        """Return the least cost of some purchases alone, nodes whole or not; None where nothing keeps the promise."""
+        return solve_together([self], whole=whole, allowed=allowed)
+
+    def retired(self, values: Floats) -> tuple[int, ...]:
+        """Return the place of each retirement's day in a solution."""
+        bought = len(self.choices.purchases)
+        ends = zip(self.offsets[:-1], self.offsets[1:], strict=True)
+        return tuple(int(np.argmax(values[bought + start : bought + end])) for start, end in ends)
+
+    def upper(self, allowed: Sequence[bool] | None = None) -> Floats:
+        """Return the most of each variable; the least is 0."""
+        upper = np.full(self.variables, np.inf)
+        upper[len(self.choices.purchases) : self.columns] = 1.0
+        if allowed is not None:
+            upper[: len(allowed)] = np.where(allowed, np.inf, 0.0)
+        return upper
+
+
+def solve_together(
+    programs: Sequence[Relaxation], *, whole: bool, allowed: Sequence[bool] | None = None
+) -> Relaxed | None:
+    """Return the choice of least cost that keeps the promise in each of some replications; None where none does.
+
+    All share the nodes; each has its own work, whose cost is the mean over them.
+    """
+    first, columns = programs[0], programs[0].columns
+    rows, costs, upper = [], [first.prices.column], [first.upper(allowed)[:columns]]
+    offset = 0
+    for program in programs:
+        rows += [
+            replace(each, column=np.where(each.column < columns, each.column, each.column + offset))
+            for each in program.constraints()
+        ]
+        costs.append(program.cost()[columns:] / len(programs))
+        upper.append(np.full(program.variables - columns, np.inf))
+        offset += program.variables - columns
+    size = columns + offset
+    marks = np.zeros(size, dtype=np.int64)
+    marks[:columns] = int(whole)
+    solved = minimised(np.concatenate(costs), rows, marks, np.concatenate(upper))
+    if solved is None:
+        return None
+    values, cost = solved
+    least = cost + first.prices.fixed
+    nodes = values[: len(first.choices.purchases)]
+    return Relaxed(cost=least - _ROUNDING * abs(least), nodes=nodes, retired=first.retired(values))
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep HiGHS from standard output, to which it now and then writes whatever it is told: --json writes there."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def minimised(cost: Floats, rows: Sequence[Rows], whole: Places, upper: Floats) -> tuple[Floats, float] | None:
+    """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
+    starts = np.cumsum([0, *(each.least.size for each in rows)])
+    places = np.concatenate([each.row + start for each, start in zip(rows, starts[:-1], strict=True)])
+    columns, values = np.concatenate([each.column for each in rows]), np.concatenate([each.value for each in rows])
+    matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
+    least, most = np.concatenate([each.least for each in rows]), np.concatenate([each.most for each in rows])
+    scale = float(np.abs(cost).max()) or 1.0
+    with _silenced():
+        found = milp(
+            cost / scale, integrality=whole, bounds=Bounds(0.0, upper),
+            constraints=LinearConstraint(matrix, least, most),
+            options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
+        )  # fmt: skip
+    if found.x is None:
+        return None
+    dual = found.mip_dual_bound if whole.any() and found.mip_dual_bound is not None else found.fun
+    return np.asarray(found.x), float(dual) * scale
+
+
+def _groups(choices: Choices) -> list[list[int]]:
+    """Return the clusters that serve alike, by their places: those of one open cluster, and each other alone."""
+    owner = {purchase.name: purchase.cluster for purchase in choices.purchases}
+    groups: dict[str, list[int]] = {}
+    for place, cluster in enumerate(choices.plan.clusters):
+        groups.setdefault(owner.get(cluster.name, f"={cluster.name}"), []).append(place)
+    return list(groups.values())

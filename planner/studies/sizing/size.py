@@ -1,0 +1,296 @@
+"""A sizing from its scenario to its answer: survey, bound, search, families, confirmation on fresh replications."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner.compile import promise_plan
+from planner.errors import CapacityError
+from planner.fleet.promise import Promise
+from planner.language.scenario import Scenario
+from planner.language.study_loading import load_study
+from planner.studies.designs import MonteCarlo
+from planner.studies.inputs import Inputs, stated
+from planner.studies.points import PointSet
+from planner.studies.resolve import resolve_inputs
+from planner.studies.sizing.choices import Choices, Counts, choices_of
+from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Trial, workers_of
+from planner.studies.sizing.explain import Explanation, explain
+from planner.studies.sizing.infeasible import what_to_relax
+from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, TimeUp, judged
+
+MIXED = "mixed"
+_FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
+_MOST_CHANGE = 4.0  # of a price, as a share of it: beyond that a change is no prospect
+_MOST_ROUNDS = 3  # of confirmation: one that fails is mended with what it showed, and confirmed on others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How hard to search."""
+
+    replications: int = 48
+    """Replications that every choice of the search meets."""
+    confirmations: int = 200
+    """Fresh replications on which the answer is confirmed."""
+    gap: float = 0.0
+    """Distance from the bound at which the search may stop."""
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The answer on replications that no part of the search has seen."""
+
+    outcome: Judged
+    first: int
+    """Number of the first of them."""
+    kept: int
+    low: float
+    """Lower end of the 95% interval of the probability that the promise is kept (Clopper and Pearson 1934)."""
+    high: float
+
+    @property
+    def replications(self) -> int:
+        """How many there are."""
+        return self.outcome.worst.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The best plan of one kind: all of one part, or mixed."""
+
+    name: str
+    plan: Judged | None
+    """None where no plan of the kind keeps the promise."""
+    bound: float
+    price_changes: Mapping[str, float]
+    """By part: the change of its accelerators' price at which this plan costs as much as the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """A sizing, finished."""
+
+    scenario: Scenario
+    """As stated."""
+    trial: Trial
+    plan: Judged
+    """The answer over the replications of the search."""
+    bound: float
+    """No plan that keeps the promise in enough of those replications costs less."""
+    confirmation: Confirmation
+    families: tuple[Family, ...]
+    explanation: Explanation
+    runs: int
+    stopped: str
+    """Why the search ended before its end; empty where it did not."""
+
+    @property
+    def choices(self) -> Choices:
+        """What could be chosen."""
+        return self.trial.choices
+
+    @property
+    def promise(self) -> Promise:
+        """What is kept."""
+        return self.trial.promise
+
+    @property
+    def gap(self) -> float:
+        """How much less than the answer a plan could cost at most, as a share of it."""
+        return max(0.0, 1.0 - self.bound / self.plan.cost)
+
+    @property
+    def family(self) -> str:
+        """Of which kind the answer is."""
+        return family_of(self.choices, self.plan.counts)
+
+
+def family_of(choices: Choices, counts: Counts) -> str:
+    """Return of which kind a choice is: all of one part, or mixed."""
+    parts = {purchase.accelerator for purchase, nodes in zip(choices.purchases, counts, strict=False) if nodes}
+    return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
+
+
+def trial_of(
+    scenario: Scenario, parts: Sequence[str], study: Path | None, objective: Objective, seed: int | None
+) -> Trial:
+    """Return what is tried: choices, and the inputs that a study calls uncertain."""
+    choices = choices_of(scenario, parts)
+    promise = promise_plan(scenario)
+    if study is None:
+        used = scenario.seed if seed is None else seed
+        none = Inputs(each=(), mixing=None)
+        return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, promise=promise)
+    written, scenarios = load_study(study)
+    # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
+    every = choices_of(scenario).base
+    bases = {every.name: every, **{name: stated(name, each) for name, each in scenarios.items()}}
+    inputs = resolve_inputs(written, bases)
+    used = written.seed if seed is None else seed
+    points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
+    design = MonteCarlo(points=points)
+    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, promise=promise)
+
+
+def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Sized:
+    """Find the cheapest choice that keeps the promise, and confirm it; raise CapacityError where there is none."""
+    with workers_of(trial, effort.workers) as workers:
+        clock.say(f"surveying {effort.replications} replications")
+        surveyed = Surveyed(trial, workers, effort.replications)
+        archive, stopped = Archive(workers), ""
+        everything = [True] * len(trial.choices.purchases)
+        main = Search(surveyed, archive, clock, everything, gap=effort.gap)
+        if not math.isfinite(main.bound):
+            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
+        rivals: dict[str, Search] = {}
+        try:
+            _families(main, rivals)
+            main.run(_cheapest(rivals, surveyed))
+        except (TimeUp, KeyboardInterrupt) as reason:
+            stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
+        clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
+        best = main.best or _cheapest(rivals, surveyed)
+        if best is None:
+            if stopped:
+                raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
+            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
+        main.best = best
+        clock.say("confirming on fresh replications")
+        confirmation = _confirmed(main, effort)
+        assert main.best is not None
+        plan = judged(main.best, archive.outcomes(main.best, range(effort.replications)))
+        _mend_alike(main, rivals)
+        families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
+        explanation = explain(main, plan, effort.replications)
+        return Sized(
+            scenario=scenario,
+            trial=trial,
+            plan=plan,
+            bound=min(main.bound, plan.cost),
+            confirmation=confirmation,
+            families=families,
+            explanation=explanation,
+            runs=workers.runs,
+            stopped=stopped,
+        )
+
+
+def _families(main: Search, rivals: dict[str, Search]) -> None:
+    """Search for the best plan of each part alone; what is found stands in ``rivals`` at once."""
+    choices = main.trial.choices
+    for part in choices.accelerators if len(choices.accelerators) > 1 else ():
+        main.clock.say(f"searching among plans of {part} alone")
+        allowed = [purchase.accelerator == part for purchase in choices.purchases]
+        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES)
+        rivals[f"all-{part}"].run()
+
+
+def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
+    found = [rival.best for rival in rivals.values() if rival.best is not None]
+    return min(found, key=surveyed.predicted, default=None)
+
+
+def _confirmed(search: Search, effort: Effort) -> Confirmation:
+    """Run the answer on fresh replications; where too few keep the promise, mend it with those and take others."""
+    first = effort.replications
+    for _ in range(_MOST_ROUNDS):
+        assert search.best is not None
+        fresh = range(first, first + effort.confirmations)
+        outcome = judged(search.best, search.archive.outcomes(search.best, fresh))
+        kept = int(outcome.kept(search.in_time).sum())
+        confirmation = _interval(outcome, first, kept)
+        if kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
+            break
+        search.clock.say(f"{kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
+        search.extend(fresh, search.best)
+        mended = search.mend(search.best)
+        if mended is None:
+            break
+        search.best = mended
+        first += effort.confirmations
+    return confirmation
+
+
+def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
+    """Hold the rivals to the replications on which the answer was mended, so that they are held to the same."""
+    for rival in rivals.values():
+        if rival.best is not None and len(main.order) > len(rival.order):
+            rival.meet(main)
+            if not rival.holds(rival.best):
+                rival.best = rival.mend(rival.best)
+
+
+def _interval(outcome: Judged, first: int, kept: int) -> Confirmation:
+    from scipy.stats import beta  # noqa: PLC0415 - takes most of a second, which only a sizing should wait for
+
+    count = outcome.worst.size
+    low = float(beta.ppf(0.025, kept, count - kept + 1)) if kept else 0.0
+    high = float(beta.ppf(0.975, kept + 1, count - kept)) if kept < count else 1.0
+    return Confirmation(outcome=outcome, first=first, kept=kept, low=low, high=high)
+
+
+def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
+    """Return the best plan of a kind, and by how much prices would have to change for it to win."""
+    if rival.best is None:
+        return Family(name=name, plan=None, bound=rival.bound, price_changes={})
+    count = len(main.surveyed.surveys)
+    own = judged(rival.best, main.archive.outcomes(rival.best, range(count)))
+    changes = {}
+    for part in main.trial.choices.accelerators:
+        change = price_change(main, own, plan, part)
+        if change is not None:
+            changes[part] = change
+    return Family(name=name, plan=own, bound=rival.bound, price_changes=changes)
+
+
+def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float | None:
+    """Return the change of a part's price at which a rival costs as much as the answer; None where none does.
+
+    Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
+    """
+    slopes = [_slope(main, each.counts, part) for each in (rival, plan)]
+    if slopes[0] == slopes[1]:
+        return None
+    change = (plan.cost - rival.cost) / (slopes[0] - slopes[1])
+    return change if -1.0 < change < _MOST_CHANGE else None
+
+
+_NEARBY = 0.9  # of the price: any other would give the same slope
+
+
+def _slope(main: Search, counts: Counts, part: str) -> float:
+    """Return what a doubling of a part's price would add to the cost of a choice, in the first replications."""
+    choices, few = main.trial.choices, range(min(4, len(main.surveyed.surveys)))
+    names = [
+        purchase.name
+        for purchase, nodes in zip(choices.purchases, counts, strict=False)
+        if nodes and purchase.accelerator == part
+    ]
+    if not names:
+        return 0.0
+    cheaper = main.archive.workers.map(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
+    before = [each.cost for each in main.archive.outcomes(counts, few)]
+    return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
+
+
+def cost_at_price(evaluator: Evaluator, counts: Counts, replication: int, names: Sequence[str], factor: float) -> float:
+    """Return what a choice costs in a replication where accelerators of some clusters cost a factor as much."""
+    clusters = evaluator.simulate(counts, replication).scenario.clusters
+    changes: dict[tuple[str, str], object] = {}
+    catalog = evaluator.trial.choices.scenario.load_catalog()
+    for name in names:
+        cluster = clusters[name]
+        entry = catalog.accelerator(cluster.accelerator).unit_price_usd
+        price = cluster.unit_price_usd if cluster.unit_price_usd is not None else entry.value if entry else 0.0
+        changes[name, "unit_price_usd"] = price * factor
+        changes[name, "quotes"] = tuple(
+            {**quote.model_dump(), "unit_price_usd": quote.unit_price_usd * factor} for quote in cluster.quotes
+        )
+    return evaluator.outcome(counts, replication, changes).cost

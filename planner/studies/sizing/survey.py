@@ -1,0 +1,283 @@
+"""What one replication asks for and what a node gives and costs in it: the figures behind the relaxation.
+
+They are read off one run of the scenario with a few nodes of every purchase. Demand, deliveries, releases of software
+and prices do not depend on what is bought; what does (failures, incidents, late requests, routing) is left out, always
+to the plan's advantage, so that a bound from these figures is one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.finance.accounts import Account
+from planner.finance.measures import discount_factors, running_months
+from planner.fleet.plan import Plan
+from planner.results.ownership import present_cost_usd
+from planner.results.result import RunResult
+from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.evaluate import Evaluator, Trial
+
+Floats = NDArray[np.float64]
+WITH_LOAD = (
+    Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
+    Account.SLA_CREDITS, Account.BURST_RENTAL,
+)  # fmt: skip
+"""Accounts that depend on load or luck, so that they are no figure of a node."""
+_BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
+"""Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
+BINS = len(_BIN_EDGES) - 1
+_LEAST_IDLE = 0.9  # share of nodes that draw idle power, at least: the rest is out for repair, or parked under a cap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One replication; clusters are those of the scenario with every purchase in it."""
+
+    hours: Floats
+    """In each bin of each month, shape (months, bins)."""
+    demand: Floats
+    """Requests, shape (months, bins, workloads)."""
+    lit_demand: Floats
+    """Of those, what arrives while the site has power, or can wait for it; same shape."""
+    tail: Floats
+    """Of those, requests that may still wait at the month's end, shape (months, workloads)."""
+    present: Floats
+    """Share of each bin's hours in which what is bought of a cluster is there, shape (clusters, months, bins)."""
+    rates: Floats
+    """Most requests that a node serves in an hour, shape (clusters, workloads, months); 0 where it cannot."""
+    working: Floats
+    """The same with the failures and incidents of this run, shape (clusters, workloads, months, bins)."""
+    capital_usd: Floats
+    """Price of one node, shape (clusters,)."""
+    owned_usd: Floats
+    """Present cost of one node without energy, shape (clusters,)."""
+    idle_usd: Floats
+    """Present cost of a node's energy without load, shape (clusters,)."""
+    busy_usd: Floats
+    """Present cost of what an hour at work adds, at least, shape (clusters, months)."""
+    tokens: float
+    """Discounted tokens asked for, in millions."""
+
+
+def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
+    """Return the figures of one replication, from one run of a choice with some nodes of every purchase."""
+    result = evaluator.simulate(counts, replication)
+    plan = result.plan
+    nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
+    demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
+    rates = _rates(result)
+    order = _busiest_first(plan, demand, rates)
+    edges = plan.month_edges_h
+    months, starts_h = len(edges) - 1, _first_delivery_h(result)
+    hours, binned = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
+    lit, lit_demand = _lit(result), np.zeros_like(binned)
+    present = np.zeros((len(plan.clusters), months, BINS))
+    speeds, slowed = _speeds(result), np.zeros((len(plan.clusters), len(plan.workloads), months, BINS))
+    ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
+    for month in range(months):
+        for place, chosen in enumerate(np.split(order[month], _places(len(order[month])))):
+            hours[month, place] = chosen.size
+            binned[month, place] = demand[:, chosen].sum(axis=1)
+            lit_demand[month, place] = (demand[:, chosen] * lit[:, chosen]).sum(axis=1)
+            if chosen.size:
+                there = np.clip(chosen + 1.0 - starts_h[:, None], 0, 1) * np.clip(ends_h[:, None] - chosen, 0, 1)
+                present[:, month, place] = there.mean(axis=1)
+                slowed[:, :, month, place] = speeds[:, :, chosen].mean(axis=2)
+    idle_usd, busy_usd, running = _energy(plan, starts_h, ends_h)
+    return Survey(
+        hours=hours,
+        demand=binned,
+        lit_demand=lit_demand,
+        tail=_tail(plan, demand),
+        present=present,
+        rates=rates,
+        working=np.nan_to_num(plan.requests_per_node_h)[..., None]
+        * slowed
+        * _availability(result)[:, None, None, None],
+        capital_usd=np.array([sum(cluster.prices_usd) for cluster in plan.clusters]),
+        owned_usd=present_cost_usd(result, leave_out=WITH_LOAD)[:-1] / np.maximum(nodes, 1.0),
+        idle_usd=idle_usd,
+        busy_usd=busy_usd,
+        tokens=float((result.tokens(result.monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
+    )
+
+
+def _places(hours: int) -> list[int]:
+    """Return where a month's hours are cut into bins."""
+    return [round(edge * hours) for edge in _BIN_EDGES[1:-1]]
+
+
+def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[NDArray[np.intp]]:
+    """Return the hours of each month by falling load of what cannot wait, each workload by the nodes it takes."""
+    best = rates.max(axis=(0, 2))
+    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
+    weights = np.where(urgent if urgent.any() else True, 1.0 / np.maximum(best, 1e-9), 0.0)
+    load = weights @ demand
+    edges = plan.month_edges_h
+    return [
+        first + np.argsort(-load[first:last], kind="stable").astype(np.intp)
+        for first, last in itertools.pairwise(edges)
+    ]
+
+
+def _tail(plan: Plan, demand: Floats) -> Floats:
+    """Return what may still wait at each month's end: the arrivals of as many hours as a workload may wait."""
+    edges = plan.month_edges_h
+    tail = np.zeros((len(edges) - 1, len(plan.workloads)))
+    for index, load in enumerate(plan.workloads):
+        if load.deadline_h:
+            for month, end in enumerate(edges[1:]):
+                first = max(int(end) - load.deadline_h, int(edges[month]))
+                tail[month, index] = demand[index, first:end].sum()
+    return tail
+
+
+def _lit(result: RunResult) -> Floats:
+    """Return the share of each hour in which requests can be served, shape (workloads, hours): not in a site outage.
+
+    What can wait, or is served on rented accelerators elsewhere, is not lost to one.
+    """
+    plan = result.plan
+    lit = np.ones((len(plan.workloads), plan.hours))
+    if plan.money.market.burst is None:
+        urgent = [place for place, load in enumerate(plan.workloads) if not load.deadline_h]
+        hour = np.arange(plan.hours)
+        for outage in result.run.log.site:
+            dark = np.clip(np.minimum(hour + 1.0, outage.end_h) - np.maximum(hour, outage.start_h), 0.0, 1.0)
+            lit[urgent] -= dark
+    return lit
+
+
+def _first_delivery_h(result: RunResult) -> Floats:
+    """Return when each cluster's first nodes are delivered, before any of them serves, shape (clusters,)."""
+    starts = np.full(len(result.plan.clusters), np.inf)
+    for purchase in result.run.log.purchases:
+        starts[purchase.cluster] = min(starts[purchase.cluster], purchase.time_h)
+    return starts
+
+
+def _rates(result: RunResult) -> Floats:
+    """Return the most requests a node serves in an hour of each month: no incident open, the best release of it."""
+    plan = result.plan
+    months = len(plan.month_edges_h) - 1
+    level = np.zeros((len(plan.clusters), len(plan.workloads), months))
+    for event in sorted(result.run.log.software, key=lambda event: event.time_h):
+        if event.kind != "release":
+            continue
+        month = int(np.searchsorted(plan.month_edges_h, event.time_h, side="right")) - 1
+        for (cluster, workload), factor in zip(event.pairs, event.log_factors, strict=True):
+            level[cluster, workload, month + 1 :] += factor
+            level[cluster, workload, month] += max(factor, 0.0)  # at least: the better of before and after
+    wide = plan.software.wide_precision_factor
+    gain = np.maximum(np.nan_to_num(wide, nan=1.0), 1.0)  # a wider precision that is faster serves faster
+    rates = np.nan_to_num(plan.requests_per_node_h) * np.exp(level) * gain[:, :, None]
+    return np.asarray(rates, dtype=np.float64)
+
+
+def _speeds(result: RunResult) -> Floats:
+    """Return each cluster's speed on each workload as this run had it, shape (clusters, workloads, hours)."""
+    plan = result.plan
+    level = np.zeros((len(plan.clusters), len(plan.workloads), plan.hours + 1))
+    for change in result.run.log.speeds():
+        level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
+    return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
+
+
+def _availability(result: RunResult) -> Floats:
+    """Return the share of node-hours in service, shape (clusters,)."""
+    there, failed = result.monthly.present_node_h.sum(axis=0), result.monthly.failed_node_h.sum(axis=0)
+    lost: Floats = np.divide(failed, there, out=np.zeros_like(failed), where=there > 0)
+    return 1.0 - lost
+
+
+def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a node's energy without load, what an hour at work adds at least, and months' discount factors.
+
+    A node draws P(u) ≥ P(0) + s·u with s = min (P(u) − P(0)) / u, and the meter 1 + (PUE − 1)·(1 − f) times as much,
+    f being the share of cooling that does not fall with load.
+    """
+    power, site, edges = plan.money.power, plan.site, plan.month_edges_h
+    capital, coordinates = plan.money.capital, plan.months.edge_coordinates
+    running = discount_factors(
+        capital.discount_rate_per_year, running_months(coordinates - coordinates[0], capital.timing)
+    )
+    price = power.monthly_usd_per_kwh
+    if power.hourly_usd_per_kwh is not None:
+        price = np.minimum.reduceat(power.hourly_usd_per_kwh, edges[:-1])
+    overhead = np.add.reduceat(site.overhead_ratio, edges[:-1]) / np.diff(edges)
+    present_usd = price * (1.0 + overhead * (1.0 - site.fixed_fraction)) * running
+    there_h = np.clip(np.minimum(edges[1:], ends_h[:, None]) - np.maximum(edges[:-1], starts_h[:, None]), 0.0, None)
+    idle_kw = np.array([cluster.node_power.idle_kw for cluster in plan.clusters])
+    slopes = []
+    for cluster in plan.clusters:
+        load_kw = cluster.node_power.load_kw
+        loads = np.arange(1, load_kw.size) / (load_kw.size - 1)
+        slopes.append(max(float(((load_kw[1:] - load_kw[0]) / loads).min()), 0.0))
+    return _LEAST_IDLE * idle_kw * (there_h @ present_usd), np.array(slopes)[:, None] * present_usd, running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What the mean replication charges, by column of the program: purchases, then the days of each retirement."""
+
+    column: Floats
+    """Cost of one node, or of leaving on a day, shape (columns,)."""
+    work: Floats
+    """Cost of an hour at work, shape (clusters, months); zeros in a bound, which has its least in ``fixed``."""
+    rents: bool
+    """Whether rented accelerators cost anything: in a bound they do not, since few replications may need them."""
+    fixed: float
+    """Cost of what is there whatever is chosen."""
+
+
+def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool) -> Prices:
+    """Return mean prices over replications, each surveyed by variant; those of a bound leave out what luck decides."""
+    choices, objective = trial.choices, trial.objective
+    weights = [1.0 / max(each[0].tokens, 1e-9) if objective == "levelised" else 1.0 for each in surveys]
+    names = [cluster.name for cluster in choices.plan.clusters]
+    nodes = np.array([cluster.nodes for cluster in choices.plan.clusters])
+
+    def mean(figures: Sequence[Floats]) -> Floats:
+        found: Floats = np.mean([weight * each for weight, each in zip(weights, figures, strict=True)], axis=0)
+        return found
+
+    def node(variant: int) -> Floats:
+        if objective == "capital":
+            return mean([each[variant].capital_usd for each in surveys])
+        return mean([each[variant].owned_usd + each[variant].idle_usd for each in surveys])
+
+    stays = node(0)
+    column = [stays[names.index(purchase.name)] for purchase in choices.purchases]
+    for each in choices.retirements:
+        place = names.index(each.cluster)
+        column += [nodes[place] * node(day)[place] for day in range(1 + len(each.dates))]
+    chosen = {purchase.name for purchase in choices.purchases} | {each.cluster for each in choices.retirements}
+    fixed = sum(nodes[place] * stays[place] for place, name in enumerate(names) if name not in chosen)
+    work = np.zeros_like(surveys[0][0].busy_usd)
+    if objective != "capital":
+        if bound:
+            fixed += _least_energy(trial, surveys, weights)
+        else:
+            work = mean([each[0].busy_usd for each in surveys])
+    return Prices(column=np.array(column), work=work, rents=not bound and objective != "capital", fixed=float(fixed))
+
+
+def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]], weights: Sequence[float]) -> float:
+    """Return what serving as much as is promised costs in energy at least, in the mean over replications."""
+    promise = trial.promise
+    if not (promise.of_workload and promise.each_month) or trial.choices.plan.money.market.burst is not None:
+        return 0.0
+    least = []
+    for weight, (survey, *_) in zip(weights, surveys, strict=True):
+        hours = np.divide(1.0, survey.rates, out=np.full(survey.rates.shape, np.inf), where=survey.rates > 0)
+        usd = (np.where(np.isfinite(hours), hours, np.inf) * np.maximum(survey.busy_usd, 1e-300)[:, None]).min(axis=0)
+        owed = (survey.demand.sum(axis=1) - survey.tail).T * promise.in_time_fraction
+        least.append(weight * float(np.where(np.isfinite(usd), usd * owed, 0.0).sum()))
+    kept = math.ceil(promise.in_replications_fraction * len(least) - 1e-9)
+    return float(np.sort(least)[:kept].sum() / len(least))

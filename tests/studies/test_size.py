@@ -1,0 +1,287 @@
+"""Sizing against exhaustive search, closed forms and its own promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import CapacityError, ScenarioError
+from planner.language.loading import load_scenario
+from planner.results.measures import measures
+from planner.results.ownership import ownership, present_cost_usd
+from planner.results.run import simulate
+from planner.studies.sizing.choices import Counts, choices_of
+from planner.studies.sizing.evaluate import Archive, Trial, Workers
+from planner.studies.sizing.infeasible import what_to_relax
+from planner.studies.sizing.relaxation import Relaxation
+from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, judged
+from planner.studies.sizing.size import price_change, trial_of
+
+REPLICATIONS = 3
+CALM = {
+    "site": {"outages_per_year": 0},
+    "reliability": {"failure_multiplier": 0},
+    "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+}
+"""No outage, failure, incident or release."""
+
+
+def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **changes: Any) -> dict[str, Any]:
+    """Return a problem of two parts and some dates."""
+    open_to = {"dates": list(dates), "most_nodes": most}
+    return {
+        "name": "toy",
+        "start": "2026-01-01",
+        "horizon_months": 2,
+        "workloads": {
+            "chat": {
+                "model": "llama-3.1-70b",
+                "requests_per_s": 40,
+                "growth": {"kind": "compound", "per_year": 6.0},
+                "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+                "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
+            }
+        },
+        "clusters": {
+            "h200": {"accelerator": "H200", "nodes": 2},
+            "mi325x": {"accelerator": "MI325X", "nodes": 0},
+        },
+        "choose": {"clusters": {"h200": open_to, "mi325x": open_to}},
+        **CALM,
+        **changes,
+    }
+
+
+def problem(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()) -> tuple[Trial, Search]:
+    """Return a problem ready to be searched."""
+    trial = trial_of(load_scenario(content, overrides), parts, None, "net-present-cost", None)
+    workers = Workers(trial, 1)
+    surveyed = Surveyed(trial, workers, REPLICATIONS)
+    return trial, Search(surveyed, Archive(workers), Clock(), [True] * len(trial.choices.purchases))
+
+
+def whole(search: Search, counts: Counts) -> Judged:
+    return judged(counts, search.archive.outcomes(counts, range(REPLICATIONS)))
+
+
+def keeps(search: Search, plan: Judged) -> bool:
+    promise = search.trial.promise
+    return bool(plan.kept(promise.in_time_fraction).mean() >= promise.in_replications_fraction)
+
+
+def solved(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()) -> Judged:
+    _, search = problem(content, overrides, parts)
+    found = search.run()
+    assert found is not None
+    return whole(search, found)
+
+
+def exhaustive(search: Search, most: int) -> Judged:
+    """Return the cheapest of all plans that keep the promise."""
+    choices = search.trial.choices
+    plans = itertools.product(range(most + 1), repeat=len(choices.purchases))
+    allowed = [counts for counts in plans if choices.within_limits(counts)]
+    kept = [plan for counts in allowed if keeps(search, plan := whole(search, counts))]
+    return min(kept, key=lambda plan: plan.cost)
+
+
+def check_against_exhaustive(content: dict[str, Any], most: int) -> None:
+    _, search = problem(content)
+    found = search.run()
+    assert found is not None
+    answer, best = whole(search, found), exhaustive(search, most)
+    assert keeps(search, answer)
+    assert search.trial.choices.within_limits(found)
+    assert answer.cost <= 1.01 * best.cost, (answer.counts, best.counts)
+    assert search.bound <= best.cost
+
+
+def test_it_finds_what_exhaustive_search_finds() -> None:
+    check_against_exhaustive(toy(("2026-01-01",), 4), 4)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("calm", [True, False])
+def test_on_three_dates_it_finds_what_exhaustive_search_finds(seed: int, calm: bool) -> None:
+    """Two parts, three dates, up to three nodes of each: 400 plans."""
+    content = toy(("2026-01-01", "2026-02-01", "2026-03-01"), 3, horizon_months=4, seed=seed)
+    if not calm:
+        for key in CALM:
+            del content[key]
+    check_against_exhaustive(content, 3)
+
+
+def flat(requests_per_s: float) -> dict[str, Any]:
+    """Return traffic that never changes, of requests that may wait a minute for their first token."""
+    content = toy(("2026-01-01",), 30)
+    load = content["workloads"]["chat"] | {
+        "requests_per_s": requests_per_s,
+        "growth": {"kind": "compound", "per_year": 0.0},
+        "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+        "noise": {"sigma": 0.0},
+        "slo": {"ttft_s": 60.0, "tpot_s": 0.05},
+    }
+    return content | {"workloads": {"chat": load}}
+
+
+def test_flat_traffic_without_luck_takes_the_nodes_that_division_gives() -> None:
+    """N = ⌈q·λ / rate⌉ of the part that serves a request for less, or one more where bursts need room."""
+    _, search = problem(flat(600.0))
+    choices = search.trial.choices
+    rates = [choices.plan.requests_per_node_h[choices.place(each.name), 0, 0] for each in choices.purchases]
+    needed = [0.99 * 600.0 * 3600.0 / rate for rate in rates]
+    usd = search.surveyed.bound_prices.column
+    cheapest = min(range(2), key=lambda place: needed[place] * usd[place])
+    energy = search.surveyed.bound_prices.fixed
+    assert search.bound == pytest.approx(needed[cheapest] * usd[cheapest] + energy, rel=1e-4)
+    found = search.run()
+    assert found is not None
+    assert found[1 - cheapest] == 0
+    assert found[cheapest] - math.ceil(needed[cheapest]) in (0, 1)
+
+
+def test_a_looser_promise_or_a_further_part_never_makes_it_dearer() -> None:
+    content = toy(("2026-01-01",), 4)
+    usual = solved(content)
+    assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
+    assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
+
+
+@pytest.mark.prove
+def test_more_of_anything_allowed_never_makes_it_dearer() -> None:
+    content = toy(most=4)
+    usual = solved(content)
+    power_kw = 4 * 10.2
+    assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
+    assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
+    assert usual.cost <= solved(content, ["promise.in_time=0.999"]).cost
+    assert usual.cost <= solved(content, [f"choose.power_kw={power_kw}"]).cost * (1 + 1e-9)
+    assert usual.cost <= solved(content, [f"choose.budget_usd={usual.capital_usd * 1.05}"]).cost * (1 + 1e-9)
+
+
+def test_neither_names_nor_order_matter() -> None:
+    content = toy(("2026-01-01",))
+    names = {"h200": "zebra", "mi325x": "aardvark"}
+    other = content | {
+        "clusters": {names[name]: content["clusters"][name] for name in ("mi325x", "h200")},
+        "choose": {"clusters": {names[name]: content["choose"]["clusters"][name] for name in ("mi325x", "h200")}},
+    }
+    assert solved(content).counts == solved(other).counts
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("choose.budget_usd=100000", "a budget of at least"),
+        ("choose.power_kw=11", "kW of power in place of 11"),
+        ("choose.clusters={h200: {most_nodes: 1}, mi325x: {most_nodes: 1}}", "most_nodes"),
+        ("site={outages_per_year: 12, outage_h: 100}", "site.outages_per_year"),
+        (
+            "choose.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
+            "nothing can be there in 2026-01",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_says_what_to_relax(override: str, said: str) -> None:
+    _, search = problem(toy(), [override])
+    assert math.isinf(search.bound)
+    told = what_to_relax(search.trial, search.surveyed.surveys[search.decisive], search.surveyed.bound_prices)
+    assert said in told
+
+
+@pytest.mark.prove
+def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() -> None:
+    trial, search = problem(toy(), ["choose.budget_usd=100000"])
+    told = what_to_relax(trial, search.surveyed.surveys[search.decisive], search.surveyed.bound_prices)
+    least = float(told.split("at least ")[1].split(" USD")[0].replace(",", ""))
+    for factor, is_enough in ((1.001, True), (0.999, False)):
+        other, again = problem(toy(), [f"choose.budget_usd={least * factor}"])
+        program = Relaxation(other, again.surveyed.surveys[search.decisive], again.surveyed.bound_prices)
+        assert (program.solve(whole=False) is not None) == is_enough
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"choose": None}, "says nothing of what may be bought"),
+        ({"choose": {}}, "names nothing to choose"),
+        ({"choose": {"clusters": {"h300": {}}}}, "no cluster is called 'h300'"),
+        ({"choose": {"clusters": {"h200": {"dates": ["2025-12-31"]}}}}, "before the start"),
+        ({"choose": {"clusters": {"h200": {"dates": ["2026-03-01"]}}}}, "after the end"),
+        ({"choose": {"clusters": {"h200": {"least_nodes": 5, "most_nodes": 4}}}}, "least_nodes, 5, is more than"),
+        ({"choose": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
+        ({"promise": {"in_time": 1.5}}, "less than or equal to 1"),
+        ({"expansion": {"rules": [{"when": "shed_above", "threshold_fraction": 0.1, "cluster": "h200", "nodes": 1}]}},
+         "buy by themselves"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_chosen_is_refused_in_one_message(change: dict[str, Any], said: str) -> None:
+    content = {key: part for key, part in (toy() | change).items() if part is not None}
+    with pytest.raises(ScenarioError, match=said) as refused:
+        choices_of(load_scenario(content))
+    assert len(refused.value.problems) == 1
+
+
+def test_net_present_cost_is_what_ownership_says() -> None:
+    result = simulate(load_scenario(toy()))
+    assert present_cost_usd(result).sum() == pytest.approx(ownership(result).cost_pv_usd[-1, -1], rel=1e-12)
+    assert present_cost_usd(result).sum() == pytest.approx(-float(measures(result)["npv_usd"] or 0.0), rel=1e-12)
+
+
+def test_at_the_price_that_is_named_the_rival_costs_as_much() -> None:
+    _, search = problem(toy(most=4))
+    alone = [whole(search, counts) for counts in ((3, 0, 0, 0), (0, 0, 3, 0))]
+    change = price_change(search, alone[0], alone[1], "H200")
+    assert change is not None
+    stated = toy(most=4)
+    price = load_scenario(stated).load_catalog().accelerator("H200").unit_price_usd
+    assert price is not None
+    stated["clusters"]["h200"]["unit_price_usd"] = price.value * (1 + change)
+    _, other = problem(stated)
+    costs = [whole(other, counts).cost for counts in ((3, 0, 0, 0), (0, 0, 3, 0))]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-4)
+
+
+def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None:
+    content = toy(("2026-01-01",))
+    answer = planner.size(content, tmp_path / "out", replications=REPLICATIONS, confirmations=4, workers=1)
+    result = simulate(load_scenario(answer.plan), seed=1, replication=0)
+    _, search = problem(content)
+    own = search.archive.outcomes(answer.sized.plan.counts, [0])[0]
+    assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
+    assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
+    summary = answer.summary()
+    assert summary["bound"] <= summary["cost"]
+    assert 0.0 <= summary["kept_low_fraction"] <= summary["kept_fraction"] <= summary["kept_high_fraction"] <= 1.0
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
+    frontier = answer.table()
+    assert frontier.is_answer.sum() == 1
+    assert (np.diff(frontier.cost) > 0).all()
+
+
+def test_nothing_is_written_where_nothing_keeps_the_promise(tmp_path: Path) -> None:
+    with pytest.raises(CapacityError, match="budget of at least"):
+        planner.size(toy(), tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_that_is_not_needed_is_retired() -> None:
+    """Twelve nodes where two do: they leave in favour of a few, or stay where that costs less."""
+    content = toy(("2026-01-01",))
+    content["clusters"]["old"] = {"accelerator": "H200", "nodes": 12}
+    content["choose"]["retire"] = {"old": ["2026-01-15"]}
+    _, search = problem(content)
+    found = search.run()
+    assert found is not None
+    stays = whole(search, (0, 0, 0))
+    assert whole(search, found).cost <= stays.cost
+    assert keeps(search, whole(search, found))
