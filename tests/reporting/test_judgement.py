@@ -350,6 +350,7 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     statistics = dict.fromkeys(("mean", "p5", "p10", "p50", "p90", "p95"), mean)
     summary = {
         "headline": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
+        "information": [],
         "service": {"b": {IN_TIME: 0.42, SHED: 0.5}, "a": {IN_TIME: 0.999, SHED: 0.0}},
         "promise": {"a": promise, "b": promise | {"shortfall_fraction": 0.5, "best_fraction": dict.fromkeys(mean)}},
         "decisions": [], "drivers": [], "flips": [], "failures": [], "dropped": [],
