@@ -85,7 +85,7 @@ class PerThousand(Strict):
     """People or parts that grow with the accelerators on site, in whole ones."""
 
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50, "assumption")]
-    """How many for every thousand accelerators."""
+    """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
     """How a part of one counts. Default nearest: a half is one."""
 

@@ -109,7 +109,11 @@ def _numbers(content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, float, Plau
             if mark is not None and isinstance(value, int | float):
                 yield (*path, key), value, mark
             elif mark is not None and isinstance(value, dict):
-                yield from (((*path, key, name), number, mark) for name, number in value.items())
+                for inner, number in value.items():
+                    if isinstance(number, int | float):
+                        yield (*path, key, inner), number, mark
+                    else:
+                        yield from _numbers(number, (*path, key, inner))
             elif isinstance(value, BaseModel | dict | tuple):
                 yield from _numbers(value, (*path, key))
     elif isinstance(content, dict):
@@ -138,3 +142,4 @@ def _inner(annotation: Any) -> Iterator[Any]:
     for part in typing.get_args(annotation):
         if typing.get_origin(part) is typing.Annotated:
             yield from typing.get_args(part)[1:]
+            yield from _inner(typing.get_args(part)[0])

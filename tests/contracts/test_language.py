@@ -102,7 +102,7 @@ def test_the_walk_reaches_the_far_corners() -> None:
 
 @pytest.mark.parametrize("place", [*SCENARIO, *CATALOG], ids=str)
 def test_every_field_is_documented_in_a_sentence(place: Place) -> None:
-    text = field_docstring(place.model, place.name)
+    text = field_docstring(place.owner, place.name)
     assert text, f"{place} has no docstring"
     assert text.rstrip().endswith((".", ")", ";")), text
 
@@ -120,7 +120,7 @@ def test_every_model_is_documented_and_strict(model: type[BaseModel]) -> None:
 @pytest.mark.parametrize("place", NUMBERS, ids=str)
 def test_every_number_has_a_unit_or_says_what_it_counts(place: Place) -> None:
     is_count = float not in set(own(place.field.annotation))
-    assert unit_of(place.name) or is_count or UNIT_IN_WORDS.search(field_docstring(place.model, place.name)), place
+    assert unit_of(place.name) or is_count or UNIT_IN_WORDS.search(field_docstring(place.owner, place.name)), place
 
 
 @pytest.mark.parametrize("place", NUMBERS, ids=str)
@@ -132,14 +132,14 @@ def test_every_number_has_a_range(place: Place) -> None:
 
 @pytest.mark.parametrize("place", [p for p in SCENARIO if not p.field.is_required()], ids=str)
 def test_every_default_is_stated_with_a_reason(place: Place) -> None:
-    text = field_docstring(place.model, place.name)
+    text = field_docstring(place.owner, place.name)
     assert "Default" in text, f"{place}: {text}"
     assert REASON.search(text), f"{place}: {text}"
 
 
 @pytest.mark.parametrize("place", [p for p in SCENARIO if p.field.is_required()], ids=str)
 def test_nothing_required_claims_a_default(place: Place) -> None:
-    assert "Default" not in field_docstring(place.model, place.name), place
+    assert "Default" not in field_docstring(place.owner, place.name), place
 
 
 def test_no_sequence_can_be_changed_after_validation() -> None:
