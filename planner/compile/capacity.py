@@ -18,6 +18,7 @@ from planner.compile.in_time import (
     apart_point,
     in_time_point,
     mean_point,
+    pooled_nodes,
     separate,
     stated_over_formula,
     traffic_of,
@@ -175,7 +176,7 @@ def _service(
     hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload, reuse.catalog), layout)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
-    pool = (scenario.router_pool, cluster.nodes, workload.priority == "deferrable", workload.on_overload)
+    pool = (scenario.router_pool, pooled_nodes(cluster.nodes), workload.priority == "deferrable", workload.on_overload)
     key = ("service", hardware, stated, traffic, scenario.horizon_months, pool)
     return reuse.once(key, serve)
 

@@ -31,6 +31,17 @@ _PROMPT_EDGES = (*(0.0099 * n for n in range(101)), *(1.0 - 0.01 * 0.5**n for n 
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
 _WITHIN_CELL = (np.arange(6) + 0.5) / 6
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
+_POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
+
+
+def pooled_nodes(nodes: int) -> int:
+    """Return the nodes behind a router in steps of at most a half, rounded down, for which figures are worked out once.
+
+    So plans that differ by a few nodes share them, and a node more never lowers what each sustains.
+    """
+    return max((step for step in _POOL_STEPS if step <= nodes), default=1)
+
+
 _QUEUED = Lateness(
     loads=(0.0, 1.0, 1.0 + 1e-6), late_fractions=(0.0, 0.0, 1.0), refused_fractions=(0.0, 0.0, 0.0), refuses=False
 )  # by mean times: all in time up to capacity, and beyond it a queue without end
@@ -91,7 +102,7 @@ class Candidates:
     def asked(self, index: int, workload: Workload) -> Asked:
         """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
         per_node = max(self.accelerators_per_node / float(self.replicas.accelerators[index]), 1.0)
-        pooled = {"cluster": self.nodes * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
+        pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
         return Asked(
             ttft_s=workload.slo.ttft_s,
             tpot_s=workload.slo.tpot_s,

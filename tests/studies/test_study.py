@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.compile import build_plan
 from planner.language.study_loading import load_study
+from planner.reporting.summary import summary
+from planner.results.run import simulate
 from planner.studies.prepare import prepare
 
 Write = Callable[..., Path]
@@ -46,30 +47,19 @@ def shipped() -> Path:
     return Path(__file__).parents[2] / "scenarios" / "mixed-fleet-study.yaml"
 
 
-def test_the_fleets_of_the_shipped_study_cost_the_same_on_the_same_days(shipped: Path) -> None:
+def test_the_fleets_of_the_shipped_study_serve_about_alike(shipped: Path) -> None:
     _, scenarios = load_study(shipped)
-    spent: dict[str, dict[float, float]] = {}
-    dearest = 0.0
     for name, scenario in scenarios.items():
-        for cluster in build_plan(scenario).clusters:
-            assert cluster.online_h is not None
-            on_day = spent.setdefault(name, {})
-            on_day[cluster.online_h] = on_day.get(cluster.online_h, 0.0) + cluster.nodes * sum(cluster.prices_usd)
-            dearest = max(dearest, sum(cluster.prices_usd))
-    mixed = spent["mixed"]
-    for name, by_day in spent.items():
-        assert by_day.keys() == mixed.keys(), name
-        for day, usd in by_day.items():
-            assert abs(usd - mixed[day]) <= dearest, (name, day)
-        assert abs(sum(by_day.values()) - sum(mixed.values())) <= dearest / 2
+        fleet = summary(simulate(scenario, seed=1))["clusters"]["fleet"]
+        assert fleet["slo_attainment_fraction"] > 0.995, name
 
 
 def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
     assert prepared.names == ("mixed", "all-h200", "all-mi325x", "all-b200")
-    assert len(prepared.inputs) == 25  # 18 stated, and the throughput error of seven pairs
+    assert len(prepared.inputs) == 24  # 17 stated, and the throughput error of seven pairs
     reached = {found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.each if found.targets}
-    assert reached["clusters.h200*.unit_price_usd"] == [1, 3, 0, 0]
-    assert reached["clusters.mi325x*.resale_multiplier"] == [1, 0, 3, 0]
+    assert reached["clusters.h200*.unit_price_usd"] == [1, 2, 0, 0]
+    assert reached["clusters.mi325x*.resale_multiplier"] == [1, 0, 2, 0]
     assert reached["finance.resale_multiplier"] == [1, 1, 1, 1]
     assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4]

@@ -41,6 +41,7 @@ OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
 Result = TypeVar("Result")
 Run = tuple[Counts, int]
 """A choice and a replication."""
+_DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that are drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,21 @@ class Evaluator:
         self._reuse = Reuse(trial.choices.scenario)
         build_plan(trial.choices.scenario, self._reuse)
         self._plans: dict[Counts, tuple[Any, Plan]] = {}
+        self._pooling: dict[Counts, Floats] = {}
+
+    def pooling(self, counts: Counts) -> Floats:
+        """Return what a node sustains in the largest clusters over that in a choice, shape (clusters, workloads).
+
+        Routers before larger clusters keep more in time; a little is added for inputs that replications draw.
+        """
+        if counts not in self._pooling:
+            choices = self.trial.choices
+            bought = (int(each) for each in choices.nodes_allowed()[1][choices.group_of])
+            most = (*bought, *counts[len(choices.purchases) :])
+            own, large = (self._compiled(each, 0, {})[1].requests_per_node_h[:, :, 0] for each in (counts, most))
+            ratio = np.divide(large, own, out=np.ones_like(own), where=own > 0)
+            self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
+        return self._pooling[counts]
 
     def simulate(
         self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None

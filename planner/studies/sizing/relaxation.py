@@ -8,10 +8,10 @@ clusters, workload, month and bin of hours. For one replication, with H hours, D
 * the promise q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
 * nodes, budget, nameplate power and power blocks hold.
 
-Hours are summed into bins, no node ever fails and no request is late, so every plan that keeps the promise in the
-simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its promise in a share p of R
-replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each of a set bound it by their
-order statistic (Luedtke and Ahmed 2008).
+Hours are summed into bins, no node ever fails, and a node serves as many as are in time at any load, so every plan that
+keeps the promise in the simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its
+promise in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each
+of a set bound it by their order statistic (Luedtke and Ahmed 2008).
 """
 
 from __future__ import annotations

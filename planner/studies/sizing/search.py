@@ -21,7 +21,7 @@ from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Archive, Outcome, Trial, Workers
 from planner.studies.sizing.relaxation import Relaxation, solve_together
-from planner.studies.sizing.survey import Prices, Survey, prices_of, survey
+from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
 
 Floats = NDArray[np.float64]
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
@@ -117,9 +117,17 @@ class Surveyed:
 
     def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:
         """Return each replication's least cost with some purchases alone, infinity where nothing keeps the promise."""
+        promise = self.trial.promise
+        least = self._least(self.surveys, allowed, working=working)
+        if working or not (promise.each_month and promise.of_workload):
+            return least
+        means = [[averaged(each, promise.in_time_fraction) for each in days] for days in self.surveys]
+        return np.maximum(least, self._least(means, allowed))  # both are bounds: of peaks, and of the month's mean
+
+    def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
         solved = [
             Relaxation(self.trial, each, self.bound_prices, working=working).solve(whole=False, allowed=allowed)
-            for each in self.surveys
+            for each in surveys
         ]
         return np.array([np.inf if each is None else each.cost for each in solved])
 
@@ -320,10 +328,10 @@ class Search:
         for place in range(bought):
             if counts[place]:
                 near.add(_moved(counts, {place: -min(step, counts[place])}))
-        for out, into in itertools.permutations(range(bought), 2):
+        for (out, into), times in itertools.product(itertools.permutations(range(bought), 2), (1, 2, 3)):
             if not counts[out] or not self.allowed[into]:
                 continue
-            taken = min(step, counts[out])
+            taken = min(times * step, counts[out])  # several of a part may be worth one of another
             ratio = self._worth(out) / max(self._worth(into), 1e-12)
             for given in {taken, math.ceil(taken * ratio), math.floor(taken * ratio), math.ceil(taken * ratio) + 1}:
                 if given > 0:

@@ -7,6 +7,7 @@ to the plan's advantage, so that a bound from these figures is one.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import Account
 from planner.finance.measures import discount_factors, running_months
-from planner.fleet.plan import Plan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts
@@ -51,8 +52,12 @@ class Survey:
     """Share of each bin's hours in which what is bought of a cluster is there, shape (clusters, months, bins)."""
     rates: Floats
     """Most requests that a node serves in an hour, shape (clusters, workloads, months); 0 where it cannot."""
+    most_in_time: Floats
+    """By how much they exceed capacity at the objective: overloaded, more are in time, shape (clusters, workloads)."""
+    in_time: Floats
+    """Share in time at each load over capacity, on the best cluster, shape (workloads, loads)."""
     working: Floats
-    """The same with the failures and incidents of this run, shape (clusters, workloads, months, bins)."""
+    """Capacity at the objective, failures and incidents counted, shape (clusters, workloads, months, bins)."""
     capital_usd: Floats
     """Price of one node, shape (clusters,)."""
     owned_usd: Floats
@@ -71,7 +76,8 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
     plan = result.plan
     nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
-    rates = _rates(result)
+    highest = most_in_time(plan)
+    rates = _rates(result) * (highest * evaluator.pooling(counts))[:, :, None]
     order = _busiest_first(plan, demand, rates)
     edges = plan.month_edges_h
     months, starts_h = len(edges) - 1, _first_delivery_h(result)
@@ -97,6 +103,8 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
         tail=_tail(plan, demand),
         present=present,
         rates=rates,
+        most_in_time=highest,
+        in_time=_in_time(plan)[1].max(axis=0),
         working=np.nan_to_num(plan.requests_per_node_h)[..., None]
         * slowed
         * _availability(result)[:, None, None, None],
@@ -178,6 +186,72 @@ def _rates(result: RunResult) -> Floats:
     gain = np.maximum(np.nan_to_num(wide, nan=1.0), 1.0)  # a wider precision that is faster serves faster
     rates = np.nan_to_num(plan.requests_per_node_h) * np.exp(level) * gain[:, :, None]
     return np.asarray(rates, dtype=np.float64)
+
+
+def _in_time(plan: Plan) -> tuple[Floats, Floats]:
+    """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
+    loads = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    share = np.where(loads <= plan.most_loads[:, :, None], 1.0 - plan.late_tables - plan.refused_tables, 0.0)
+    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])[:, None]
+    return loads, np.where(urgent, share, (loads <= 1.0).astype(np.float64))
+
+
+def most_in_time(plan: Plan) -> Floats:
+    """Return the most requests in time over capacity: the maximum of load · share in time, shape (clusters, workloads).
+
+    A cluster that is offered more than it sustains at its percentile serves more in time, though a smaller share.
+    """
+    loads, share = _in_time(plan)
+    return np.asarray(np.maximum((loads * share).max(axis=2), 1.0))
+
+
+def mean_load(share: Floats, in_time_fraction: float) -> Floats:
+    """Return the highest mean load at which a share is in time, whatever the hours' own, shape (workloads,).
+
+    With g(L) the concave envelope of load · share in time, by Jensen no spread of loads with mean L has more in time
+    than g(L), so L is at most where g(L) = q·L.
+    """
+    loads = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    found = np.ones(len(share))
+    for workload, in_time in enumerate(loads * share):
+        corners = _hull(loads, in_time)
+        envelope = np.interp(loads, loads[corners], in_time[corners])
+        found[workload] = loads[envelope >= in_time_fraction * loads - 1e-12].max()
+    return found + MOST_LOAD / LOAD_CELLS  # the next cell is the first that is known not to do
+
+
+def _hull(x: Floats, y: Floats) -> list[int]:
+    """Return the corners of the upper concave hull of points in rising order (Andrew's monotone chain)."""
+    corners: list[int] = []
+    for at in range(x.size):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[at] - x[a]) > (y[at] - y[a]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(at)
+    return corners
+
+
+def averaged(of: Survey, in_time_fraction: float) -> Survey:
+    """Return a survey with each month's hours in one bin, and what a node serves at the highest mean load."""
+
+    def first(figures: Floats) -> Floats:
+        whole = np.zeros_like(figures)
+        whole[:, 0] = figures.sum(axis=1)
+        return whole
+
+    present = np.zeros_like(of.present)
+    present[:, :, 0] = (of.present * of.hours).sum(axis=2) / of.hours.sum(axis=1)
+    rates = of.rates / of.most_in_time[:, :, None] * mean_load(of.in_time, in_time_fraction)[:, None]
+    return dataclasses.replace(
+        of,
+        hours=first(of.hours),
+        demand=first(of.demand),
+        lit_demand=first(of.lit_demand),
+        present=present,
+        rates=rates,
+    )
 
 
 def _speeds(result: RunResult) -> Floats:
