@@ -217,7 +217,7 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         "worst_in_time_fraction",
         "promise_shortfall_fraction",
         "promise_kept_months",
-    }  # of the run's own verdict
+    }
     assert set(found) - promised <= set(fleet)
     assert found["promise_shortfall_fraction"] == pytest.approx(told["promise"]["shortfall_fraction"], abs=2e-6)
 
