@@ -9,15 +9,7 @@ from typing import Any
 PARTS = {"tutorial": "Tutorial", "how-to": "How-to guides", "explanation": "Explanation", "reference": "Reference"}
 """The four parts, in reading order."""
 
-TUTORIAL = (
-    "first-plan",
-    "compare-the-alternatives",
-    "size-the-fleet",
-    "how-sure",
-    "what-would-flip-it",
-    "check-the-vendors-claim",
-    "decide",
-)
+TUTORIAL = ("first-plan", "compare-the-alternatives", "how-sure", "decide")
 """The pages of the tutorial in the order in which they are followed; each goes on in the folder of the one before."""
 
 
