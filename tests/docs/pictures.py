@@ -87,7 +87,7 @@ def refresh_pictures(page: Path, folder: Path) -> list[Path]:
 
 def _screenshot(report: Path, section: str) -> Image.Image:
     """Return a section of a report as a browser shows it."""
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(Path(profile))
         try:
             browser.colour_scheme("light")
