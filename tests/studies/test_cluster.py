@@ -80,6 +80,7 @@ def test_a_lost_machine_costs_nothing(
     assert files(tmp_path / "out") == whole
 
 
+@pytest.mark.prove
 def test_a_lost_scheduler_is_one_message_and_the_study_is_resumed(
     study: Path, tmp_path: Path, cluster: Callable[[int], Cluster], whole: dict[str, bytes]
 ) -> None:

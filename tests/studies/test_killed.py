@@ -126,7 +126,7 @@ def test_an_interrupt_says_how_to_go_on(
     assert files(folder) == whole
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("kind", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.prove)])
 def test_workers_end_with_their_study_however_it_ends(
     study: Path, tmp_path: Path, running: Callable[..., Process], kind: signal.Signals, whole: dict[str, bytes]
 ) -> None:

@@ -229,6 +229,7 @@ def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Pa
     assert np.array_equal(table[:, 0], table[:, 1])
 
 
+@pytest.mark.prove
 def test_spread_out_points_have_less_error_than_plain_ones(study_file: Write) -> None:
     """Spread of the mean cost over 16 rows, for 12 independent randomisations of each kind."""
     spread = {}

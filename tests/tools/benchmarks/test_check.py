@@ -164,6 +164,7 @@ def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
     assert check.predicted[0] == pytest.approx(check.predicted[1:].max())
 
 
+@pytest.mark.prove
 def test_a_million_rows_just_work(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", {}, {"tp": "4"})
     lines = path.read_text().splitlines()
