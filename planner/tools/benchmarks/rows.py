@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.errors import PlannerError
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
-from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
+from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
 from planner.tools.benchmarks.fit import Measurements
 from planner.tools.benchmarks.layout import (
@@ -171,13 +171,12 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
                 np.where(np.isnan(ttft_s), endless, ttft_s),
                 np.where(np.isnan(tpot_s), endless, tpot_s),
             )
-        first = point.ttft_s
-        if rows.is_apart[chosen].any():
-            prefilled = at_concurrency(replicas, index[chosen], _traffic(rows, chosen), rows.concurrency[chosen])
-            first = np.where(rows.is_apart[chosen], prefilled.ttft_s, first)
-        result["ttft_s"][chosen] = first
+        result["ttft_s"][chosen] = point.ttft_s
         result["tpot_s"][chosen] = point.tpot_s
         result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
+    if (apart := usable & rows.is_apart).any():
+        traffic, tpot_s = _traffic(rows, apart), result["tpot_s"][apart]
+        result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s)
     return result
 
 

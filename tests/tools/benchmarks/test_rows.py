@@ -8,7 +8,7 @@ import pytest
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.tools.benchmarks.fit import predict_with
-from planner.tools.benchmarks.rows import measurements, predict_rows, prepare
+from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, priced_rows
 from planner.tools.benchmarks.table import read_benchmarks
 from tests.benchmarks.tables import write_table
 
@@ -128,6 +128,20 @@ def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
     assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
 
 
+def test_the_first_token_of_separate_pools_does_not_wait_for_decoding(tmp_path: Path) -> None:
+    """A pool in balance prefills C requests while one decodes: κ·O·TPOT lie ahead, and no cache of a decode worker."""
+    same = "deepseek-r1,GB200,tensorrt-llm,fp4,1024,8192"
+    _, rows = _pools(tmp_path, f"{same},6144,,4,1,4,,16,1,4,4011,17", f"{same},64,,4,1,4,,16,1,4,400,17")
+    found = predict_rows(rows, SHIPPED)
+    replicas, index = priced_rows(rows, SHIPPED)
+    first_s = replicas.ttft_fixed_s + replicas.ttft_prefill * (
+        replicas.prefill_s_per_token * 1024 + replicas.attention_s_per_token2 * 1024**2 / 2
+    )
+    steps = replicas.ttft_burst * 8192 + replicas.ttft_burst_steps
+    assert found["ttft_s"] == pytest.approx(first_s[index] + steps[index] * found["tpot_s"])
+    assert found["ttft_s"][0] < 60.0  # an hour, when it waited for room in the decode worker's memory
+
+
 def test_published_deployments_of_separate_pools_are_predicted() -> None:
     frame = read_benchmarks(SHIPPED_MEASUREMENTS)
     frame = frame[frame["scenario"] == "Disaggregated"]
@@ -135,3 +149,6 @@ def test_published_deployments_of_separate_pools_are_predicted() -> None:
     error = np.abs(predict_rows(rows, SHIPPED)["tpot_s"] / (frame["tpot_ms"].to_numpy() * 1e-3) - 1)
     assert error.size == 293
     assert np.median(error) <= 0.20
+    first = np.abs(predict_rows(rows, SHIPPED)["ttft_s"] / (frame["ttft_ms"].to_numpy() * 1e-3) - 1)
+    assert np.median(first) <= 0.55
+    assert first.max() < 20
