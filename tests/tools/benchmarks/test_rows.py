@@ -42,6 +42,32 @@ def test_a_round_prompt_length_predicts_what_its_neighbours_do(tmp_path: Path) -
     assert at_4001 == pytest.approx(at_4000, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "source", "stated", "hit"),
+    [
+        ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "", 1 - 100 / (10 * 64)),
+        ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "0.25", 0.25),
+        ("vllm", "0.12.0", "our own", "", 0.0),
+        ("vllm", "0.15.1", "runs as published in aiconfigurator-core 0.12.0", "", 0.0),
+        ("sglang", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "", 0.0),
+    ],
+)
+def test_a_published_campaign_that_repeats_prompts_is_known_by_source_and_version(
+    tmp_path: Path, engine: str, version: str, source: str, stated: str, hit: float
+) -> None:
+    path = write_table(tmp_path / "t.csv", {"engine": engine, "concurrency": "64"})
+    header, row = path.read_text().splitlines()
+    path.write_text(f"{header},engine_version,source,prefix_hit_fraction\n{row},{version},{source},{stated}\n")
+    assert prepare(read_benchmarks(path), load_catalog()).cached_fraction == pytest.approx([hit])
+
+
+def test_the_shipped_table_declares_what_is_known_of_its_sources() -> None:
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    declared = prepare(frame, load_catalog()).cached_fraction
+    undeclared = prepare(frame.assign(prefix_hit_fraction=np.nan), load_catalog()).cached_fraction
+    assert undeclared == pytest.approx(declared, abs=1e-4)
+
+
 def test_fewer_admitted_sequences_serve_less(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", OFFLINE, OFFLINE)
     lines = path.read_text().splitlines()
