@@ -30,6 +30,9 @@ Say = Callable[[str], None]
 SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
 """Chances, trajectories or points of a method, where nothing else is asked for."""
 
+_POINTS_PER_WORKER = 16
+"""Points of a sweep for which another process pays."""
+
 
 def _silent(_: str) -> None:
     """Say nothing."""
@@ -147,6 +150,7 @@ def sweep(
     resume: bool = False,
     restart: bool = False,
     yes: bool = False,
+    workers: int | None = None,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
     progress: Say = _silent,
@@ -182,7 +186,9 @@ def sweep(
             progress(f"point {number + 1} of {total}")
 
     try:
-        points = sweep(loaded, axes, (), seed, count, work)
+        # Few points are done before a second process has started.
+        several = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
+        points = sweep(loaded, axes, seed, count, work, min(_workforce(workers, None).workers, several))
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
         options += [*(["--yes"] if yes else []), *form.options]
