@@ -27,6 +27,7 @@ from planner.cli import (
     run,
     schema,
     sensitivity,
+    serve,
     size,
     sweep,
     throughput,
@@ -40,6 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "From a plan to its answer": {
         "size": "Find the cheapest plan that keeps its promise.",
         "run": "Simulate a scenario and write its report, timelines and ledger.",
+        "serve": "Turn a scenario's knobs on a page, and see it run again.",
         "compare": "Hold scenarios side by side, and say why they differ.",
         "sweep": "Run every combination of some values.",
         "montecarlo": "Say how sure the answer is, over thousands of replications.",
@@ -88,6 +90,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("size")(size.size)

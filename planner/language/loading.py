@@ -251,6 +251,24 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
     merge(document, Document(layer, new))
 
 
+def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return overrides as a file that extends the scenario would state them: later over earlier, and null kept."""
+
+    def over(below: Any, above: Any) -> Any:
+        if not (isinstance(below, dict) and isinstance(above, dict)):
+            return above
+        return below | {key: over(below.get(key), value) for key, value in above.items()}
+
+    layer: Any = {}
+    for override in overrides:
+        path, _, text = override.partition("=")
+        value = parse_document(text, "--set").content
+        for key in reversed(path.strip().split(".")):
+            value = {key: value}
+        layer = over(layer, value)
+    return layer  # type: ignore[no-any-return]  # a mapping over a mapping
+
+
 def _walk(content: Any, path: KeyPath) -> Any:
     """Follow keys through mappings; None where the path does not exist yet."""
     for key in path:

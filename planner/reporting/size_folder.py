@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 import planner
-from planner.documents import parse_document
+from planner.language.loading import layer_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
@@ -194,25 +194,13 @@ def plan_document(sized: Sized, folder: Path) -> str:
     if not file:
         whole = {**content, "name": name}
         return _yaml(whole)
-    laid: dict[str, Any] = {}
-    for override in stated.document.overrides:
-        path, _, text = override.partition("=")
-        _lay(laid, path.strip().split("."), parse_document(text, "--set").content)
+    laid = layer_of(stated.document.overrides)
     clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
     clusters |= dict.fromkeys(choices.choose.clusters)
     chosen = {each.name for each in choices.purchases} | {each.cluster for each in choices.retirements}
     clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
     extends = Path(os.path.relpath(file, folder)).as_posix()
     return _yaml({"name": name, "extends": extends, **laid, **_plain(lists), "choose": None, "clusters": clusters})
-
-
-def _lay(laid: dict[str, Any], keys: Sequence[str], value: Any) -> None:
-    """Lay a value under a path of keys."""
-    for key in keys[:-1]:
-        below = laid.get(key)
-        laid[key] = below if isinstance(below, dict) else {}
-        laid = laid[key]
-    laid[keys[-1]] = value
 
 
 def _plain(content: Any) -> Any:

@@ -73,10 +73,14 @@ def build_report(contents: Contents) -> bytes:
     return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents))
 
 
-def sections_of(contents: Contents) -> list[Section]:
+FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
+"""How many of the makers the first section takes, which the live page draws before the others."""
+
+
+def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
     """Return the questions that a folder's files answer, in the report's order."""
     found: dict[str, Section] = {}
-    for make in SECTIONS:
+    for make in makers:
         section = make(contents)
         if section is None or (make in elsewhere.MAKERS and section.key in found):
             continue

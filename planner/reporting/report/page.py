@@ -27,27 +27,29 @@ class Section:
 
 
 @functools.cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the report's styles or its script."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
-    """Return the content policy: our own script by its hash, inline styles, and no address whatever."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def policy(*scripts: str) -> str:
+    """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
     """Return the whole file."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("report.js")
     whole = (
         environment()
         .get_template("page.html")
         .render(
-            title=title, lead=lead, sections=sections, policy=_policy(script), style=Html(style), script=Html(script)
+            title=title, lead=lead, sections=sections, policy=policy(script), style=Html(style), script=Html(script)
         )
     )
     return f"{whole}\n".encode()
