@@ -40,7 +40,8 @@ class Mutant:
 
     def __str__(self) -> str:
         above = (ROOT / self.file).read_text(encoding="utf-8")[: self.start].split("\n")
-        return f"{self.file}:{len(above)}:{len(above[-1]) + 1}: {' '.join(self.before.split())} -> {' '.join(self.after.split())}"
+        before, after = (" ".join(text.split()) for text in (self.before, self.after))
+        return f"{self.file}:{len(above)}:{len(above[-1]) + 1}: {before} -> {after}"
 
 
 def sample(count: int = SAMPLE, rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
