@@ -8,6 +8,7 @@ is kept in the journal, so a run that was stopped goes on; a mutant of changed s
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.machinery
 import importlib.util
 import json
@@ -19,8 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 
-import hypothesis  # noqa: F401 - loaded before the forks, as the libraries below are
-import pandas as pd  # noqa: F401
+import pandas as pd  # noqa: F401 - loaded before the forks, as the libraries below are
 import pydantic  # noqa: F401
 import pytest
 import scipy.stats  # noqa: F401
@@ -31,6 +31,7 @@ from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, once_unnoticed,
 
 GOAL = 0.85
 TIMEOUT_S = 900
+_FATES = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)  # the last: no import
 _NEAR = {
     "finance": ("tests/finance", "tests/results"),
     "results": ("tests/results", "tests/simulation/test_one_number.py", "tests/simulation/test_must_hold.py"),
@@ -80,6 +81,8 @@ def is_killed(mutant: Mutant, timeout_s: int) -> bool:
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not prove", *tests_of(mutant)]
         os._exit(int(pytest.main(options)))
     _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) not in _FATES:
+        raise SystemExit(f"pytest ended with {os.WEXITSTATUS(status)} under {mutant}: see what it says of its options")
     return status != 0
 
 
@@ -98,6 +101,9 @@ def main() -> int:
         mutants += sample(SAMPLE, tuple(asked.rooms))[: asked.count]
     asked.journal.parent.mkdir(parents=True, exist_ok=True)
     journal: dict[str, bool] = json.loads(asked.journal.read_text()) if asked.journal.exists() else {}
+    for room in {mutant.file.split("/")[1]: mutant for mutant in mutants}.values():
+        if is_killed(dataclasses.replace(room, after=room.before), asked.timeout):
+            raise SystemExit(f"the tests of {room.file} fail without any wrong in it, so they can tell none")
     for number, mutant in enumerate(mutants, 1):
         if (name := str(mutant)) not in journal:
             begun = time.monotonic()
