@@ -67,7 +67,8 @@ def line(desk: Desk, plan: Plan) -> str:
     """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
     found = desk.contents(plan, intervals=False, first=True).json("summary.json")
     fleet, promise = found["clusters"][FLEET], found["promise"]
-    kept = "kept" if promise["kept"] else f"broken from {promise['first_broken_month']}"
+    since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
+    kept = "kept" if promise["kept"] else f"broken{since}"
     price, in_time = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
     return f"{price} per million tokens, {in_time} in time, promise {kept}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import threading
 from collections import OrderedDict
@@ -192,7 +191,7 @@ class Desk:
     def file(self, name: str, file: str) -> Path | None:
         """Return a file of a run folder written from this desk; None for any other."""
         folder = self.folders.get(name)
-        if folder is None or file not in (entry.name for entry in os.scandir(folder) if entry.is_file()):
+        if folder is None or file not in [entry.name for entry in folder.iterdir() if entry.is_file()]:
             return None
         return folder / file
 

@@ -130,7 +130,7 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
     }
     knobs = [_knob(scenario, pattern, *place, offered) for pattern in TURNS for place in _places(scenario, pattern)]
     taken, parts = set(scenario.clusters), []
-    for part in catalog.accelerators:
+    for part in (name for name, entry in catalog.accelerators.items() if entry.unit_price_usd):
         stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in taken)
         parts.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
