@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 # one before; a short reply has few tokens over which a wait is shared, so cells of replies are finest where short.
 _PROMPT_EDGES = (*(0.0099 * n for n in range(101)), *(1.0 - 0.01 * 0.5**n for n in range(1, 9)), 1.0)
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
-_WITHIN_CELL = (np.arange(6) + 0.5) / 6
+_POINTS_IN_CELL = 6
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
 _POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
 
@@ -49,11 +49,6 @@ _OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capaci
 _RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
 
 
-def cv(length: Length) -> float:
-    """Return standard deviation over mean of a lognormal length."""
-    return float(np.sqrt(np.expm1(length.sigma**2)))
-
-
 def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     """Return a workload's requests as the throughput formula takes them."""
     tokens = workload.tokens
@@ -61,31 +56,27 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
         input_tokens=tokens.input.mean * growth,
         output_tokens=tokens.output.mean * growth,
         cached_fraction=workload.prefix_cache_hit_fraction,
-        input_cv=cv(tokens.input),
-        output_cv=cv(tokens.output),
+        input_cv=tokens.input.distribution.coefficient_of_variation,
+        output_cv=tokens.output.distribution.coefficient_of_variation,
     )
 
 
 def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
     """Return a workload's lengths as sets of lengths with weights, all times a factor."""
-    prompts, prompt_weights = _cells(workload.tokens.input, _PROMPT_EDGES)
-    outputs, output_weights = _cells(workload.tokens.output, _OUTPUT_EDGES)
+    tokens = workload.tokens
     return Lengths(
-        prompt_tokens=np.maximum(prompts * growth, 1.0),
-        prompt_weights=prompt_weights,
-        output_tokens=np.maximum(outputs * growth, 1.0),
-        output_weights=output_weights,
+        prompt_tokens=np.maximum(_cells(tokens.input, _PROMPT_EDGES) * growth, 1.0),
+        prompt_weights=np.diff(_PROMPT_EDGES),
+        output_tokens=np.maximum(_cells(tokens.output, _OUTPUT_EDGES) * growth, 1.0),
+        output_weights=np.diff(_OUTPUT_EDGES),
         cached_fraction=workload.prefix_cache_hit_fraction,
     )
 
 
 @functools.lru_cache(maxsize=64)
-def _cells(length: Length, edges: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Return the mean lengths of cells of probability, scaled to the stated mean, and the cells' weights."""
-    low, weights = np.array(edges[:-1]), np.diff(edges)
-    within = low[:, None] + weights[:, None] * _WITHIN_CELL
-    tokens = np.array([length.quantile(p) for p in within.ravel().tolist()]).reshape(within.shape).mean(axis=1)
-    return tokens * (length.mean / float(weights @ tokens)), weights
+def _cells(length: Length, edges: tuple[float, ...]) -> Floats:
+    """Return the mean lengths of cells of probability."""
+    return length.distribution.cells(edges, _POINTS_IN_CELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,17 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
-    return _with_vendors(scenario)
+    return _with_contexts(_with_vendors(scenario))
+
+
+def _with_contexts(scenario: Scenario) -> Scenario:
+    """Write the model's context as the longest length of workloads whose quantiles state none."""
+    models, workloads = scenario.load_catalog().models, dict(scenario.workloads)
+    for name, workload in workloads.items():
+        longest, tokens = models[workload.model].max_context_tokens.value, workload.tokens
+        sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
+        workloads[name] = workload.model_copy(update={"tokens": tokens.model_copy(update=sides)})
+    return scenario.model_copy(update={"workloads": workloads})
 
 
 def _with_vendors(scenario: Scenario) -> Scenario:
