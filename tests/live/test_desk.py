@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ workloads:
     growth: {kind: s-curve, ceiling_multiplier: 3, midpoint_years: 1}}
 clusters:
   ordered: {accelerator: H200, nodes: 1, order: {placed: 2025-10-01}}
-  rented: {accelerator: H200, nodes: 1, contract: {kind: on-demand, usd_per_accelerator_h: 3}}
+  rented: {accelerator: H200, nodes: 1, contract: {kind: operating-lease, usd_per_accelerator_h: 3}}
   owned: {accelerator: H200, nodes: 1, owned: {bought: 2025-01-01}}
   quoted: {accelerator: H200, nodes: 1, quotes: [{name: offer, unit_price_usd: 25000}]}
 """
@@ -190,8 +191,8 @@ def test_a_scenario_that_changed_meanwhile_is_not_extended(tmp_path: Path) -> No
     assert not (tmp_path / "late.yaml").exists()
 
 
-def test_the_run_folder_is_the_one_that_planner_run_writes(
-    desk: Desk, post: Post, scenario_file: Path, tmp_path: Path
+def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_are_handed_out(
+    desk: Desk, post: Post, client: TestClient, scenario_file: Path, tmp_path: Path
 ) -> None:
     turns = ["clusters.h200.nodes=2"]
     answered = post("write", set=turns, name="as-run")
@@ -203,17 +204,16 @@ def test_the_run_folder_is_the_one_that_planner_run_writes(
     assert sorted(entry.name for entry in folder.iterdir()) == names
     for name in names:
         assert (folder / name).read_bytes() == (plain / name).read_bytes(), name
-
-
-def test_files_of_written_folders_alone_are_handed_out(desk: Desk, post: Post, client: TestClient) -> None:
-    (desk.outputs / "foreign").mkdir(parents=True, exist_ok=True)
-    (desk.outputs / "foreign" / "report.html").write_text("foreign")
-    assert post("write", name="mine").status_code == 200
-    found = client.get(f"/{TOKEN}/folder/mine/report.html")
-    assert found.status_code == 200
-    assert found.content == (desk.outputs / "mine" / "report.html").read_bytes()
-    assert client.get(f"/{TOKEN}/folder/mine/ledger.csv").status_code == 200
-    for path in ("foreign/report.html", "mine/none.csv", "mine/..%2f..%2ftiny.yaml", "mine/%2e%2e", "mine/.", "x/y"):
+        assert client.get(f"/{TOKEN}/folder/as-run/{name}").content == (folder / name).read_bytes()
+    shutil.copytree(folder, desk.outputs / "foreign")
+    for path in (
+        "foreign/report.html",
+        "as-run/none.csv",
+        "as-run/..%2f..%2ftiny.yaml",
+        "as-run/%2e%2e",
+        "as-run/.",
+        "x/y",
+    ):
         assert client.get(f"/{TOKEN}/folder/{path}").status_code in (403, 404), path
 
 

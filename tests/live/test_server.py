@@ -191,10 +191,15 @@ def test_a_plan_that_is_known_is_not_run_again(desk: Desk, monkeypatch: pytest.M
     assert desk.plan(("clusters.h200.nodes=6",)) is first
 
 
-def test_what_is_kept_is_bounded(desk: Desk, served: tuple[TestClient, Live], post: Post) -> None:
+def test_what_is_kept_is_bounded(
+    desk: Desk, served: tuple[TestClient, Live], post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.live.desk.simulate", lambda _: None)
     for nodes in range(1, 9):
-        desk.plan((f"clusters.h200.nodes={nodes}",))
+        desk.plan((f"clusters.h200.nodes=10{nodes}",))
     assert len(desk._plans) == 6
+    desk._plans.clear()
+    monkeypatch.undo()
     for tab in range(1005):
         served[1]._latest[str(tab)] = 1
     assert post(tab="new").status_code == 200
