@@ -10,10 +10,12 @@ from typing import Any
 
 from planner.language.scenario import Scenario
 from planner.live.desk import Desk, Plan
-from planner.live.knobs import ADDED, TURNS, Knob, changes, knobs_of
+from planner.live.knobs import Knob, knobs_of
 from planner.reporting.report.build import FIRST, SECTIONS, sections_of
 from planner.reporting.report.html import Html, environment, join
 from planner.reporting.report.page import Section, asset, policy
+from planner.reporting.report.words import percent, unit_price
+from planner.results.measure_names import FLEET
 
 _FOLDER = Path(__file__).parent
 BESIDE = "Against the pinned plan"
@@ -46,7 +48,7 @@ def controls(scenario: Scenario) -> Html:
     groups: dict[str, dict[str, list[Knob]]] = {}
     added = []
     for knob in knobs_of(scenario):
-        if knob.turn is TURNS[ADDED]:
+        if knob.is_new:
             added.append((f"{knob.path}={knob.turn.written.replace('%', knob.choices[0])}", knob.choices[0]))
         else:
             groups.setdefault(knob.turn.group, {}).setdefault(knob.owner, []).append(knob)
@@ -55,11 +57,20 @@ def controls(scenario: Scenario) -> Html:
 
 def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> Html:
     """Return what was turned, how the plan stands against the pinned one, and the report's first section."""
-    turned = changes(plan.result.scenario, desk.stated)
-    sections = sections_of(desk.contents(plan, intervals=intervals), SECTIONS[:FIRST])
+    sections = sections_of(desk.contents(plan, intervals=intervals, first=True), SECTIONS[:FIRST])
     if pinned is not None:
         sections = [*_beside(desk, plan, pinned, intervals=intervals), *sections]
-    return join([_macros().changes(turned), _sections(sections)], "\n")
+    return join([_macros().changes(desk.turned(plan)), _sections(sections)], "\n")
+
+
+def line(desk: Desk, plan: Plan) -> str:
+    """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
+    found = desk.contents(plan, intervals=False, first=True).json("summary.json")
+    fleet, promise = found["clusters"][FLEET], found["promise"]
+    since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
+    kept = "kept" if promise["kept"] else f"broken{since}"
+    price, in_time = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
+    return f"{price} per million tokens, {in_time} in time, promise {kept}"
 
 
 def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Section]:
@@ -69,9 +80,9 @@ def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Se
     return [replace(found[0], key="beside", title=BESIDE, body=body)]
 
 
-def rest(desk: Desk, plan: Plan, *, intervals: bool) -> Html:
+def rest(desk: Desk, plan: Plan) -> Html:
     """Return the report's other sections."""
-    return _sections(sections_of(desk.contents(plan, intervals=intervals), SECTIONS[FIRST:]))
+    return _sections(sections_of(desk.contents(plan, intervals=False, first=False), SECTIONS[FIRST:]))
 
 
 def _sections(sections: Sequence[Section]) -> Html:

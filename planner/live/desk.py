@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import re
 import threading
 from collections import OrderedDict
@@ -14,10 +14,9 @@ from typing import Any
 import yaml
 
 from planner.errors import PlannerError, Problem, ScenarioError
-from planner.files import MANIFEST
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
-from planner.live.knobs import check_turns
+from planner.live.knobs import check_turns, knobs_of
 from planner.reporting.comparison import bridge_rows, comparison_rows, comparison_summary
 from planner.reporting.comparison import monthly_rows as comparison_months
 from planner.reporting.comparison_columns import COMPARISON_TABLES
@@ -29,6 +28,7 @@ from planner.reporting.run_columns import RUN_TABLES
 from planner.reporting.run_folder import measure_rows, scenario_file, scenario_sha256
 from planner.reporting.summary import summary
 from planner.results.chance import Chance, draw_again
+from planner.results.event_table import events
 from planner.results.measure_names import DRAWS
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -69,12 +69,10 @@ class Plan:
     """One plan on the desk."""
 
     result: RunResult
-    once: Chance
-    """Its figures in the one replication that is shown."""
     drawn: Chance | None = None
-    """The same over 19 replications, once somebody asked for intervals."""
-    contents: dict[bool, Contents] = field(default_factory=dict)
-    """Its files, without and with intervals."""
+    """Its figures over 19 replications, once somebody asked for intervals."""
+    contents: dict[tuple[bool, bool], Contents] = field(default_factory=dict)
+    """Its files, without and with intervals, for the first section and for the others."""
 
 
 class Desk:
@@ -83,6 +81,7 @@ class Desk:
     def __init__(self, scenario: Scenario, outputs: Path = Path("outputs")) -> None:
         """Take a loaded scenario; run folders are written below ``outputs``."""
         self.stated, self.outputs = scenario, outputs
+        self.knobs = knobs_of(scenario)
         self.folders: dict[str, Path] = {}
         """Run folders written from this desk, by name."""
         self._plans: OrderedDict[Turns, Plan] = OrderedDict()
@@ -100,8 +99,7 @@ class Desk:
             check()
             found = self._plans.pop(turns, None)
             if found is None:
-                result = simulate(scenario)
-                found = Plan(result=result, once=draw_again(result, 1))
+                found = Plan(result=simulate(scenario))
             self._plans[turns] = found
             while len(self._plans) > _MOST_KEPT:
                 self._plans.popitem(last=False)
@@ -112,23 +110,38 @@ class Desk:
         if plan.drawn is None:
             plan.drawn = draw_again(plan.result, DRAWS, check)
 
-    def contents(self, plan: Plan, *, intervals: bool) -> Contents:
-        """Return a plan as its run folder would read, but for days, assumptions and workbook."""
-        if intervals not in plan.contents:
+    def contents(self, plan: Plan, *, intervals: bool, first: bool) -> Contents:
+        """Return a plan as its run folder would read, but for days, assumptions and workbook.
+
+        The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
+        """
+        if (intervals, first) not in plan.contents:
             result, chance = plan.result, plan.drawn if intervals else None
             described = {table.name: table for table in RUN_TABLES}
 
-            def table_of(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], bytes]:
+            def file(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], bytes]:
                 return lambda: write_csv(described[name], make(result))
 
-            makers = {f"{name}.csv": table_of(name, make) for name, make in RUN_COLUMNS.items() if name in described}
-            makers["measures.csv"] = table_of("measures", lambda result: measure_rows(result, chance))
+            makers = {f"{name}.csv": file(name, make) for name, make in RUN_COLUMNS.items() if name in described}
+            makers["measures.csv"] = file("measures", lambda result: measure_rows(result, chance))
             makers["summary.json"] = lambda: json_text(summary(result, chance)).encode()
+            if first:
+                makers["events.csv"] = file("events", lambda result: events(result, with_failures=False))
+            else:
+                before = self.contents(plan, intervals=intervals, first=True).files
+                makers |= {name: functools.partial(before.__getitem__, name) for name in before if name != "events.csv"}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
-            plan.contents[intervals] = Contents(
-                manifest=identity | {"command": self.command(result.scenario)}, files=Lazy(makers)
-            )
-        return plan.contents[intervals]
+            identity |= {"command": self.command(result.scenario)}
+            plan.contents[intervals, first] = Contents(manifest=identity, files=Lazy(makers))
+        return plan.contents[intervals, first]
+
+    def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
+        """Return what was turned: path, what was stated and what stands now."""
+        before = {knob.path: knob.value or knob.default for knob in self.knobs}
+        after = {knob.path: knob.value or knob.default for knob in knobs_of(plan.result.scenario) if not knob.is_new}
+        return [
+            (path, before.get(path, ""), now or "none") for path, now in after.items() if before.get(path, "") != now
+        ]
 
     def beside(self, pinned: Plan, now: Plan, *, intervals: bool) -> Contents:
         """Return two plans as the folder of their comparison would read, the pinned one as baseline."""
@@ -136,7 +149,7 @@ class Desk:
             replace(plan.result, scenario=plan.result.scenario.model_copy(update={"name": name}))
             for plan, name in ((pinned, PINNED), (now, NOW))
         ]
-        chances = [plan.drawn if intervals and plan.drawn else plan.once for plan in (pinned, now)]
+        chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
         rows = (comparison_rows(held), bridge_rows(held), comparison_months(held))
         files = {f"{t.name}.csv": write_csv(t, columns) for t, columns in zip(COMPARISON_TABLES, rows, strict=True)}
@@ -178,8 +191,9 @@ class Desk:
     def file(self, name: str, file: str) -> Path | None:
         """Return a file of a run folder written from this desk; None for any other."""
         folder = self.folders.get(name)
-        known = folder is not None and file in (MANIFEST, *(entry.name for entry in os.scandir(folder)))
-        return folder / file if folder is not None and known else None
+        if folder is None or file not in [entry.name for entry in folder.iterdir() if entry.is_file()]:
+            return None
+        return folder / file
 
 
 def _checked(name: str) -> str:

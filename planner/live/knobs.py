@@ -49,6 +49,8 @@ MACHINES, TRAFFIC, POWER, MONEY, PROMISE = "Machines", "Traffic", "Power and sit
 ADDED = "clusters.*"
 TURNS: dict[str, Turn] = {
     "clusters.*.accelerator": Turn(group=MACHINES, label="part"),
+    "clusters.*.engine": Turn(group=MACHINES, label="engine"),
+    "clusters.*.precision": Turn(group=MACHINES, label="precision"),
     "clusters.*.nodes": Turn(group=MACHINES, label="nodes"),
     "clusters.*.online": Turn(group=MACHINES, label="paid and online"),
     "clusters.*.order.placed": Turn(group=MACHINES, label="ordered"),
@@ -98,6 +100,11 @@ class Knob:
     """The field's own description."""
 
     @property
+    def is_new(self) -> bool:
+        """Whether it is of machines that are not there yet."""
+        return self.turn is TURNS[ADDED]
+
+    @property
     def slider(self) -> tuple[float, float, float] | None:
         """Lowest, highest and step of its slider; None without a number to start from."""
         start = _number(self.value or self.default)
@@ -115,10 +122,15 @@ class Knob:
 def knobs_of(scenario: Scenario) -> list[Knob]:
     """Return the knobs of a scenario, in the order of their groups; those that would do nothing in it are left out."""
     catalog = scenario.load_catalog()
-    offered = {"accelerator": tuple(catalog.accelerators), "tariff": tuple(catalog.tariffs)}
+    offered = {
+        "accelerator": tuple(catalog.accelerators),
+        "engine": tuple(dict.fromkeys(stack.engine.value for stack in catalog.stacks.values())),
+        "precision": tuple(catalog.precisions),
+        "tariff": tuple(catalog.tariffs),
+    }
     knobs = [_knob(scenario, pattern, *place, offered) for pattern in TURNS for place in _places(scenario, pattern)]
     taken, parts = set(scenario.clusters), []
-    for part in catalog.accelerators:
+    for part in (name for name, entry in catalog.accelerators.items() if entry.unit_price_usd):
         stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in taken)
         parts.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
@@ -227,12 +239,3 @@ def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
         plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
         if kind is None or not (new and plain and kind.fits(text)):
             raise ScenarioError(Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls"))
-
-
-def changes(scenario: Scenario, stated: Scenario) -> list[tuple[str, str, str]]:
-    """Return what was turned: path, what was stated and what stands now."""
-    before = {knob.path: knob.value or knob.default for knob in knobs_of(stated)}
-    after = {knob.path: knob.value or knob.default for knob in knobs_of(scenario) if knob.turn is not TURNS[ADDED]}
-    return [
-        (path, before.get(path, ""), value or "none") for path, value in after.items() if before.get(path, "") != value
-    ]

@@ -2,7 +2,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const tab = crypto.randomUUID();
-  let move = 0, shown = null, isNew = false, gesture = null, under = null;
+  let move = 0, shown = null, knobs = "", isNew = false, gesture = null, under = null;
 
   // A plan is its address: what is turned, what is pinned, whether intervals are wanted. So back, forward, reload and
   // a second tab need nothing else.
@@ -88,7 +88,9 @@
       isNew = false;
       $("rest").classList.add("old");
       swap($("answer"), answer.html);
-      setControls(answer.controls);
+      knobs = answer.controls;
+      setControls(knobs);
+      $("line").textContent = answer.line;
       settle(state);
       fail("");
       await painted();
@@ -103,12 +105,14 @@
       if (state.intervals) await drawIntervals(asked, signal);
     } catch (error) {
       if (error.name === "AbortError" || error.superseded || number !== move) return;
+      clearTimeout(late);
       isNew = false;
+      gesture = null;
       fail(error.message);
       $("status").textContent = "the plan before stands";
       if (!shown) return show({ set: new Map(), pin: null, intervals: false });
       if (write(shown) !== location.pathname + location.search) history.replaceState({ depth: depth() }, "", write(shown));
-      setControls((await post("show", { tab, move: ++move, part: "answer", set: words(shown.set), pin: null })).controls);
+      setControls(knobs);
       $("status").dataset.move = number;
     } finally {
       clearTimeout(late);
@@ -172,5 +176,6 @@
   ask("save", "save");
   ask("write", "write");
   window.addEventListener("popstate", () => { isNew = false; gesture = null; show(read()); });
+  if (matchMedia("(max-width: 56rem)").matches) for (const part of $("controls").querySelectorAll("details")) part.open = false;
   show(read());
 })();

@@ -130,9 +130,10 @@ class Live:
                 if each is not None:
                     self.desk.draw(each, check)
         if asked.part == "rest":
-            return {"html": controls.rest(self.desk, plan, intervals=False)}
+            return {"html": controls.rest(self.desk, plan)}
         shown = controls.answer(self.desk, plan, pinned, intervals=intervals)
-        return {"html": shown, "controls": controls.controls(plan.result.scenario)}
+        knobs = controls.controls(plan.result.scenario)
+        return {"html": shown, "controls": knobs, "line": controls.line(self.desk, plan)}
 
     async def save(self, request: Request) -> Response:
         """Write a what-if."""
