@@ -43,6 +43,14 @@ clusters:                  # what you buy; prices come from the catalogue unless
     discount_fraction: 0.18
     online: 2026-03-01     # first day of service
 
+# promise: {{in_time: 0.99}} # share of requests in time, each month and workload; 0.99 unless you say otherwise
+# choose:                  # planner size finds the cheapest of these that keep the promise
+#   clusters:
+#     h200: {{dates: [2026-01-01, 2027-01-01], most_nodes: 100}}
+#     mi325x: {{dates: [2026-03-01, 2027-01-01], most_nodes: 100}}
+#   power_kw: 1000
+#   review: 2027-01-01     # decide on what comes from then on by the demand seen until then
+
 site:
   tariff: us-ohio          # planner catalog lists tariffs
   pue_ratio: 1.25
