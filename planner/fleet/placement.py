@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ from planner.fleet.routing import Way
 from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from planner.fleet.window import WindowResult
+    from planner.fleet.window import Drag, WindowResult
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-6  # of a replica or a node: what sums of parts may be off by
@@ -56,6 +56,13 @@ class Deployment:
     """Hours to read the weights of one replica, at most one: an hour that loads longer is lost whole."""
     least_replicas: int = 1
     """Replicas that hold all fine-tunes of its model between them; with fewer, requests for the others are shed."""
+    waiting_speed: Mapping[int, Floats] = field(default_factory=dict)
+    """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it serves one of its own workloads at another speed than that one's best layout alone."""
+        return self.speed < 1.0 or any(w in self.waiting_speed for w in self.workloads)
 
     @property
     def least_nodes(self) -> float:
@@ -74,15 +81,14 @@ class Placement:
     review_requests: Floats
     """What the monthly review places replicas for, shape (workloads, months)."""
     pools: Plan
-    """The plan with pools in place of clusters."""
+    """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
+    uses what idles."""
     pool_cluster: tuple[int, ...]
     """The cluster of each pool."""
     pool_deployment: tuple[int | None, ...]
     """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
     deployment_of: Mapping[tuple[int, int], int]
     """Which deployment serves a workload on a cluster."""
-    pool_of: Mapping[tuple[int, int], int]
-    """Which pool does."""
 
 
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
@@ -90,31 +96,45 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     placed = []
     for c, cluster in enumerate(plan.clusters):
         own = [each for each in deployments if each.cluster == c]
-        several = sum(each.least_replicas for each in own) > 1
+        # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
+        several = sum(each.least_replicas for each in own) > 1 or any(each.is_slower for each in own)
         placed.append(several and sum(each.least_nodes for each in own) > ROUNDING_MATTERS * cluster.nodes)
     pools = [
         (c, d)
         for c, whole_replicas in enumerate(placed)
         for d in (*(d for d, each in enumerate(deployments) if each.cluster == c and whole_replicas), None)
     ]
-    serves = np.array(
+    speed = np.array(
         [
-            [not placed[c] if d is None else w in deployments[d].workloads for w in range(len(plan.workloads))]
+            [_speed(plan, None if d is None else deployments[d], w, placed[c]) for w in range(len(plan.workloads))]
             for c, d in pools
         ]
     )
-    speed = np.array([1.0 if d is None else deployments[d].speed for _, d in pools])
+    deployment_of = {(each.cluster, w): d for d, each in enumerate(deployments) for w in each.workloads}
     placement = Placement(
         deployments=tuple(deployments),
         placed=tuple(placed),
         review_requests=_review_requests(plan),
-        pools=_pool_plan(plan, [c for c, _ in pools], serves, speed),
+        pools=_pool_plan(plan, pools, deployment_of, speed),
         pool_cluster=tuple(c for c, _ in pools),
         pool_deployment=tuple(d for _, d in pools),
-        deployment_of={(each.cluster, w): d for d, each in enumerate(deployments) for w in each.workloads},
-        pool_of={(pools[pool][0], w): pool for pool, w in np.argwhere(serves).tolist()},
+        deployment_of=deployment_of,
     )
     return dataclasses.replace(plan, placement=placement)
+
+
+def _speed(plan: Plan, held: Deployment | None, w: int, placed: bool) -> Floats:
+    """Return a pool's speed on a workload over that of its best layout alone, shape (months or 1,); 0 for no service.
+
+    ``held`` is what the pool holds: None for a cluster left whole, which serves all, and for nodes that hold nothing.
+    """
+    periods = plan.requests_per_node_h.shape[2]
+    if held is None:
+        return np.full(periods, float(not placed))
+    waiting = held.waiting_speed.get(w)
+    if waiting is None:
+        return np.full(periods, held.speed if w in held.workloads else 0.0)
+    return np.broadcast_to(held.speed * waiting, periods)
 
 
 def _review_requests(plan: Plan) -> Floats:
@@ -130,22 +150,27 @@ def _review_requests(plan: Plan) -> Floats:
     return np.where(waits[:, None], mean, peak) / (plan.preferred_utilisation or 1.0)
 
 
-def _pool_plan(plan: Plan, pool_cluster: list[int], serves: NDArray[np.bool_], speed: Floats) -> Plan:
-    """Return the plan with pools in place of clusters: ``serves`` says which workloads, shape (pools, workloads)."""
-
-    def pools_of(c: int) -> list[int]:
-        return [pool for pool, cluster in enumerate(pool_cluster) if cluster == c]
+def _pool_plan(
+    plan: Plan, pools: Sequence[tuple[int, int | None]], deployment_of: Mapping[tuple[int, int], int], speed: Floats
+) -> Plan:
+    """Return the plan with pools in place of clusters; their speed has shape (pools, workloads, months or 1)."""
+    pool_cluster = [c for c, _ in pools]
 
     def in_pools(w: int, workload: WorkloadPlan) -> WorkloadPlan:
-        order = [pool for c in workload.cluster_order for pool in pools_of(c) if serves[pool, w]]
-        return dataclasses.replace(workload, cluster_order=tuple(order))
+        rank = {c: place for place, c in enumerate(workload.cluster_order)}
+        order = [
+            (d not in (None, deployment_of[c, w]), rank[c], -speed[pool, w, 0], pool)
+            for pool, (c, d) in enumerate(pools)
+            if c in rank and speed[pool, w].any()
+        ]
+        return dataclasses.replace(workload, cluster_order=tuple(pool for *_, pool in sorted(order)))
 
-    spared = tuple(itertools.chain.from_iterable(pools_of(c) for c in plan.site.throttle_order))
+    spared = tuple(pool for c in plan.site.throttle_order for pool, at in enumerate(pool_cluster) if at == c)
     return dataclasses.replace(
         plan,
         clusters=tuple(plan.clusters[c] for c in pool_cluster),
         workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
-        requests_per_node_h=plan.requests_per_node_h[pool_cluster] * (serves * speed[:, None])[:, :, None],
+        requests_per_node_h=plan.requests_per_node_h[pool_cluster] * speed,
         late_tables=plan.late_tables[pool_cluster],
         refused_tables=plan.refused_tables[pool_cluster],
         most_loads=plan.most_loads[pool_cluster],
@@ -169,6 +194,13 @@ class PlacedWindow:
 
 def place_window(plan: Plan, placement: Placement, window: WindowInput) -> PlacedWindow:
     """Place replicas hour by hour and return the pools that they make."""
+    served = enumerate(workload.cluster_order for workload in placement.pools.workloads)
+    pairs = [(pool, (placement.pool_cluster[pool], w)) for w, pools in served for pool in pools]
+    window = dataclasses.replace(
+        window,
+        speed={(pool, pair[1]): window.speed[pair] for pool, pair in pairs if pair in window.speed},
+        incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
+    )
     whole = whole_nodes(window)
     share = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
     replicas = _placed(plan, placement, window, whole, share)
@@ -187,8 +219,6 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         window,
         demand_requests=window.demand_requests - absent,
         nodes=nodes,
-        speed={(pool, w): window.speed[c, w] for (c, w), pool in placement.pool_of.items() if (c, w) in window.speed},
-        incidents={(placement.pool_of[pair], pair[1]): slowed for pair, slowed in window.incidents.items()},
     )
     return PlacedWindow(window=pools, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
@@ -216,6 +246,11 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         np.add.at(total, owner, pools)
         return total
 
+    drags: dict[tuple[int, int], Drag] = {}
+    for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
+        before = drags.get((owner[pool], w))
+        nodes = drag.nodes if before is None else before.nodes + drag.nodes
+        drags[owner[pool], w] = dataclasses.replace(drag, nodes=nodes)
     return dataclasses.replace(
         result,
         demand_requests=window.demand_requests,
@@ -224,7 +259,7 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         nodes=window.nodes,
         busy_nodes=added(result.busy_nodes),
         drag_nodes=added(result.drag_nodes),
-        drags={(owner[pool], w): drag for (pool, w), drag in result.drags.items()},
+        drags=drags,
         throttled_nodes=added(result.throttled_nodes),
         it_kw=added(result.it_kw),
         replicas=placed.replicas,
@@ -286,9 +321,10 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     if placement is None:
         return []
     found = []
-    for w, workload in enumerate(plan.workloads):
-        own = [placement.deployment_of[c, w] for c in workload.cluster_order if placement.placed[c]]
-        if len(own) < len(workload.cluster_order) or not any(window.demand_requests[w].any() for window in windows):
+    for w, workload in enumerate(placement.pools.workloads):
+        held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
+        own = [d for d in held if d is not None]
+        if len(own) < len(held) or not any(window.demand_requests[w].any() for window in windows):
             continue
         if not any(window.replicas[own].any() for window in windows):
             found.append(w)
@@ -305,13 +341,11 @@ def whole_nodes(window: WindowInput) -> Floats:
 
 
 def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats, share: Floats) -> Floats:
-    """Return the whole replicas of each deployment, shape (deployments, hours)."""
+    """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
     counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop))
     review = np.repeat(placement.review_requests, counts.astype(np.intp), axis=1)
     came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
-    waits = [w for w, workload in enumerate(plan.workloads) if workload.deadline_h]
-    came[waits] = np.minimum(came[waits], review[waits])  # what can wait is placed for as the review has it
-    ways = ways_of(plan, window)
+    ways = ways_of(placement.pools, window)
     site = _Site(plan, placement, ways, whole, share, np.arange(whole.shape[1]))
     site.place(review)
     site.place_the_rest()
@@ -320,8 +354,13 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
     short = np.flatnonzero(left > _ROUNDING)
     if short.size:
         site = _Site(plan, placement, ways, whole[:, short], share[:, short], short)
-        site.place(came[:, short])
-        site.place(np.maximum(review - came, 0.0)[:, short])
+        came, review = came[:, short], review[:, short]
+        waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
+        site.place(np.where(waits, 0.0, came))
+        if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
+            site.place(np.where(waits, came, came * (1.0 / (plan.preferred_utilisation or 1.0) - 1.0)))
+            site.place_the_rest(waiting=True)
+        site.place(np.maximum(review - came, 0.0))
         site.place_the_rest()
         replicas[:, short] = site.replicas
     return replicas
@@ -366,11 +405,11 @@ class _Site:
         )
 
     def _seat(self, w: int, wanted: NDArray[np.bool_]) -> None:
-        """Place one replica for a workload in hours in which it is wanted and has none."""
+        """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
         order = [(c, self.placement.deployment_of[c, w]) for c in self.plan.workloads[w].cluster_order]
-        if not all(self.placement.placed[c] for c, _ in order):
-            return  # it can do with a share of a cluster
-        for _, d in order:
+        for _, d in self._pools(w):
+            if d is None:
+                return  # it can do with a share of a cluster
             wanted = wanted & (self.replicas[d] < 1)
         for c, d in order:
             self._add(c, d, wanted)
@@ -387,12 +426,12 @@ class _Site:
 
     def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
         """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
-        for c in self.plan.workloads[w].cluster_order:
-            d = self.placement.deployment_of[c, w]
-            rate = self.ways[w].rate(c, self.hours) * self.placement.deployments[d].speed * self.share[c]
+        for pool, d in self._pools(w):
+            c = self.placement.pool_cluster[pool]
+            rate = self.ways[w].rate(pool, self.hours) * self.share[c]
             need = np.divide(requests, rate, out=np.zeros_like(requests), where=rate > 0)
-            if self.placement.placed[c]:
-                if add:
+            if d is not None:
+                if add and d == self.placement.deployment_of[c, w]:
                     self._add(c, d, np.maximum(np.ceil((need - self.spare[d]) / self.size[d] - _ROUNDING), 0.0))
                 used = np.minimum(need, self.spare[d])
                 self.spare[d] -= used
@@ -402,13 +441,24 @@ class _Site:
             requests = requests - used * rate
         return requests
 
-    def place_the_rest(self) -> None:
-        """Place replicas on the nodes left over: in proportion to what is placed, then by priority."""
+    def _pools(self, w: int) -> list[tuple[int, int | None]]:
+        """Return the pools that serve a workload, in the order in which they are offered it, and what each holds."""
+        return [
+            (pool, self.placement.pool_deployment[pool]) for pool in self.placement.pools.workloads[w].cluster_order
+        ]
+
+    def place_the_rest(self, *, waiting: bool = False) -> None:
+        """Place replicas on the nodes left over: in proportion to what is placed, then by priority.
+
+        Or, in proportion alone, replicas that serve work that can wait.
+        """
+        waits = [any(self.plan.workloads[w].deadline_h for w in each.workloads) for each in self.placement.deployments]
         for c, placed in enumerate(self.placement.placed):
             own = [d for d, each in enumerate(self.placement.deployments) if placed and each.cluster == c]
+            own = [d for d in own if waits[d] or not waiting]
             held = self.replicas[own] * self.size[own, None]
             share = held / np.maximum(held.sum(axis=0), _ROUNDING)
-            for part in (share, np.ones_like(share)):
+            for part in (share,) if waiting else (share, np.ones_like(share)):
                 for d, offered in zip(own, part * self.left[c], strict=True):
                     self._add(c, d, np.floor(offered / self.size[d] + _ROUNDING))
 
