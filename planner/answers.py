@@ -262,7 +262,7 @@ class SizeAnswer(Answer):
 
     def table(self) -> pd.DataFrame:
         """Return frontier.csv."""
-        from planner.reporting.size_folder import frontier_rows
+        from planner.reporting.size_rows import frontier_rows
 
         return _frame(frontier_rows(self.sized))
 

@@ -21,7 +21,8 @@ from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
 from planner.studies.sizing.relaxation import Relaxation
-from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, judged
+from planner.studies.sizing.replications import Surveyed
+from planner.studies.sizing.search import Clock, Judged, Search, judged
 from planner.studies.sizing.size import price_change, trial_of
 
 REPLICATIONS = 3
@@ -68,7 +69,7 @@ def problem(content: dict[str, Any], overrides: Sequence[str] = (), parts: Seque
 
 
 def whole(search: Search, counts: Counts) -> Judged:
-    return judged(counts, search.archive.outcomes(counts, range(REPLICATIONS)))
+    return judged(counts, search.outcomes(counts, range(REPLICATIONS)))
 
 
 def keeps(search: Search, plan: Judged) -> bool:
@@ -260,7 +261,7 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     answer = planner.size(content, tmp_path / "out", replications=REPLICATIONS, confirmations=4, workers=1)
     result = simulate(load_scenario(answer.plan), seed=1, replication=0)
     _, search = problem(content)
-    own = search.archive.outcomes(answer.sized.plan.counts, [0])[0]
+    own = search.outcomes(answer.sized.plan.counts, [0])[0]
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()

@@ -37,6 +37,7 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.sweep_section,
     study_sections.answer_section,
     size_sections.answer_section,
+    size_sections.review_section,
     size_sections.months_section,
     evidence.warnings_section,
     measures.measures_section,

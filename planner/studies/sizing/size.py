@@ -21,8 +21,10 @@ from planner.studies.resolve import resolve_inputs
 from planner.studies.sizing.choices import Choices, Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
-from planner.studies.sizing.infeasible import what_to_relax
-from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, TimeUp, judged
+from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
+from planner.studies.sizing.replications import Surveyed
+from planner.studies.sizing.review import Review, review_of
+from planner.studies.sizing.search import Clock, Judged, Search, TimeUp, judged
 
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
@@ -87,6 +89,8 @@ class Sized:
     confirmation: Confirmation
     families: tuple[Family, ...]
     explanation: Explanation
+    review: Review | None
+    """What a review is worth; None where the scenario states none."""
     runs: int
     stopped: str
     """Why the search ended before its end; empty where it did not."""
@@ -146,7 +150,8 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
         surveyed = Surveyed(trial, workers, effort.replications)
         archive, stopped = Archive(workers), ""
         everything = [True] * len(trial.choices.purchases)
-        main = Search(surveyed, archive, clock, everything, gap=effort.gap)
+        main = Search(surveyed, archive, clock, everything)
+        main.gap = effort.gap
         if not math.isfinite(main.bound):
             raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
         rivals: dict[str, Search] = {}
@@ -160,15 +165,19 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
         if best is None:
             if stopped:
                 raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
-            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
+            raise CapacityError(nearest_miss(main))
         main.best = best
         clock.say("confirming on fresh replications")
         confirmation = _confirmed(main, effort)
         assert main.best is not None
-        plan = judged(main.best, archive.outcomes(main.best, range(effort.replications)))
+        plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
         _mend_alike(main, rivals)
         families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
         explanation = explain(main, plan, effort.replications)
+        review = None
+        if (date := trial.choices.choose.review) is not None:
+            fresh = range(confirmation.first, confirmation.first + confirmation.replications)
+            review = review_of(main, date, lambda search: _confirmed(search, effort).first, fresh)
         return Sized(
             scenario=scenario,
             trial=trial,
@@ -177,6 +186,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
             confirmation=confirmation,
             families=families,
             explanation=explanation,
+            review=review,
             runs=workers.runs,
             stopped=stopped,
         )
@@ -188,7 +198,7 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
         main.clock.say(f"searching among plans of {part} alone")
         allowed = [purchase.accelerator == part for purchase in choices.purchases]
-        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES)
+        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
         rivals[f"all-{part}"].run()
 
 
@@ -203,7 +213,7 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
     for _ in range(_MOST_ROUNDS):
         assert search.best is not None
         fresh = range(first, first + effort.confirmations)
-        outcome = judged(search.best, search.archive.outcomes(search.best, fresh))
+        outcome = judged(search.best, search.outcomes(search.best, fresh))
         kept = int(outcome.kept(search.in_time).sum())
         confirmation = _interval(outcome, first, kept)
         if kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
@@ -241,7 +251,7 @@ def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
     if rival.best is None:
         return Family(name=name, plan=None, bound=rival.bound, price_changes={})
     count = len(main.surveyed.surveys)
-    own = judged(rival.best, main.archive.outcomes(rival.best, range(count)))
+    own = judged(rival.best, main.outcomes(rival.best, range(count)))
     changes = {}
     for part in main.trial.choices.accelerators:
         change = price_change(main, own, plan, part)
@@ -276,7 +286,7 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
     if not names:
         return 0.0
     cheaper = main.archive.workers.map(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
-    before = [each.cost for each in main.archive.outcomes(counts, few)]
+    before = [each.cost for each in main.outcomes(counts, few)]
     return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
 
 
