@@ -140,7 +140,7 @@ def test_a_number_a_slider_a_choice_a_date_and_new_machines_each_make_another_pl
         "clusters.b200={accelerator: B200, nodes: 8}",
         "clusters.b200.nodes=2",
     ]
-    assert "clusters.h200.nodes 4 → 7" in live.text("answer")
+    assert "clusters.h200.nodes 4 → 7" in live.text("first")
     assert live.browser.errors() == []
 
 
@@ -175,7 +175,7 @@ def test_a_slider_that_is_dragged_shows_its_last_place_and_is_one_step_of_undo(l
     )
     live.settled(moves + 5)
     assert live.state == [("set", f"{NODES}=9")]
-    assert "clusters.h200.nodes 4 → 9" in live.text("answer")
+    assert "clusters.h200.nodes 4 → 9" in live.text("first")
     live.go('document.getElementById("undo").click()')
     assert (live.shown, live.state) == (before, [])
 
@@ -236,10 +236,10 @@ def test_a_pinned_plan_stands_beside_until_it_is_unpinned(live: Page) -> None:
 def test_the_switch_adds_intervals_while_one_waits(live: Page) -> None:
     live.press("intervals")
     live.wait('document.getElementById("status").dataset.intervals')
-    assert live.run('document.querySelectorAll("#answer .card .range").length') > 2
+    assert live.run('document.querySelectorAll("#first .card .range").length') > 2
     assert live.state == [("intervals", "1")]
     live.press("intervals")
-    assert live.run('document.querySelectorAll("#answer .card .range").length') == 0
+    assert live.run('document.querySelectorAll("#first .card .range").length') == 0
 
 
 def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, folder: Path) -> None:
@@ -264,10 +264,10 @@ def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, fol
 
 
 def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(live: Page) -> None:
-    live.run('document.querySelector("#answer details").open = true')
+    live.run('document.querySelector("#first details").open = true')
     live.run('document.querySelector("#utilisation .toggle[data-series=h200]").click()')
     live.turn(NODES, "6")
-    assert live.run('document.querySelector("#answer details").open') is True
+    assert live.run('document.querySelector("#first details").open') is True
     toggle = 'document.querySelector("#utilisation .toggle[data-series=h200]")'
     assert live.run(f'{toggle}.getAttribute("aria-pressed")') == "false"
     assert live.run('document.querySelector("#utilisation .marks g[data-series=h200]").hasAttribute("hidden")')
@@ -316,7 +316,7 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
             text = str(float(value or 500) + 1).removesuffix(".0") if field != "discount_fraction" else "0.2"
         live.turn(path, text)
         assert live.state[0][1].startswith(f"{path}="), path
-        assert path in live.text("answer"), live.text("failed")
+        assert path in live.text("first"), live.text("failed")
 
 
 @pytest.mark.prove
