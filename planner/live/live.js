@@ -23,7 +23,8 @@
   const depth = () => (history.state && history.state.depth) || 0;
 
   const post = async (what, asked, signal) => {
-    const answer = await fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal });
+    const answer = await fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal })
+      .catch((error) => { throw error.name === "AbortError" ? error : new Error("planner serve does not answer; has it ended?"); });
     if (answer.ok) return answer.json();
     const error = new Error(await answer.text());
     error.superseded = answer.status === 409;
@@ -74,10 +75,10 @@
   };
 
   // One plan after another: a newer move makes the server and this page drop the one before.
-  const show = async (state, begun = performance.now()) => {
+  const show = async (state, told = "") => {
     if (under) under.abort();
     under = new AbortController();
-    const signal = under.signal, number = ++move;
+    const signal = under.signal, number = ++move, begun = performance.now();
     const asked = (part) => ({ tab, move: number, part, set: words(state.set), pin: state.pin && words(state.pin) });
     const late = setTimeout(() => { $("status").textContent = "simulating"; }, 300);
     try {
@@ -86,16 +87,16 @@
       if (isNew) history.pushState({ depth: depth() + 1 }, "", write(state));
       else history.replaceState({ depth: depth() }, "", write(state));
       isNew = false;
-      $("rest").classList.add("old");
-      swap($("answer"), answer.html);
+      $("others").classList.add("old");
+      swap($("first"), answer.html);
       knobs = answer.controls;
       setControls(knobs);
       $("line").textContent = answer.line;
       settle(state);
-      fail("");
+      fail(told);
       await painted();
       const first = Math.round(performance.now() - begun);
-      swap($("rest"), (await post("show", asked("rest"), signal)).html);
+      swap($("others"), (await post("show", asked("rest"), signal)).html);
       await painted();
       clearTimeout(late);
       $("status").dataset.first = first;
@@ -110,8 +111,7 @@
       gesture = null;
       fail(error.message);
       $("status").textContent = "the plan before stands";
-      if (!shown) return show({ set: new Map(), pin: null, intervals: false });
-      if (write(shown) !== location.pathname + location.search) history.replaceState({ depth: depth() }, "", write(shown));
+      if (!shown) return told || show({ set: new Map(), pin: null, intervals: false }, error.message);
       setControls(knobs);
       $("status").dataset.move = number;
     } finally {
@@ -121,7 +121,7 @@
   const drawIntervals = async (asked, signal) => {
     $("status").textContent += "; drawing 19 replications for intervals";
     const answer = await post("show", asked("intervals"), signal);
-    swap($("answer"), answer.html);
+    swap($("first"), answer.html);
     $("status").textContent = "with intervals from 19 replications";
     $("status").dataset.intervals = asked("").move;
   };
