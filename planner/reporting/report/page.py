@@ -27,7 +27,8 @@ class Section:
 
 
 @functools.cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a style or script that lies beside this file."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
@@ -40,14 +41,20 @@ def _policy(script: str) -> str:
     )
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
-    """Return the whole file."""
-    style, script = _asset("report.css"), _asset("report.js")
+def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("")) -> bytes:  # noqa: B008 - frozen text
+    """Return the whole file; ``memo`` is what it prints as, where there is one."""
+    style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
     whole = (
         environment()
         .get_template("page.html")
         .render(
-            title=title, lead=lead, sections=sections, policy=_policy(script), style=Html(style), script=Html(script)
+            title=title,
+            lead=lead,
+            sections=sections,
+            memo=memo,
+            policy=_policy(script),
+            style=Html(style),
+            script=Html(script),
         )
     )
     return f"{whole}\n".encode()
