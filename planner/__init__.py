@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.language.loading import load_scenario as load
     from planner.results.result import RunResult
     from planner.studies.study import run_study
-    from planner.verbs import compare, report, run, simulate, size, study, sweep
+    from planner.verbs import compare, memo, report, run, simulate, size, study, sweep
 
 __version__ = "0.2.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
@@ -31,6 +31,7 @@ _HOMES = {
     "study": "planner.verbs:study",
     "size": "planner.verbs:size",
     "report": "planner.verbs:report",
+    "memo": "planner.verbs:memo",
     "RunResult": "planner.results.result:RunResult",
     "load_scenario": "planner.language.loading:load_scenario",  # the older name of load
     "run_study": "planner.studies.study:run_study",  # stores replications alone; study writes the tables too
@@ -41,6 +42,7 @@ __all__ = [
     "compare",
     "load",
     "load_scenario",
+    "memo",
     "report",
     "run",
     "run_study",

@@ -351,6 +351,13 @@ def report(folder: Place) -> Path:
     return rebuild_report(Path(folder))
 
 
+def memo(folder: Place) -> list[Path]:
+    """Write memo.html and memo.md of an output folder from the files in it, as ``planner memo`` does."""
+    from planner.reporting.report.memo import write_memo
+
+    return write_memo(Path(folder))
+
+
 def _folder(out: Place | None, name: str) -> Path:
     """Return the output folder: the one asked for, or one of the plan's name under outputs."""
     return Path("outputs") / name if out is None else Path(out)

@@ -20,6 +20,7 @@ from planner.cli import (
     fit_traffic,
     import_results,
     init,
+    memo,
     montecarlo,
     probe,
     replay,
@@ -55,6 +56,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "schema": "Print the JSON schema by which editors complete files.",
     },
     "What was written": {
+        "memo": "Write the two-page memo of a folder.",
         "report": "Write a folder's report.html anew.",
         "charts": "Draw a folder's charts for slides.",
         "replay": "Run one replication of a study again, in full.",
@@ -95,6 +97,7 @@ app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("size")(size.size)
 app.command("report")(report.report)
+app.command("memo")(memo.memo)
 app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)

@@ -23,7 +23,8 @@ from planner.reporting.report import (
     zoom_sections,
 )
 from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
-from planner.reporting.report.html import join
+from planner.reporting.report.html import Html, join
+from planner.reporting.report.memo import MEMO_KINDS, memo_body
 from planner.reporting.report.page import Section, page
 
 SectionMaker = Callable[[Contents], Section | None]
@@ -71,7 +72,8 @@ def build_report(contents: Contents) -> bytes:
     lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
-    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents))
+    prints = memo_body(contents) if contents.kind in MEMO_KINDS else Html("")
+    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
 FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
