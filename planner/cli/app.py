@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli import (
+    actuals,
     calibrate,
     catalog,
     charts,
@@ -47,6 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sweep": "Run every combination of some values.",
         "montecarlo": "Say how sure the answer is, over thousands of replications.",
         "sensitivity": "Say what the answer hangs on.",
+        "actuals": "Hold months that happened against the plan, and forecast the rest anew.",
         "zoom": "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
@@ -102,6 +104,7 @@ app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
+app.command("actuals")(actuals.actuals)
 app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)

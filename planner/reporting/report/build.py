@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
+    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -40,6 +41,9 @@ SECTIONS: Sequence[SectionMaker] = (
     size_sections.answer_section,
     size_sections.review_section,
     size_sections.months_section,
+    actuals_sections.answer_section,
+    actuals_sections.forecast_section,
+    actuals_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
