@@ -160,7 +160,7 @@ def most_served(arrivals: Floats, room: Floats, deadline_h: int) -> float:
 
 
 @pytest.mark.parametrize(("model", "requests_per_s"), [("llama-3.1-70b", 60.0), ("llama-3.1-70b", 160.0),
-                                                       ("qwen3-32b", 120.0)])  # fmt: skip
+                                                       ("qwen3-32b", 100.0)])  # fmt: skip
 def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_per_s: float) -> None:
     """Between what a linear program serves at 85% use and at the speed of chat's replicas, and at best.
 
@@ -181,7 +181,7 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_p
 
     served = float(window.served_requests[0, 1].sum())
     assert bound(0.85, slower) * 0.99 <= served <= bound(1.0, 1.0) * (1 + 1e-9)
-    assert window.shed_requests[1].sum() == 0.0 or requests_per_s > 120
+    assert window.shed_requests[1].sum() == 0.0 or requests_per_s > 100
     alone = simulate(scenario_of(day_and_night(None)))
     late = [run.monthly.late_requests[0, 0] / run.monthly.demand_requests[0, 0] for run in (result, alone)]
     assert late[0] == pytest.approx(late[1], abs=1e-3)

@@ -10,13 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.placement import Deployment, Placement, place_window, residence, whole_nodes, with_placement
+from planner.fleet.placement import Deployment, Placement, residence, with_placement
 from planner.fleet.plan import Plan
 from planner.fleet.power import facility_kw
+from planner.fleet.replicas import place_window, whole_nodes
 from planner.fleet.window import WindowInput, WindowResult, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
-from tests.fleet.test_window import Recipe, built, either, scale, sites, window_of
+from tests.fleet.test_window import Recipe, built, either, scale, served_tokens, sites, window_of
 
 Floats = NDArray[np.float64]
 
@@ -52,8 +53,9 @@ def placed_plan(recipe: Recipe) -> tuple[Plan, Placement, WindowInput]:
             members, able = tuple(able[:together]), able[together:]
             found.append(deployment(c, members, nodes, speed=speed, load_h=float(random.uniform(0, 1))))
     for place, each in enumerate(found):  # some hold a model of which others wait for work
-        waits = [w for w, workload in enumerate(plan.workloads) if workload.deadline_h and w not in each.workloads]
-        idle = {w: random.uniform(0.3, 1.2, 1) for w in waits if each.cluster in plan.workloads[w].cluster_order}
+        others = [other for other in found if other.cluster == each.cluster and other is not each]
+        best = {w: other.speed for other in others for w in other.workloads if plan.workloads[w].deadline_h}
+        idle = {w: random.uniform(0.3, 1.0, 1) * speed / each.speed for w, speed in best.items()}
         if random.random() < 0.5:
             found[place] = dataclasses.replace(each, waiting_speed=idle)
     mean = window.demand_requests.mean(axis=1) / 3600.0
@@ -241,7 +243,7 @@ def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
 
 def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
     """Of ten nodes the review gives 3 and 7; an hour of 5 nodes' chat leaves code the rest, though it asks for half."""
-    plan = two_models(10, [deployment(0, (0,)), deployment(0, (1,))], chat=1.7, code=5.1)
+    plan = two_models(10, [deployment(0, (0,), load_h=0.0), deployment(0, (1,))], chat=1.7, code=5.1)
     demand = np.array([[3600.0, 5 * 3600.0], [1800.0, 1800.0]])
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 2), 10.0)))
     assert result.replicas.tolist() == [[3, 5], [7, 5]]
@@ -269,6 +271,52 @@ def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
     )
     result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
     assert result.replicas.tolist() == [[2], [0]]
+
+
+def test_an_hour_places_for_what_loading_takes_of_it() -> None:
+    """Chat of 4.6 nodes takes five, and of those that load for a fifth of the hour six, of which 4.8 serve."""
+    for load_h, replicas in ((0.0, 5), (0.2, 6)):
+        plan = two_models(10, [deployment(0, (0,), load_h=load_h), deployment(0, (1,))], chat=0.5, code=8.0)
+        result = evaluate_window(plan, window_of(plan, np.array([[4.6], [0.5]]) * 3600.0, np.full((1, 1), 10.0)))
+        assert result.replicas[0].tolist() == [replicas]
+
+
+def check_more_nodes_never_serve_less(recipe: Recipe, cluster: int, more: int) -> None:
+    """A priority may lose only to one before it, and, in the minutes in which weights are loaded, to these.
+
+    Nothing fails. Which replicas were there the hour before is a matter of what it asked for, so more nodes may have
+    more to load: of that hour they lose it, and no more.
+    """
+    recipe = recipe._replace(deadlines=(0, 0, *[d for d in recipe.deadlines if d][:1]))
+    plan, placement, window = placed_plan(recipe)
+    assume(any(placement.placed))
+    nodes = np.ceil(window.nodes.max(axis=1, keepdims=True)) + 0.0 * window.nodes
+    few = dataclasses.replace(window, nodes=nodes, speed={}, lit_fraction=None)
+    added = np.zeros_like(nodes)
+    added[cluster % len(nodes)] = more
+    many = dataclasses.replace(few, nodes=nodes + added)
+    at_best = float((plan.requests_per_node_h[:, :, 0] * [load.tokens_per_request[0] for load in plan.workloads]).max())
+    for load_h in (0.0, 0.1):
+        held = [dataclasses.replace(each, load_h=each.load_h * load_h) for each in placement.deployments]
+        plan = with_placement(dataclasses.replace(plan, placement=None), held)
+        loading = float(evaluate_window(plan, many).loading_nodes.sum()) * at_best if load_h else 0.0
+        for less, after in zip(served_tokens(plan, few), served_tokens(plan, many), strict=True):
+            if after > less * (1 + 1e-6):
+                break
+            assert after >= less * (1 - 1e-6) - 1e-3 - loading
+
+
+@settings(max_examples=6)
+@given(sites(capped=False), st.integers(0, 2), st.integers(1, 6))
+def test_more_nodes_never_serve_less(recipe: Recipe, cluster: int, more: int) -> None:
+    check_more_nodes_never_serve_less(short(recipe), cluster, more)
+
+
+@pytest.mark.prove
+@settings(max_examples=1500, deadline=None)
+@given(sites(capped=False), st.integers(0, 2), st.integers(1, 6))
+def test_more_nodes_never_serve_less_on_thousands_of_sites(recipe: Recipe, cluster: int, more: int) -> None:
+    check_more_nodes_never_serve_less(recipe, cluster, more)
 
 
 def test_what_can_wait_uses_what_idles_and_an_hour_that_is_short_of_it_makes_room() -> None:
