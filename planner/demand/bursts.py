@@ -39,6 +39,8 @@ class Lateness:
     refused_fractions: tuple[float, ...] = (0.0, 0.0)
     too_long_fraction: float = 0.0
     """Requests whose own prompt takes longer than the objective on an idle replica: part of the late at any load."""
+    alone_s: float = np.nan
+    """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
     refuses: bool = True
     """Whether what exceeds the last load is refused; otherwise it is served, as late as at that load."""
 

@@ -172,6 +172,7 @@ def _pool_plan(
         late_tables=plan.late_tables[pool_cluster],
         refused_tables=plan.refused_tables[pool_cluster],
         most_loads=plan.most_loads[pool_cluster],
+        calm_tables=None if plan.calm_tables is None else plan.calm_tables[:, pool_cluster],
         site=dataclasses.replace(plan.site, throttle_order=spared),
     )
 

@@ -119,6 +119,7 @@ def _tables(
     """Return every table of a run with its columns."""
     columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
+        run_columns.LATE_REASONS.name: tables.late_reasons(result),
         run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
         run_columns.ACCOUNTS.name: tables.accounts(),
         **{table.name: tables.statement(result, span) for span, table in run_columns.STATEMENTS.items()},

@@ -57,6 +57,7 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.money_section,
     elsewhere.maker("money"),
     plans.single(run_sections.losses_section),
+    run_sections.late_section,
     plans.losses_section,
     elsewhere.maker("losses"),
     drivers.hangs_section,
