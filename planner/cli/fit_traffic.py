@@ -45,7 +45,7 @@ def fit_traffic(
     as_json: AsJson = False,
 ) -> None:
     """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
-    from planner.catalog.workload_classes import workload_class as class_figures
+    from planner.catalog.load import workload_class as class_figures
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
     from planner.reporting.folder import json_text

@@ -1,4 +1,4 @@
-"""How long requests are: lognormal input and output lengths, their growth, and what a prefix cache saves."""
+"""How long requests are: lognormal lengths, and request logs as arrays."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from math import exp, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.units import HOURS_PER_YEAR
 
 _NORMAL = NormalDist()
 Z_P95 = _NORMAL.inv_cdf(0.95)
@@ -50,92 +49,14 @@ class LengthDistribution:
         sigma = Z_P95 - sqrt(max(Z_P95**2 - 2.0 * log(ratio), 0.0))
         return cls(mu=log(mean_tokens) - sigma**2 / 2.0, sigma=sigma)
 
-    @classmethod
-    def from_mean_p50(cls, mean_tokens: float, p50_tokens: float) -> LengthDistribution:
-        """Return the lognormal with this mean and median: σ = √(2 ln(mean / median))."""
-        _check_positive(mean=mean_tokens, p50=p50_tokens)
-        if mean_tokens < p50_tokens:
-            raise ScenarioError(f"a lognormal's mean ({mean_tokens:g}) cannot lie below its median ({p50_tokens:g})")
-        return cls(mu=log(p50_tokens), sigma=sqrt(2.0 * log(mean_tokens / p50_tokens)))
-
     @property
     def mean_tokens(self) -> float:
         """Return E[L] = exp(μ + σ²/2)."""
         return exp(self.mu + self.sigma**2 / 2.0)
 
-    @property
-    def coefficient_of_variation(self) -> float:
-        """Return the standard deviation ÷ mean, √(exp(σ²) − 1)."""
-        return sqrt(np.expm1(self.sigma**2))
-
-    def moment(self, order: float) -> float:
-        """Return E[L^order] = exp(order μ + order² σ²/2)."""
-        return exp(order * self.mu + order**2 * self.sigma**2 / 2.0)
-
     def quantile(self, probability: float) -> float:
         """Return the length that this fraction of requests does not exceed."""
         return exp(self.mu + self.sigma * _NORMAL.inv_cdf(probability))
-
-    def fraction_longer(self, tokens: float) -> float:
-        """Return the fraction of requests longer than this."""
-        return self._upper_tail(tokens, order=0.0)
-
-    def token_fraction_longer(self, tokens: float) -> float:
-        """Return the fraction of all tokens in requests longer than this (the Lorenz curve's complement)."""
-        return self._upper_tail(tokens, order=1.0)
-
-    def scaled(self, factor: float) -> LengthDistribution:
-        """Return the distribution of every length times a factor."""
-        _check_positive(factor=factor)
-        return LengthDistribution(mu=self.mu + log(factor), sigma=self.sigma)
-
-    def _upper_tail(self, tokens: float, order: float) -> float:
-        """Return E[L^order; L > tokens] / E[L^order]: a lognormal weighted by L is one with μ moved by σ²."""
-        if tokens <= 0.0:
-            return 1.0
-        centre = self.mu + order * self.sigma**2
-        if self.sigma == 0.0:
-            return float(log(tokens) < centre)
-        return _NORMAL.cdf((centre - log(tokens)) / self.sigma)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenMix:
-    """The tokens of one workload's requests."""
-
-    input: LengthDistribution
-    """Tokens of the prompt, cached part included."""
-    output: LengthDistribution
-    """Tokens generated, thinking included."""
-    growth_per_year: float = 0.0
-    """Growth of both lengths per request, a fraction a year."""
-    prefix_cache_hit_fraction: float = 0.0
-    """Input tokens found in the prefix cache ÷ all input tokens."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.prefix_cache_hit_fraction <= 1.0:
-            raise ScenarioError(f"prefix_cache_hit_fraction must lie in 0..1, not {self.prefix_cache_hit_fraction}")
-        if not -1.0 < self.growth_per_year < np.inf:
-            raise ScenarioError(f"growth in tokens per request must be above -1 a year, not {self.growth_per_year}")
-
-    @property
-    def mean_prefill_tokens(self) -> float:
-        """Return the input tokens a request must have computed: those the cache does not hold."""
-        return self.input.mean_tokens * (1.0 - self.prefix_cache_hit_fraction)
-
-    @property
-    def mean_decode_context_tokens(self) -> float:
-        """Return the mean context in KV memory over decode steps: E[in] + E[out²] / (2 E[out]).
-
-        Steps are drawn in proportion to output length, hence the second moment; cached input occupies memory too. Input
-        and output lengths are taken as independent (nearly so in public logs).
-        """
-        return self.input.mean_tokens + self.output.moment(2) / (2.0 * self.output.mean_tokens)
-
-    def length_multiplier(self, hours_h: ArrayLike) -> NDArray[np.float64]:
-        """Return tokens per request at times in hours since start ÷ at the start."""
-        time_h = np.asarray(hours_h, dtype=np.float64)
-        return np.asarray(np.exp(np.log1p(self.growth_per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
 
 
 def _check_positive(**named: float) -> None:
