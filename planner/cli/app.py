@@ -36,7 +36,7 @@ from planner.cli import (
     validate,
     zoom,
 )
-from planner.cli.colour import paint
+from planner.cli.progress import paint
 from planner.errors import PlannerError
 
 GROUPS: dict[str, dict[str, str]] = {

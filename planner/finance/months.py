@@ -15,7 +15,7 @@ from __future__ import annotations
 import calendar
 import functools
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -136,10 +136,6 @@ class MonthGrid:
         """
         return np.searchsorted(self.edge_hours, hours, side="right").astype(np.int64) - 1
 
-    def date_of_hour(self, hour: float) -> date:
-        """Return the calendar day in which a time, in hours since the start, falls."""
-        return self.start + timedelta(days=int(hour // HOURS_PER_DAY))
-
     def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return month coordinates of times in hours since the start, shape as given; infinity stays infinity.
 
@@ -154,22 +150,6 @@ class MonthGrid:
         # The last instants before a boundary round to it; they belong before it.
         latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
         return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
-
-    def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""
-        self._require_hours(hourly)
-        return np.add.reduceat(hourly, self.edge_hours[:-1], axis=0)
-
-    def maximum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the highest hour of each period of an hourly array, shape (hours, …) to (periods, …)."""
-        self._require_hours(hourly)
-        return np.maximum.reduceat(hourly, self.edge_hours[:-1], axis=0)
-
-    def _require_hours(self, hourly: NDArray[np.float64]) -> None:
-        """Refuse an array that does not cover the horizon hour by hour."""
-        if hourly.shape[0] != self.hour_count:
-            msg = f"expected {self.hour_count} hours along the first axis, got {hourly.shape[0]}"
-            raise ValueError(msg)
 
 
 # A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The
