@@ -85,10 +85,10 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
-    return _with_vendors(scenario)
+    return with_vendors(scenario)
 
 
-def _with_vendors(scenario: Scenario) -> Scenario:
+def with_vendors(scenario: Scenario) -> Scenario:
     """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
     vendors = scenario.load_catalog().vendors
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
