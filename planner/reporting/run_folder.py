@@ -113,8 +113,8 @@ def _file_hashes(scenario: Scenario) -> dict[str, str]:
     return {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
 
 
-def _tables(
-    result: RunResult, chance: Chance | None, *, hourly: bool
+def run_tables(
+    result: RunResult, chance: Chance | None = None, *, hourly: bool = False
 ) -> list[tuple[TableDescription, Mapping[str, Any]]]:
     """Return every table of a run with its columns."""
     columns: dict[str, Mapping[str, Any]] = {
@@ -172,7 +172,7 @@ def write_run(
 
     ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
     """
-    found, form = _tables(result, chance, hourly=wanted.hourly), wanted.form
+    found, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
     shown = {table.name: columns for table, columns in found}
     content = workbook_content(result, shown["events"], shown["assumptions"])

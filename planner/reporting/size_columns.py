@@ -59,11 +59,11 @@ FRONTIER = TableDescription(
 )  # fmt: skip
 FAMILIES = TableDescription(
     name="families",
-    description="The best plan of each part alone beside the answer, and by how much each part's price would have to "
-    "change for it to cost as much: a row for each kind and part.",
+    description="The best plan of each part alone, and of several, beside the answer, and by how much each part's "
+    "price would have to change for it to cost as much: a row for each kind and part.",
     key=("family", "accelerator"),
     columns=(
-        text_column("family", "Kind: all of one part."),
+        text_column("family", "Kind: all of one part, or mixed of several where the answer is of one."),
         text_column("accelerator", "Part whose price changes; empty where no plan of the kind keeps the promise."),
         number_column("price_change_fraction", "Change of its accelerators' price at which this kind costs as much as "
                       "the answer; empty where no change of it does."),

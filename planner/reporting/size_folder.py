@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
-from planner.reporting.run_folder import scenario_file, scenario_sha256
+from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
+from planner.reporting.run_workbook import sheet_of, workbook_content
 from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.reporting.size_rows import (
     family_rows,
@@ -32,9 +34,10 @@ from planner.reporting.size_rows import (
     review_rows,
 )
 from planner.reporting.text_table import text_table, wrapped
+from planner.reporting.workbook import write_workbook
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
-from planner.studies.sizing.size import Sized
+from planner.studies.sizing.size import MIXED, Sized
 from planner.units import MILLION
 
 PLAN_FILE = "plan.yaml"
@@ -149,11 +152,14 @@ def sentences(sized: Sized) -> list[str]:
         if family.plan is None:
             said.append(f"No plan of {family.name} that may be chosen keeps the promise.")
             continue
+        changes = family.price_changes
         own = family.name.removeprefix("all-")
-        change = family.price_changes.get(own)
+        if family.name == MIXED:  # the part whose price would have to change least
+            own = min(changes, key=lambda part: abs(changes[part]), default="")
+        change = changes.get(own)
         more = family.plan.cost / sized.plan.cost - 1.0
         dearer = f"costs {abs(more):.1%} {'more' if more >= 0 else 'less'} ({money(sized, family.plan.cost)})"
-        wins = "; no price of its part alone would let it win" if change is None else (
+        wins = "; no price of one part alone would let it win" if change is None else (
             f"; it wins where a {own} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
         said.append(f"The best plan of {family.name} {dearer}{wins}.")
     for promised, plan in sized.explanation.nines:
@@ -225,6 +231,16 @@ def size_text(sized: Sized) -> str:
     return "\n".join([table, "", "cost against service:", shown, "", *wrapped(sentences(sized))])
 
 
+def _workbook(sized: Sized) -> bytes:
+    """Return the workbook of the answer as stated, with the tables of the sizing after its own."""
+    result = sized.as_stated()
+    shown = {table.name: columns for table, columns in run_tables(result)}
+    content = workbook_content(result, shown["events"], shown["assumptions"])
+    more = {name: sheet_of(rows(sized)) for name, rows in _ROWS.items()}
+    named = {f"Size {name}": table for name, table in more.items() if table.rows}
+    return write_workbook(dataclasses.replace(content, more=named))
+
+
 def write_size(sized: Sized, folder: Path, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a sizing's folder, whole or not at all."""
     tables = [
@@ -239,6 +255,7 @@ def write_size(sized: Sized, folder: Path, command: Sequence[str], form: CsvForm
     for number, level in enumerate(sized.review.levels if sized.review else (), start=1):
         files[level_file(number)] = plan_document(sized, folder, level.counts)
     files["summary.json"] = json_text(size_summary(sized))
+    files["workbook.xlsx"] = _workbook(sized)
     files["datapackage.json"] = data_package("size", written, form)
     manifest = {
         "kind": "size",

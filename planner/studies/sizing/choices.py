@@ -21,6 +21,7 @@ from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.language.checks import check_scenario
 from planner.language.choose import Choose
+from planner.language.loading import with_vendors
 from planner.language.scenario import Scenario
 from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
@@ -65,6 +66,8 @@ class Choices:
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
+    mixed: bool = False
+    """Whether only plans of several parts are allowed."""
 
     @property
     def scenario(self) -> Scenario:
@@ -154,6 +157,8 @@ class Choices:
             totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
             if (bought < 0).any() or (totals < least).any() or (totals > most).any():
                 return False
+        if self.mixed and len({self.purchases[place].accelerator for place in np.flatnonzero(bought)}) < 2:
+            return False
         if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
             return False
         if choose.power_kw is not None and (self.power_kw(counts) > choose.power_kw * (1.0 + 1e-9)).any():
@@ -291,7 +296,7 @@ def _stated_fully(
     for purchase in purchases:
         names.setdefault(purchase.cluster, []).append(purchase.name)
     content = _named(content | {"clusters": clusters}, names)
-    full = Scenario.model_validate(content)
+    full = with_vendors(Scenario.model_validate(content))
     full._document = scenario.document
     check_scenario(full)
     return Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))

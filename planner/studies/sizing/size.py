@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from planner.errors import CapacityError
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
 from planner.language.study_loading import load_study
+from planner.results.result import RunResult
 from planner.studies.designs import MonteCarlo
 from planner.studies.inputs import Inputs, stated
 from planner.studies.points import PointSet
@@ -105,6 +107,13 @@ class Sized:
         """What is kept."""
         return self.trial.promise
 
+    def as_stated(self) -> RunResult:
+        """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
+        stated = dataclasses.replace(
+            self.trial, inputs=Inputs(each=(), mixing=None), design=None, seed=self.scenario.seed
+        )
+        return Evaluator(stated).simulate(self.plan.counts, 0)
+
     @property
     def gap(self) -> float:
         """How much less than the answer a plan could cost at most, as a share of it."""
@@ -135,7 +144,7 @@ def trial_of(
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
     every = choices_of(scenario).base
-    bases = {every.name: every, **{name: stated(name, each) for name, each in scenarios.items()}}
+    bases = {"": every, **{name: stated(name, each) for name, each in scenarios.items()}}  # no scenario is called so
     inputs = resolve_inputs(written, bases)
     used = written.seed if seed is None else seed
     points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
@@ -158,6 +167,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
         try:
             _families(main, rivals)
             main.run(_cheapest(rivals, surveyed))
+            _mixed(main, rivals)
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
@@ -200,6 +210,24 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
         allowed = [purchase.accelerator == part for purchase in choices.purchases]
         rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
         rivals[f"all-{part}"].run()
+
+
+def _mixed(main: Search, rivals: dict[str, Search]) -> None:
+    """Search for the best plan of several parts where the answer is of one: from it, with a node of another part."""
+    choices = main.trial.choices
+    if main.best is None or len(choices.accelerators) < 2 or family_of(choices, main.best) == MIXED:
+        return
+    main.clock.say("searching among plans of several parts")
+    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=_FAMILY_TRIES, like=main)
+    search.choices = dataclasses.replace(choices, mixed=True)
+    places = range(len(choices.purchases))
+    more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
+    allowed = [each for each in more if search.choices.within_limits(each)]
+    held = (each for each in sorted(allowed, key=main.surveyed.predicted) if search.holds(each, fully=True))
+    if (start := next(held, None)) is not None:
+        search.best = start
+        rivals[MIXED] = search
+        search.run(start)
 
 
 def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
