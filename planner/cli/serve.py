@@ -37,7 +37,7 @@ def serve(
 
     desk = Desk(load_scenario(scenario, overrides or ()))
     listening = listen(port)
-    typer.echo(f"running {desk.stated.name} once", err=True)
+    typer.echo(f"running {desk.stated.name} once; Ctrl-C ends it", err=True)
     desk.plan(())
-    serve(desk, listening, lambda address: typer.echo(f"{address}\nCtrl-C ends it"), browser=not no_browser)
+    serve(desk, listening, typer.echo, browser=not no_browser)
     typer.echo("stopped", err=True)

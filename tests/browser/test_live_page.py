@@ -260,7 +260,8 @@ def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, fol
     live.browser.visit(live.run('document.querySelector("#status a").href'))
     assert live.run('document.querySelector("h1").textContent') == "tiny: run report"
     assert live.browser.errors() == []
-    assert (folder / "outputs" / "six" / "ledger.csv").exists()
+    manifest = json.loads((folder / "outputs" / "six" / "manifest.json").read_text())
+    assert (manifest["draws"], manifest["overrides"]) == (19, [f"{NODES}=6"])
 
 
 def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(live: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -192,14 +193,20 @@ def test_a_scenario_that_changed_meanwhile_is_not_extended(tmp_path: Path) -> No
 
 
 def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_are_handed_out(
-    desk: Desk, post: Post, client: TestClient, scenario_file: Path, tmp_path: Path
+    desk: Desk,
+    post: Post,
+    client: TestClient,
+    scenario_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns = ["clusters.h200.nodes=2"]
+    monkeypatch.setattr("planner.live.desk.run", functools.partial(run, draws=2))  # for the suite's sake
     answered = post("write", set=turns, name="as-run")
     assert answered.status_code == 200, answered.text
     folder = desk.outputs / "as-run"
     assert answered.json() == {"said": f"written to {folder}", "href": "folder/as-run/report.html"}
-    plain = run(scenario_file, tmp_path / "plain", overrides=turns).folder
+    plain = run(scenario_file, tmp_path / "plain", overrides=turns, draws=2).folder
     names = sorted(entry.name for entry in plain.iterdir())
     assert sorted(entry.name for entry in folder.iterdir()) == names
     for name in names:
