@@ -9,7 +9,6 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
-    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -21,6 +20,7 @@ from planner.reporting.report import (
     size_sections,
     study_sections,
     timelines,
+    variance_sections,
     zoom_sections,
 )
 from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
@@ -39,9 +39,9 @@ SECTIONS: Sequence[SectionMaker] = (
     study_sections.answer_section,
     size_sections.answer_section,
     size_sections.months_section,
-    actuals_sections.answer_section,
-    actuals_sections.forecast_section,
-    actuals_sections.figures_section,
+    variance_sections.answer_section,
+    variance_sections.forecast_section,
+    variance_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
@@ -51,6 +51,7 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.timeline_section,
     elsewhere.maker("time"),
     compare_sections.bridge_section,
+    variance_sections.dollars_section,
     plans.single(run_sections.money_section),
     plans.money_section,
     elsewhere.maker("money"),
