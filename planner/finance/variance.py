@@ -11,11 +11,12 @@ another month.
 
 Two plans' accrued costs are held against each other in the same way (:func:`dollar_bridge`):
 
-    cost = tokens · (machines / tokens) · Σ mix · hours on site · (USD / h + kWh / h · USD / kWh) + missed work
-           volume   efficiency            mix   timing            price   effic.   price         efficiency
+    cost = tokens · (machines / tokens) · hours on site · Σ mix · (USD / h + kWh / h · USD / kWh) + missed work
+           volume   efficiency            timing            mix    price   effic.   price         efficiency
 
-with the sum over clusters. The books' own choices (life, method, residual) are no price: what they move is found by
-writing the same run's books by the other plan's rules, and stands apart as policy.
+with hours on site of a machine on average, and the sum over clusters by their share of all machines' hours. The books'
+own choices (life, method, residual) are no price: what they move is found by writing the same run's books by the other
+plan's rules, and stands apart as policy.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ PLAN_CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 PLAN_CAUSE_MEANINGS = {
     "volume": "More or fewer tokens are served.",
     "price": "An accelerator-hour on site costs more or less (capital, rent, space, upkeep, people), or a kWh does.",
-    "mix": "More of the machines are of a dearer or a cheaper cluster.",
+    "mix": "More of the machines' hours are of a dearer or a cheaper cluster; also one that the other plan has not.",
     "efficiency": "A token takes more or fewer machines or kWh, or more work is missed (credits, burst rental).",
-    "timing": "Machines are on site for more or fewer hours of the horizon.",
+    "timing": "A machine is on site for more or fewer hours of the horizon.",
     "policy": "The books differ: life, method or residual of depreciation. No price, and no cash.",
 }
 
@@ -119,8 +120,8 @@ def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dic
 
     def usd(switched: frozenset[str]) -> float:
         f = {name: ends[cause in switched][name] for cause, of in PLAN_CAUSES.items() for name in of}
-        hourly = f["mix"] * f["hours"] * (f["usd_per_h"] + f["kwh_per_h"] * f["usd_per_kwh"])
-        return float(f["tokens"] * (f["machines_per_token"] * hourly.sum() + f["missed_usd_per_token"]))
+        hourly = (f["mix"] * (f["usd_per_h"] + f["kwh_per_h"] * f["usd_per_kwh"])).sum()
+        return float(f["tokens"] * (f["machines_per_token"] * f["hours"] * hourly + f["missed_usd_per_token"]))
 
     for plan, switched in ((baseline, frozenset()), (other, frozenset(PLAN_CAUSES))):
         if not math.isclose(usd(switched) * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
@@ -139,13 +140,14 @@ def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: li
     """
     rows = [plan.clusters.get(name) or elsewhere[name] for name in names]
     machines = np.array([plan.clusters[name].machines if name in plan.clusters else 0.0 for name in names])
-    of_each = ("hours", "usd_per_h", "kwh_per_h", "usd_per_kwh")
+    machine_h = machines * np.array([row.hours for row in rows])
     return {
         "tokens": plan.tokens,
         "machines_per_token": machines.sum() / plan.tokens,
         "missed_usd_per_token": plan.missed_usd_per_token,
-        "mix": machines / machines.sum(),
-        **{name: np.array([getattr(row, name) for row in rows]) for name in of_each},
+        "hours": machine_h.sum() / machines.sum(),
+        "mix": machine_h / machine_h.sum(),
+        **{name: np.array([getattr(row, name) for row in rows]) for name in ("usd_per_h", "kwh_per_h", "usd_per_kwh")},
     }
 
 
