@@ -171,7 +171,7 @@ def first_token_p99_s(cell: Cell) -> float:
     )  # fmt: skip
     asked = candidates.asked(0, workload)
     curve = late_curve(replicas, 0, service.speed, lengths, asked)
-    batch, _ = curve.at(cell.load * curve.most_requests_per_s(0.99))
+    batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
     replica = promptness._Replica(replicas, 0, service.speed, lengths)
     at = np.array([batch])
     rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
@@ -179,7 +179,7 @@ def first_token_p99_s(cell: Cell) -> float:
     for _ in range(20):
         middle = float(np.sqrt(low * high))
         objective = dataclasses.replace(asked, ttft_s=middle)
-        late = float(promptness._late_first(replica, lengths, objective, rate, step_s)[0])
+        late = float(promptness._late_first(replica, lengths, objective, rate, step_s, np.array([middle]))[0, 0])
         low, high = (middle, high) if late > 0.01 else (low, middle)
     return high
 
