@@ -25,9 +25,15 @@ if TYPE_CHECKING:
     from planner.compile.capacity import Service
 
 Floats = NDArray[np.float64]
-# Cells of probability: a long prompt makes itself and others late, so the longest hundredth is in cells each half the
-# one before; a short reply has few tokens over which a wait is shared, so cells of replies are finest where short.
-_PROMPT_EDGES = (*(0.00198 * n for n in range(501)), *(1.0 - 0.01 * 0.5**n for n in range(1, 9)), 1.0)
+# Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
+# cells are finest there, and those of the longest two thousandths each half the one before; a short reply has few
+# tokens over which a wait is shared, so cells of replies are finest where short.
+_PROMPT_EDGES = (
+    *(0.00245 * n for n in range(400)),
+    *(0.98 + 0.0005 * n for n in range(37)),
+    *(1.0 - 0.002 * 0.5**n for n in range(1, 7)),
+    1.0,
+)
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
 _POINTS_IN_CELL = 3
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
