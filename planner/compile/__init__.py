@@ -25,7 +25,7 @@ from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
-from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
 __all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
@@ -46,9 +46,9 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
-    mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
     services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
     services = narrowed(scenario, services, throughput_factors or {}, reuse)
+    mid_years = months.mid_years
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
@@ -88,7 +88,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         notes=(),
     )
     plan = queue_outgrown(scenario, plan)
-    plan = with_placement(plan, deployments_of(scenario, plan, services))
+    plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 

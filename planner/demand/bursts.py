@@ -57,6 +57,16 @@ class Lateness:
             late, refused = late * admitted, 1.0 - (1.0 - refused) * admitted
         return late, refused
 
+    def up_to_capacity(self) -> Lateness:
+        """Return the same up to a load of 1, beyond which no more is admitted."""
+        below = [load for load in self.loads if load < 1.0]
+        return Lateness(
+            loads=(*below, 1.0),
+            late_fractions=(*self.late_fractions[: len(below)], float(np.interp(1.0, self.loads, self.late_fractions))),
+            refused_fractions=(0.0,) * (len(below) + 1),
+            too_long_fraction=self.too_long_fraction,
+        )
+
 
 SHARP = Lateness()
 """All in time up to capacity, and beyond it refused: what mean times say."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.overdue import beyond_share, with_overdue
-from planner.fleet.placement import by_cluster, place_window
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
+from planner.fleet.replicas import by_cluster, place_window
 from planner.fleet.router import Router, Slowdown, WindowInput
 
 __all__ = ["Drag", "Missed", "Slowdown", "WindowInput", "WindowResult", "evaluate_window", "missed_under"]

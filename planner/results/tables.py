@@ -206,8 +206,19 @@ def routing_monthly(result: RunResult) -> Columns:
     return _by_pair(plan, pairs) | {
         "replicas": held.replicas[:, own].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
-        "utilisation_fraction": quantities.utilisation(work, held.held_node_h[:, own]).ravel(),
+        "utilisation_fraction": quantities.utilisation(work, _serving_node_h(plan, pairs, held)).ravel(),
     }
+
+
+def _serving_node_h(plan: Plan, pairs: Sequence[Pair], held: Residence) -> Floats:
+    """Return the node-hours that may serve each pair, of its own replicas and of those it uses while it waits."""
+    assert plan.placement is not None  # its pairs come from there
+    node_h = held.held_node_h[:, [d for _, _, d, _ in pairs]]
+    for place, (c, w, d, _) in enumerate(pairs):
+        for other, each in enumerate(plan.placement.deployments):
+            if plan.placement.placed[c] and each.cluster == c and other != d and w in each.waiting_speed:
+                node_h[:, place] += held.held_node_h[:, other]
+    return node_h
 
 
 Pair = tuple[int, int, int, Deployment]

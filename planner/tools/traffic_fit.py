@@ -1,15 +1,29 @@
-"""A fitted workload as a table, as JSON, and as YAML for a scenario, with the fit's error beside each figure."""
+"""A workload fitted to files: as a table, as JSON, and as YAML for a scenario, the error beside each figure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from planner.tools.traffic_statistics import LengthFit, ShapeFit, TrafficFit
+from planner.catalog.load import workload_class as class_figures
+from planner.errors import Problem, ScenarioError
+from planner.tools.traffic_log import parse_columns, read_hourly_rates, read_request_log
+from planner.tools.traffic_statistics import (
+    LengthFit,
+    ShapeFit,
+    TrafficFit,
+    TrendFit,
+    fit_hourly_shape,
+    fit_traffic,
+    fit_trend,
+)
 
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
 """Those that a table has room for."""
+_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
+GROWTH = "growth.per_year"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +39,11 @@ class Figure:
     from_class: bool = False
     """Whether the class stands in for what the log cannot show."""
 
+    @property
+    def number(self) -> float:
+        """What is fitted, of a figure that is one number; 0 where there is none."""
+        return self.fitted if isinstance(self.fitted, float | int) else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
@@ -35,6 +54,104 @@ class Heading:
     workload_class: str
     source: str
     timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How files of traffic are to be read, and what the workload is called."""
+
+    name: str
+    model: str
+    workload_class: str
+    timezone: str = "UTC"
+    columns: str | None = None
+    """Roles of a log's columns, as ``--columns`` takes them."""
+    rate_column: str | None = None
+    """Column of an hourly series; None: its only one."""
+    time_unit: str = "auto"
+    requests_per_s: float | None = None
+    """Rate stated in place of the fitted one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A workload fitted to a log, a series, or both."""
+
+    heading: Heading
+    figures: list[Figure]
+    shape: ShapeFit | None
+    log: TrafficFit | None
+    """What the log alone showed; None without one."""
+    end_s: float | None
+    """End of the series, to whose level the rate belongs, seconds since 1970 UTC; None without one, or its dates."""
+
+    def yaml(self) -> str:
+        """Return the ``workloads`` section of a scenario."""
+        return workload_yaml(self.heading, self.figures, self.shape)
+
+
+def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
+    """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log."""
+    defaults = class_figures(asked.workload_class)
+    fit = shape = end_s = None
+    figures: list[Figure] = []
+    if log is not None:
+        fit = _fit_log(log, asked, needs_rate=series is None and asked.requests_per_s is None)
+        figures, shape = log_figures(fit, defaults, asked.requests_per_s), fit.shape
+    if series is not None:
+        seen, shape, end_s = _fit_series(series, asked, defaults)
+        figures = laid_over(figures, seen) if log is not None else seen
+    has_profile = shape is not None and shape.weekly_profile is not None
+    heading = Heading(
+        name=asked.name,
+        model=asked.model,
+        workload_class=asked.workload_class,
+        source=" and ".join(path.name for path in (log, series) if path is not None),
+        timezone="UTC" if has_profile else asked.timezone,  # a profile read off a log is in UTC
+    )
+    return Fitted(heading=heading, figures=figures, shape=shape, log=fit, end_s=end_s)
+
+
+def _fit_log(path: Path, asked: Asked, *, needs_rate: bool) -> TrafficFit:
+    log = read_request_log(path, parse_columns(asked.columns), asked.time_unit)
+    if not log.one_clock and needs_rate:
+        message = "every client's times start at its own zero, so the log shows no rate"
+        raise ScenarioError(Problem(file=str(path), message=message, hint="state it with --requests-per-s"))
+    return fit_traffic(log)
+
+
+def _fit_series(
+    path: Path, asked: Asked, defaults: Mapping[str, Any]
+) -> tuple[list[Figure], ShapeFit | None, float | None]:
+    """Return a series' figures, its shape with the trend taken out, and the moment its level belongs to."""
+    hourly = read_hourly_rates(path, asked.rate_column)
+    trend = fit_trend(hourly.rates)
+    shape = fit_hourly_shape(hourly.rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
+    rate, remark = asked.requests_per_s, "as given"
+    if rate is None:
+        words = f"{path.name} {hourly.column}".lower()
+        known = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
+        if not known:
+            message = "the unit of the series is in neither its name nor the file's"
+            raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
+        rate = float(hourly.rates.mean()) / known[0]
+        remark = f"mean of {hourly.rates.size} hours of {hourly.column}"
+        if trend is not None:
+            remark = f"level at the end; the {remark} is {_number(rate)}"
+            rate *= trend.end_to_mean
+    figures = [Figure(field="requests_per_s", fitted=rate, remark=remark), *_trend_figures(trend, hourly.rates.size)]
+    figures += shape_figures(shape, defaults, f"not visible in {hourly.rates.size} h")
+    return figures + class_length_figures(defaults), shape, hourly.end_s
+
+
+def _trend_figures(trend: TrendFit | None, hours: int) -> list[Figure]:
+    if trend is None:
+        return []
+    weeks = hours // 168
+    remark = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
+    if weeks < 104:
+        remark += "; under two years cannot tell growth from season"
+    return [Figure(field=GROWTH, fitted=trend.per_year, remark=remark)]
 
 
 def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
@@ -111,9 +228,10 @@ def class_length_figures(defaults: Mapping[str, Any]) -> list[Figure]:
 
 
 def laid_over(figures: list[Figure], seen: list[Figure]) -> list[Figure]:
-    """Return a log's figures with those that a series of hours shows in their place: level, day, week and noise."""
+    """Return a log's figures with a series' in their place: level, growth, day, week and noise."""
     shown = {figure.field: figure for figure in seen if not figure.from_class}
-    return [shown.get(figure.field, figure) for figure in figures]
+    level, *rest = [shown.pop(figure.field, figure) for figure in figures]
+    return [level, *shown.values(), *rest]
 
 
 def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | None) -> str:
@@ -124,7 +242,7 @@ def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | Non
             *parents, last = figure.field.split(".")
             branch = tree
             for parent in parents:
-                branch = branch.setdefault(parent, {})
+                branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
             branch[last] = figure
     tree.setdefault("shape", {})["timezone"] = heading.timezone
     lines = [f"# Fitted by planner fit-traffic to {_one_line(heading.source)}", "workloads:", f"  {heading.name}:"]

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from planner.demand.calendar import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError
+from planner.units import HOURS_PER_YEAR
 
 MINUTES_FOR_DISPERSION = 10
 """Whole minutes a log needs before counts per minute say anything of their variance."""
 HOURS_FOR_DAILY_SHAPE = 48
 """Hours needed to see a daily peak twice."""
+WEEKS_FOR_GROWTH = 26
+"""Whole weeks needed before a trend may be carried into the years to come."""
 _EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 
 
@@ -68,6 +71,20 @@ class ShapeFit:
     """Standard deviation of ln(rate ÷ profile), from hours of the week seen at least twice."""
     noise_correlation_h: float | None
     """Hours in which that residual's correlation falls to 1/e."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendFit:
+    """Compound growth through the weeks of a series."""
+
+    per_year: float
+    """Growth of a year, as a share."""
+    per_year_error: float
+    """Its standard error, weeks taken as independent."""
+    end_to_mean: float
+    """Level at the end of the series ÷ its mean."""
+    factors: NDArray[np.float64]
+    """The trend at each hour ÷ its mean, shape (hours,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +193,31 @@ def index_of_dispersion(times_s: NDArray[np.float64]) -> tuple[float | None, flo
         variance, freedom, mean = float(counts.var(ddof=1)), counts.size - 1, float(counts.mean())
     index = variance / mean
     return index, index * float(np.sqrt(2.0 / freedom))
+
+
+def fit_trend(rates: NDArray[np.float64]) -> TrendFit | None:
+    """Fit compound growth to hourly rates, shape (hours,); None for less than half a year, or a week without traffic.
+
+    ln(mean of week k) = a + b t_k by least squares, t in years; growth is e^b − 1, its standard error e^b times that
+    of b. The series' mean is kept: its level at the end is mean · e^(b T) ÷ mean of e^(b t).
+    """
+    weeks = rates.size // HOURS_PER_WEEK
+    if weeks < WEEKS_FOR_GROWTH:
+        return None
+    means = rates[rates.size - weeks * HOURS_PER_WEEK :].reshape(weeks, HOURS_PER_WEEK).mean(axis=1)
+    if means.min() <= 0.0:
+        return None
+    years = np.arange(weeks) * HOURS_PER_WEEK / HOURS_PER_YEAR
+    slope, level = np.polyfit(years, np.log(means), 1)
+    residual = np.log(means) - level - slope * years
+    error = np.sqrt(residual @ residual / (weeks - 2) / np.sum((years - years.mean()) ** 2))
+    trend = np.exp(slope * np.arange(rates.size) / HOURS_PER_YEAR)
+    return TrendFit(
+        per_year=float(np.expm1(slope)),
+        per_year_error=float(np.exp(slope) * error),
+        end_to_mean=float(np.exp(slope * rates.size / HOURS_PER_YEAR) / trend.mean()),
+        factors=trend / trend.mean(),
+    )
 
 
 def fit_hourly_shape(rates: NDArray[np.float64], first_hour_of_week: int | None) -> ShapeFit | None:
