@@ -1,4 +1,4 @@
-"""``planner montecarlo``: thousands of futures, compared."""
+"""``planner montecarlo``: thousands of replications, compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile
 def montecarlo(
     study: StudyFile,
     replications: Annotated[
-        int, typer.Option("--replications", "-n", min=1, max=10_000_000, help="Futures to simulate, at most.")
+        int, typer.Option("--replications", "-n", min=1, max=10_000_000, help="Replications to simulate, at most.")
     ] = 1000,
     until: Annotated[
         str | None,

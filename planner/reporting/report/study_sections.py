@@ -190,21 +190,21 @@ def _headline(found: Statistics, output: str, contents: Contents, choice: Choice
 
 
 def _figures(found: Statistics, output: str, name: str) -> str:
-    """Return a scenario's headline in words: its mean, how sure that is, and how far futures lie apart."""
+    """Return a scenario's headline in words: its mean, how sure that is, and how far replications lie apart."""
     value, low, high = _mean_of(found, name)
     p5, p95 = (found[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
     said = f"{output.removesuffix('_usd').replace('_', ' ')} {measured(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
     if p5 is not None and p95 is not None:
-        said += f"; nine futures in ten lie between {measured(p5, output)} and {measured(p95, output)}"
+        said += f"; nine replications in ten lie between {measured(p5, output)} and {measured(p95, output)}"
     return said
 
 
 def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:
     """Say how the best scenario stands against another, called ``who[2]``."""
     best, rival, whose = who
-    decision, design = contents.table("decision"), design_of(contents)
+    decision = contents.table("decision")
     if decision is None or not rival:
         return ""
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
@@ -214,8 +214,7 @@ def _against(contents: Contents, who: tuple[str, str, str], reference: float | N
     ):
         if (scenario, against) != (best, rival) or mean is None:
             continue
-        often = "draws of chance" if design == "tornado" else "futures"
-        said = f" Against {whose}, it is better in {percent(chance, 0)} of {often}"
+        said = f" Against {whose}, it is better in {percent(chance, 0)} of replications"
         if low is not None and high is not None and low < 0 < high:
             ends = f"{measured(low, output)} to {measured(high, output)}"
             return f"{said}; the mean difference, {ends} with 95% confidence, cannot be told from none."
@@ -249,7 +248,7 @@ def _histogram(contents: Contents, output: str) -> Html:
         strips.append(element("div", element("b", scenario), element("div", *bars, class_="bins"), class_="strip"))
     ends = element("div", element("span", measured(rows[0][1], output)), element("span", measured(rows[-1][2], output)),
                    class_="ends")  # fmt: skip
-    said = f"How {output.removesuffix('_usd').replace('_', ' ')} is spread over the futures, on one scale."
+    said = f"How {output.removesuffix('_usd').replace('_', ' ')} is spread over the replications, on one scale."
     return element("div", paragraph(said, class_="summary"), *strips, ends, class_="histogram", role="img",
                    aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 
@@ -353,7 +352,7 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
 
 def fan_section(contents: Contents) -> Section | None:
     """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
-    said = "The median of all futures by month; the band holds eight futures in ten."
+    said = "The median of all replications by month; the band holds eight in ten."
     charts = fan_charts(contents, [("p10", "p90")], said)
     body = join(map(draw, charts), "\n")
     return Section(key="time", title="How it goes over time", body=body) if charts else None
