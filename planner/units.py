@@ -6,6 +6,8 @@ kilowatt-hours in the fleet, US dollars, tokens.
 
 from __future__ import annotations
 
+import functools
+
 HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
 HOURS_PER_YEAR = 8766.0  # 365.25 days, so that 36 months and three years agree
@@ -101,6 +103,7 @@ _UNIT_BY_SUFFIX = {
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 
+@functools.lru_cache(maxsize=4096)  # asked of every row of a table
 def unit_of(name: str) -> str | None:
     """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch.
 

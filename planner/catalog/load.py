@@ -130,7 +130,8 @@ class Catalog(Strict):
 
     def resale_priors(self, vendor: str) -> dict[str, float]:
         """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
-        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in self.priors}
+        own = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{vendor}")]
+        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in own}
         ages = {name: float(match[1]) for name, match in names.items() if match}
         return dict(sorted(ages.items(), key=lambda item: item[1]))
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from planner.cli.options import AsJson
-
-if TYPE_CHECKING:
-    from planner.tools.traffic_fit import Figure
-    from planner.tools.traffic_statistics import ShapeFit, TrafficFit
-
-_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 
 
 def fit_traffic(
@@ -45,88 +39,41 @@ def fit_traffic(
     as_json: AsJson = False,
 ) -> None:
     """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
-    from planner.catalog.load import workload_class as class_figures
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
     from planner.reporting.folder import json_text
     from planner.reporting.text_table import text_table
-    from planner.tools import traffic_fit as report
+    from planner.tools import traffic_fit as fitting
     from planner.tools.traffic_log import is_hourly_series
 
-    _check_options(name, model, time_unit, out)
+    check_options(name, model, time_unit, out)
     zone(timezone)
-    defaults = class_figures(workload_class)
-    if is_hourly_series(trace, columns is not None):
-        if hourly is not None:
-            message, hint = (
-                "is an hourly series itself",
-                f"name the log first: fit-traffic LOG --hourly {trace}",
-            )
-            raise ScenarioError(Problem(file=str(trace), message=message, hint=hint))
-        fit, (figures, shape) = None, _from_series(trace, series, requests_per_s, defaults)
-    else:
-        fit = _from_log(trace, columns, time_unit, 0.0 if hourly is not None else requests_per_s)
-        figures, shape = report.log_figures(fit, defaults, requests_per_s), fit.shape
-        if hourly is not None:
-            seen, shape = _from_series(hourly, series, requests_per_s, defaults)
-            figures = report.laid_over(figures, seen)
-    has_profile = shape is not None and shape.weekly_profile is not None
-    heading = report.Heading(
+    is_series = is_hourly_series(trace, columns is not None)
+    if is_series and hourly is not None:
+        hint = f"name the log first: fit-traffic LOG --hourly {trace}"
+        raise ScenarioError(Problem(file=str(trace), message="is an hourly series itself", hint=hint))
+    asked = fitting.Asked(
         name=name,
         model=model,
         workload_class=workload_class,
-        source=trace.name if hourly is None else f"{trace.name} and {hourly.name}",
-        timezone="UTC" if has_profile else timezone,  # a profile read off a log is in UTC
+        timezone=timezone,
+        columns=columns,
+        rate_column=series,
+        time_unit=time_unit,
+        requests_per_s=requests_per_s,
     )
-    text = report.workload_yaml(heading, figures, shape)
+    fitted = fitting.fit_files(None if is_series else trace, trace if is_series else hourly, asked)
     if out is not None:
-        _write_new(out, text)
+        _write_new(out, fitted.yaml())
     if as_json:
-        typer.echo(json_text(report.fit_json(heading, figures, fit)), nl=False)
+        typer.echo(json_text(fitting.fit_json(fitted.heading, fitted.figures, fitted.log)), nl=False)
         return
-    rows = report.figure_rows(figures) + (report.reported_rows(fit) if fit else [])
+    rows = fitting.figure_rows(fitted.figures) + (fitting.reported_rows(fitted.log) if fitted.log else [])
     typer.echo(text_table(("figure", "fitted", "error or origin"), rows))
-    typer.echo(f"\nwrote {out}" if out is not None else f"\n{text}", nl=out is not None)
+    typer.echo(f"\nwrote {out}" if out is not None else f"\n{fitted.yaml()}", nl=out is not None)
 
 
-def _from_log(trace: Path, columns: str | None, time_unit: str, requests_per_s: float | None) -> TrafficFit:
-    from planner.errors import Problem, ScenarioError
-    from planner.tools import traffic_statistics as fitting
-    from planner.tools.traffic_log import parse_columns, read_request_log
-
-    log = read_request_log(trace, parse_columns(columns), time_unit)
-    if not log.one_clock and requests_per_s is None:
-        message = "every client's times start at its own zero, so the log shows no rate"
-        raise ScenarioError(Problem(file=str(trace), message=message, hint="state it with --requests-per-s"))
-    return fitting.fit_traffic(log)
-
-
-def _from_series(
-    trace: Path, series: str | None, requests_per_s: float | None, defaults: dict[str, float]
-) -> tuple[list[Figure], ShapeFit | None]:
-    from planner.errors import Problem, ScenarioError
-    from planner.tools import traffic_fit as report
-    from planner.tools.traffic_log import read_hourly_rates
-    from planner.tools.traffic_statistics import fit_hourly_shape
-
-    hourly = read_hourly_rates(trace, series)
-    shape = fit_hourly_shape(hourly.rates, hourly.first_hour_of_week)
-    remark = "as given"
-    if requests_per_s is None:
-        known = [
-            seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in f"{trace.name} {hourly.column}".lower()
-        ]
-        if not known:
-            message = "the unit of the series is in neither its name nor the file's"
-            raise ScenarioError(Problem(file=str(trace), message=message, hint="state --requests-per-s"))
-        requests_per_s = float(hourly.rates.mean()) / known[0]
-        remark = f"mean of {hourly.rates.size} hours of {hourly.column}"
-    figures = [report.Figure(field="requests_per_s", fitted=requests_per_s, remark=remark)]
-    figures += report.shape_figures(shape, defaults, f"not visible in {hourly.rates.size} h")
-    return figures + report.class_length_figures(defaults), shape
-
-
-def _check_options(name: str, model: str, time_unit: str, out: Path | None) -> None:
+def check_options(name: str, model: str, time_unit: str, out: Path | None) -> None:
     """Raise every problem with the options before a large file is read."""
     import re
 

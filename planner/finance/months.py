@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from planner.errors import Problem, ScenarioError
-from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +112,11 @@ class MonthGrid:
     def edge_hours(self) -> NDArray[np.int64]:
         """Hours since the start at which each period begins, and the horizon's end, shape (periods + 1,)."""
         return _edge_hours(self)
+
+    @property
+    def mid_years(self) -> NDArray[np.float64]:
+        """Years from the start to the middle of each period, shape (periods,)."""
+        return (self.edge_hours[:-1] + self.edge_hours[1:]) / 2.0 / HOURS_PER_YEAR
 
     @property
     def hour_count(self) -> int:

@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from planner.compile import Reuse, build_plan
 from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
+from planner.language.actuals import Seen
 from planner.language.scenario import Scenario
 from planner.results.measures import Series, measures, series_of, service
+from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 from planner.studies.designs import Design
@@ -34,6 +36,8 @@ class Setup:
     scenarios: tuple[Stated, ...]
     inputs: Inputs
     design: Design
+    seen: tuple[Seen, ...] = ()
+    """Series that are kept by month in place of the study's own, where months that happened are held against them."""
     code: str = ""
     """Hash of the planner that prepared it; a worker with another one refuses. Empty: not asked."""
 
@@ -56,7 +60,7 @@ class Rows:
     headlines: Floats
     """Shape (rows, scenarios, outputs); NaN where a run failed."""
     monthly: Floats
-    """Shape (rows, scenarios, outputs, months)."""
+    """Shape (rows, scenarios, outputs, months); the outputs of a study, or the series that its setup asks for."""
     errors: tuple[tuple[int, int, str], ...]
     """Row, scenario and message of each run that failed."""
 
@@ -82,12 +86,15 @@ class Replicator:
         values, chance = self.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
-        monthly = np.full((*shape, len(MONTHLY), setup.months), np.nan)
+        monthly = np.full((*shape, len(setup.seen) or len(MONTHLY), setup.months), np.nan)
         errors = []
         for row in range(last - first):
             for which in range(len(setup.scenarios)):
                 try:
                     result = self.simulate(which, values[row], int(chance[row]))
+                    if setup.seen:
+                        monthly[row, which] = observed(result, setup.seen)
+                        continue
                     series = series_of(result)
                     figures[row, which] = headlines(result, series)
                     monthly[row, which] = monthly_series(series)

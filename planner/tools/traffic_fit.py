@@ -1,14 +1,29 @@
-"""A fitted workload as a table, as JSON, and as YAML for a scenario, with the fit's error beside each figure."""
+"""A workload fitted to files: as a table, as JSON, and as YAML for a scenario, the error beside each figure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from planner.tools.traffic_statistics import LengthFit, ShapeFit, TrafficFit
+from planner.catalog.load import workload_class as class_figures
+from planner.errors import Problem, ScenarioError
+from planner.tools.traffic_log import parse_columns, read_hourly_rates, read_request_log
+from planner.tools.traffic_statistics import (
+    LengthFit,
+    ShapeFit,
+    TrafficFit,
+    TrendFit,
+    fit_hourly_shape,
+    fit_traffic,
+    fit_trend,
+)
 
-_MAX_P95_TO_MEAN = 3.85  # just inside what a lognormal can have, 3.87
+SHOWN_QUANTILES = (0.5, 0.95, 0.99)
+"""Those that a table has room for."""
+_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
+GROWTH = "growth.per_year"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +32,17 @@ class Figure:
 
     field: str
     """Dotted path inside the workload, or a name for what is only reported."""
-    fitted: float | None
-    """What goes into the scenario; None: only reported or left to the class."""
+    fitted: float | Mapping[float, float] | None
+    """What goes into the scenario, quantiles by share; None: only reported or left to the class."""
     remark: str
     """The fit's error, or where the figure comes from if not from the log."""
     from_class: bool = False
     """Whether the class stands in for what the log cannot show."""
+
+    @property
+    def number(self) -> float:
+        """What is fitted, of a figure that is one number; 0 where there is none."""
+        return self.fitted if isinstance(self.fitted, float | int) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +54,104 @@ class Heading:
     workload_class: str
     source: str
     timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How files of traffic are to be read, and what the workload is called."""
+
+    name: str
+    model: str
+    workload_class: str
+    timezone: str = "UTC"
+    columns: str | None = None
+    """Roles of a log's columns, as ``--columns`` takes them."""
+    rate_column: str | None = None
+    """Column of an hourly series; None: its only one."""
+    time_unit: str = "auto"
+    requests_per_s: float | None = None
+    """Rate stated in place of the fitted one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A workload fitted to a log, a series, or both."""
+
+    heading: Heading
+    figures: list[Figure]
+    shape: ShapeFit | None
+    log: TrafficFit | None
+    """What the log alone showed; None without one."""
+    end_s: float | None
+    """End of the series, to whose level the rate belongs, seconds since 1970 UTC; None without one, or its dates."""
+
+    def yaml(self) -> str:
+        """Return the ``workloads`` section of a scenario."""
+        return workload_yaml(self.heading, self.figures, self.shape)
+
+
+def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
+    """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log."""
+    defaults = class_figures(asked.workload_class)
+    fit = shape = end_s = None
+    figures: list[Figure] = []
+    if log is not None:
+        fit = _fit_log(log, asked, needs_rate=series is None and asked.requests_per_s is None)
+        figures, shape = log_figures(fit, defaults, asked.requests_per_s), fit.shape
+    if series is not None:
+        seen, shape, end_s = _fit_series(series, asked, defaults)
+        figures = laid_over(figures, seen) if log is not None else seen
+    has_profile = shape is not None and shape.weekly_profile is not None
+    heading = Heading(
+        name=asked.name,
+        model=asked.model,
+        workload_class=asked.workload_class,
+        source=" and ".join(path.name for path in (log, series) if path is not None),
+        timezone="UTC" if has_profile else asked.timezone,  # a profile read off a log is in UTC
+    )
+    return Fitted(heading=heading, figures=figures, shape=shape, log=fit, end_s=end_s)
+
+
+def _fit_log(path: Path, asked: Asked, *, needs_rate: bool) -> TrafficFit:
+    log = read_request_log(path, parse_columns(asked.columns), asked.time_unit)
+    if not log.one_clock and needs_rate:
+        message = "every client's times start at its own zero, so the log shows no rate"
+        raise ScenarioError(Problem(file=str(path), message=message, hint="state it with --requests-per-s"))
+    return fit_traffic(log)
+
+
+def _fit_series(
+    path: Path, asked: Asked, defaults: Mapping[str, Any]
+) -> tuple[list[Figure], ShapeFit | None, float | None]:
+    """Return a series' figures, its shape with the trend taken out, and the moment its level belongs to."""
+    hourly = read_hourly_rates(path, asked.rate_column)
+    trend = fit_trend(hourly.rates)
+    shape = fit_hourly_shape(hourly.rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
+    rate, remark = asked.requests_per_s, "as given"
+    if rate is None:
+        words = f"{path.name} {hourly.column}".lower()
+        known = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
+        if not known:
+            message = "the unit of the series is in neither its name nor the file's"
+            raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
+        rate = float(hourly.rates.mean()) / known[0]
+        remark = f"mean of {hourly.rates.size} hours of {hourly.column}"
+        if trend is not None:
+            remark = f"level at the end; the {remark} is {_number(rate)}"
+            rate *= trend.end_to_mean
+    figures = [Figure(field="requests_per_s", fitted=rate, remark=remark), *_trend_figures(trend, hourly.rates.size)]
+    figures += shape_figures(shape, defaults, f"not visible in {hourly.rates.size} h")
+    return figures + class_length_figures(defaults), shape, hourly.end_s
+
+
+def _trend_figures(trend: TrendFit | None, hours: int) -> list[Figure]:
+    if trend is None:
+        return []
+    weeks = hours // 168
+    remark = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
+    if weeks < 104:
+        remark += "; under two years cannot tell growth from season"
+    return [Figure(field=GROWTH, fitted=trend.per_year, remark=remark)]
 
 
 def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
@@ -110,9 +228,10 @@ def class_length_figures(defaults: Mapping[str, Any]) -> list[Figure]:
 
 
 def laid_over(figures: list[Figure], seen: list[Figure]) -> list[Figure]:
-    """Return a log's figures with those that a series of hours shows in their place: level, day, week and noise."""
+    """Return a log's figures with a series' in their place: level, growth, day, week and noise."""
     shown = {figure.field: figure for figure in seen if not figure.from_class}
-    return [shown.get(figure.field, figure) for figure in figures]
+    level, *rest = [shown.pop(figure.field, figure) for figure in figures]
+    return [level, *shown.values(), *rest]
 
 
 def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | None) -> str:
@@ -123,7 +242,7 @@ def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | Non
             *parents, last = figure.field.split(".")
             branch = tree
             for parent in parents:
-                branch = branch.setdefault(parent, {})
+                branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
             branch[last] = figure
     tree.setdefault("shape", {})["timezone"] = heading.timezone
     lines = [f"# Fitted by planner fit-traffic to {_one_line(heading.source)}", "workloads:", f"  {heading.name}:"]
@@ -136,7 +255,7 @@ def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | Non
 
 def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
     """Return (field, figure, error or origin) as text, for a table."""
-    return [(f.field, "" if f.fitted is None else _number(f.fitted), f.remark) for f in figures]
+    return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in figures]
 
 
 def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) -> dict[str, Any]:
@@ -158,7 +277,9 @@ def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) ->
         "model": heading.model,
         "class": heading.workload_class,
         "source": heading.source,
-        "figures": {f.field: {"value": f.fitted, "remark": f.remark, "from_class": f.from_class} for f in figures},
+        "figures": {
+            f.field: {"value": _plain(f.fitted), "remark": f.remark, "from_class": f.from_class} for f in figures
+        },
         "reported": reported,
     }
 
@@ -177,14 +298,15 @@ def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
 
 
 def _length_figures(side: str, fit: LengthFit) -> list[Figure]:
-    errors = f"p50 {fit.p50_error_fraction:+.0%}, p99 {fit.p99_error_fraction:+.0%} against the log"
+    """Return the quantiles: any mean or p95 that the class might lay beneath is left out with them."""
+    errors = f"mean {fit.mean_tokens:,.0f} in the log, {fit.mean_error_fraction:+.1%} in the fit"
     remark = f"{errors}; largest gap in the distribution {fit.largest_distribution_error:.2f}"
-    p95 = fit.distribution.quantile(0.95)
-    moved = "" if abs(p95 / max(fit.p95_tokens, 1e-9) - 1.0) < 1e-6 else f"log has {fit.p95_tokens:,.0f}; "
-    return [
-        Figure(field=f"tokens.{side}.mean", fitted=fit.mean_tokens, remark="as in the log"),
-        Figure(field=f"tokens.{side}.p95", fitted=min(p95, _MAX_P95_TO_MEAN * fit.mean_tokens), remark=moved + remark),
-    ]
+    return [Figure(field=f"tokens.{side}.quantiles", fitted=fit.quantiles, remark=remark)]
+
+
+def _plain(fitted: float | Mapping[float, float] | None) -> float | dict[str, float] | None:
+    """Return a figure as JSON has it, whose keys are words."""
+    return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
 
 
 def _default(name: str, defaults: Mapping[str, Any], why: str, field: str | None = None) -> Figure:
@@ -198,7 +320,7 @@ def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(node, dict):
             lines += [f"{pad}{key}:", *_branch_lines(node, indent + 2)]
         elif isinstance(node, Figure):
-            lines.append(f"{pad}{key}: {_number(node.fitted or 0.0)}  # {node.remark}")
+            lines.append(f"{pad}{key}: {_written(node.fitted)}  # {node.remark}")
         else:
             lines.append(f"{pad}{key}: {node}")
     return lines
@@ -209,6 +331,14 @@ def _profile_lines(profile: tuple[float, ...]) -> list[str]:
     days = [profile[day * 24 : day * 24 + 24] for day in range(7)]
     rows = [", ".join(f"{factor:.3f}" for factor in day) for day in days]
     return [*lines, "        [", *(f"          {row}," for row in rows), "        ]"]
+
+
+def _written(fitted: float | Mapping[float, float] | None, shown: Collection[float] = ()) -> str:
+    """Write a figure as YAML has it; of quantiles those shown, or all."""
+    if isinstance(fitted, Mapping):
+        kept = {share: tokens for share, tokens in fitted.items() if not shown or share in shown}
+        return "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
+    return "" if fitted is None else _number(fitted)
 
 
 def _number(number: float) -> str:

@@ -67,6 +67,8 @@ class HourlyRates:
     """Shape (hours,), in the file's own unit."""
     first_hour_of_week: int | None
     """0 is Monday 00:00 UTC; None where the file has no dates."""
+    end_s: float | None = None
+    """End of the last hour, seconds since 1970 UTC; None where the file has no dates."""
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
@@ -158,7 +160,9 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
         problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
     if problems:
         raise ScenarioError(problems)
-    return HourlyRates(column=chosen, rates=rates, first_hour_of_week=_first_hour_of_week(table, chosen, path))
+    first_hour, start_s = _first_hour_of_week(table, chosen, path)
+    end_s = None if start_s is None else start_s + rates.size * SECONDS_PER_HOUR
+    return HourlyRates(column=chosen, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
 
 
 def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
@@ -371,17 +375,19 @@ def _block_hashes(cell: object, number: int) -> list[int | str]:
     raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
 
 
-def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> int | None:
-    """Return the first row's hour of the week from the date column that belongs to the chosen series, if any."""
+def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> tuple[int | None, float | None]:
+    """Return the first row's hour of the week, and its time, from the chosen series' column of dates, if any."""
     dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
     if not dated:
         if any(str(name).lower().startswith("hour_of_week") for name in table.columns):
-            return 0
-        return None
+            return 0, None
+        return None, None
     seconds = _times_s(table[dated[0]], "auto", path)
     if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
         raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
-    return int(seconds[0] // 3600.0 + 72) % 168 if seconds[0] >= _FIRST_DATED_S else None
+    if not seconds[0] >= _FIRST_DATED_S:
+        return None, None
+    return int(seconds[0] // 3600.0 + 72) % 168, float(seconds[0])
 
 
 def _near(name: str, known: list[str]) -> str:

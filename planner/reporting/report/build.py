@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
+    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -23,7 +24,8 @@ from planner.reporting.report import (
     zoom_sections,
 )
 from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
-from planner.reporting.report.html import join
+from planner.reporting.report.html import Html, join
+from planner.reporting.report.memo import MEMO_KINDS, memo_body
 from planner.reporting.report.page import Section, page
 
 SectionMaker = Callable[[Contents], Section | None]
@@ -37,7 +39,11 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.sweep_section,
     study_sections.answer_section,
     size_sections.answer_section,
+    size_sections.review_section,
     size_sections.months_section,
+    actuals_sections.answer_section,
+    actuals_sections.forecast_section,
+    actuals_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
@@ -51,6 +57,7 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.money_section,
     elsewhere.maker("money"),
     plans.single(run_sections.losses_section),
+    run_sections.late_section,
     plans.losses_section,
     elsewhere.maker("losses"),
     drivers.hangs_section,
@@ -70,13 +77,18 @@ def build_report(contents: Contents) -> bytes:
     lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
-    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents))
+    prints = memo_body(contents) if contents.kind in MEMO_KINDS else Html("")
+    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
-def sections_of(contents: Contents) -> list[Section]:
+FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
+"""How many of the makers the first section takes, which the live page draws before the others."""
+
+
+def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
     """Return the questions that a folder's files answer, in the report's order."""
     found: dict[str, Section] = {}
-    for make in SECTIONS:
+    for make in makers:
         section = make(contents)
         if section is None or (make in elsewhere.MAKERS and section.key in found):
             continue

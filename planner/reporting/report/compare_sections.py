@@ -53,20 +53,33 @@ def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
     return found
 
 
-def answer_section(contents: Contents) -> Section | None:
-    """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
+def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list[Served], str]:
+    """Return measures by scenario, the scenarios as advice sees them, and which is the baseline."""
     comparison = contents.table("comparison")
     if comparison is None or not len(comparison):
+        return {}, [], ""
+    found, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
+    plans = [served(name, own, promises.get(name, {}).get("shortfall_fraction")) for name, own in found.items()]
+    return found, plans, str(contents.manifest.get("baseline", next(iter(found))))
+
+
+def advice(contents: Contents) -> str:
+    """Say which scenario of a comparison to take."""
+    _, plans, baseline = judged(contents)
+    return recommendation(plans, baseline, _saving(choose(plans), contents.json("summary.json")))
+
+
+def answer_section(contents: Contents) -> Section | None:
+    """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
+    found, plans, baseline = judged(contents)
+    if not found:
         return None
-    found = _measures(comparison)
-    baseline = str(contents.manifest.get("baseline", next(iter(found))))
     summary = contents.json("summary.json")
     promises = summary.get("promise", {})
-    plans = [served(name, own, promises.get(name, {}).get("shortfall_fraction")) for name, own in found.items()]
     choice = choose(plans)
     body = [
         *(paragraph(line, class_="headline") for line in much_shed(plans)),
-        paragraph(recommendation(plans, baseline, _saving(choice, summary)), class_="headline"),
+        paragraph(advice(contents), class_="headline"),
         *(paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())),
         *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
         _scenario_table(found, {plan.name: plan for plan in choice.ranked}, baseline),

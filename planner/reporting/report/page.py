@@ -27,27 +27,35 @@ class Section:
 
 
 @functools.cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a style or script that lies beside this file."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
-    """Return the content policy: our own script by its hash, inline styles, and no address whatever."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def policy(*scripts: str) -> str:
+    """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
-    """Return the whole file."""
-    style, script = _asset("report.css"), _asset("report.js")
+def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("")) -> bytes:  # noqa: B008 - frozen text
+    """Return the whole file; ``memo`` is what it prints as, where there is one."""
+    style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
     whole = (
         environment()
         .get_template("page.html")
         .render(
-            title=title, lead=lead, sections=sections, policy=_policy(script), style=Html(style), script=Html(script)
+            title=title,
+            lead=lead,
+            sections=sections,
+            memo=memo,
+            policy=policy(script),
+            style=Html(style),
+            script=Html(script),
         )
     )
     return f"{whole}\n".encode()

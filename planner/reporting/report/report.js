@@ -293,13 +293,19 @@
     for (const chart of charts) chart.draw();
   };
 
-  for (const figure of document.querySelectorAll("figure.chart")) charts.push(new Chart(figure));
   const drawAll = () => charts.forEach((chart) => chart.draw());
-  drawAll();
+  const attach = () => {
+    charts.length = 0;
+    for (const figure of document.querySelectorAll("figure.chart")) charts.push(new Chart(figure));
+    for (const button of document.querySelectorAll(".toggle")) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.series)));
+    for (const part of document.querySelectorAll("details"))
+      if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
+    drawAll();
+  };
+  attach();
+  document.addEventListener("planner:redrawn", attach); // the live page has put other sections in place of these
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
-  for (const part of document.querySelectorAll("details"))
-    if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
   const opened = [];
   window.addEventListener("beforeprint", () => {
     for (const one of document.querySelectorAll("details:not([open], .dump, .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }

@@ -28,7 +28,7 @@ def answer_section(contents: Contents) -> Section | None:
                 for line in much_shed([served("This plan", summary["clusters"][FLEET])])
             ),
             *(paragraph(line, class_="headline") for line in verdict(summary)),
-            paragraph(_headline(summary), class_="headline"),
+            paragraph(headline(summary), class_="headline"),
             _cards(summary),
             draw(chart) if (chart := demand_chart(contents)) else Html(""),
             found,
@@ -75,7 +75,8 @@ def _two_digits(share: float | None) -> str:
     return percent(share, 2)
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def headline(summary: dict[str, Any]) -> str:
+    """Say in a sentence what a run serves, and for how much."""
     fleet = summary["clusters"][FLEET]
     attained = fleet.get("slo_attainment_fraction")
     served = f", and serves {percent(attained, 2)} of requests in time" if attained is not None else ""
