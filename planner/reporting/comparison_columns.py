@@ -33,11 +33,11 @@ COMPARISON = TableDescription(
         number_column("difference_fraction", "`difference` over the size of `baseline_value`."),
         _measured(
             "low",
-            "Lower end of what further draws of chance give for `value`: other traffic noise, failures, incidents "
+            "Lower end of what further replications give for `value`: other traffic noise, failures, incidents "
             "and slips, with every input as stated. Nine in ten lie between `low` and `high`, or as summary.json says.",
         ),
         _measured("high", "Upper end of it."),
-        _measured("difference_low", "The same for `difference`, both plans under the same chance."),
+        _measured("difference_low", "The same for `difference`, both plans in the same replications."),
         _measured("difference_high", "Upper end of it."),
     ),
 )
