@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.answers import ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
+from planner.answers import ActualsAnswer, ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
 from planner.errors import PlannerError, Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
@@ -344,11 +344,69 @@ def size(
     return SizeAnswer(folder=folder, sized=sized, warned=tuple(warnings))
 
 
+def actuals(
+    plan: Place,
+    months: Place,
+    out: Place | None = None,
+    *,
+    scenario: str | None = None,
+    replications: int = 256,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> ActualsAnswer:
+    """Hold months that happened against a plan, forecast the rest anew and write it all, as ``planner actuals`` does.
+
+    ``plan`` is a scenario, a study or the folder of a run; ``months`` a folder with ``mapping.yaml`` and CSV files.
+    """
+    from planner.language.actuals import read_actuals
+    from planner.reporting.actuals_folder import write_actuals
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target, command_line
+    from planner.reporting.run_folder import planned_from
+    from planner.results.run import check_whole
+    from planner.studies.actuals import hold
+    from planner.studies.prepare import prepare
+    from planner.validation import choices, nearest
+
+    check_whole(replications=replications - 1, seed=seed or 0)
+    file, earlier, seeded = planned_from(Path(plan))
+    laid = [*earlier, *_several(overrides)]
+    prepared = prepare(file, laid, seeded if seed is None else seed)
+    name = prepared.names[0] if scenario is None else scenario
+    if name not in prepared.names:
+        hint = nearest(name, prepared.names) or f"there are {choices(prepared.names)}"
+        raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
+    refuse(prepared.warnings, strict=strict)
+    which = prepared.names.index(name)
+    seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
+    folder = _folder(out, f"{name}-actuals")
+    check_target(folder)
+    _tell(prepared.study.notes, progress)
+    held = hold(prepared, which, seen, replications, _workforce(workers, None), progress)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
+    options += ["--scenario", name] if scenario is not None else []
+    write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
+    return ActualsAnswer(folder=folder, held=held)
+
+
 def report(folder: Place) -> Path:
     """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
     from planner.reporting.report.build import rebuild_report
 
     return rebuild_report(Path(folder))
+
+
+def memo(folder: Place) -> list[Path]:
+    """Write memo.html and memo.md of an output folder from the files in it, as ``planner memo`` does."""
+    from planner.reporting.report.memo import write_memo
+
+    return write_memo(Path(folder))
 
 
 def _folder(out: Place | None, name: str) -> Path:

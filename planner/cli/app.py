@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli import (
+    actuals,
     calibrate,
     catalog,
     charts,
@@ -20,6 +21,7 @@ from planner.cli import (
     fit_traffic,
     import_results,
     init,
+    memo,
     montecarlo,
     probe,
     replay,
@@ -34,7 +36,7 @@ from planner.cli import (
     validate,
     zoom,
 )
-from planner.cli.colour import paint
+from planner.cli.progress import paint
 from planner.errors import PlannerError
 
 GROUPS: dict[str, dict[str, str]] = {
@@ -46,6 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sweep": "Run every combination of some values.",
         "montecarlo": "Say how sure the answer is, over thousands of replications.",
         "sensitivity": "Say what the answer hangs on.",
+        "actuals": "Hold months that happened against the plan, and forecast the rest anew.",
         "zoom": "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
@@ -55,6 +58,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "schema": "Print the JSON schema by which editors complete files.",
     },
     "What was written": {
+        "memo": "Write the two-page memo of a folder.",
         "report": "Write a folder's report.html anew.",
         "charts": "Draw a folder's charts for slides.",
         "replay": "Run one replication of a study again, in full.",
@@ -95,10 +99,12 @@ app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("size")(size.size)
 app.command("report")(report.report)
+app.command("memo")(memo.memo)
 app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
+app.command("actuals")(actuals.actuals)
 app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict
-from planner.cli.progress import say, stoppable, tell, watching
-from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
+from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, answer_study
 
 
 def montecarlo(
@@ -49,25 +48,8 @@ def montecarlo(
     quiet: Quiet = False,
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
-    from planner.verbs import study as run_study
-
-    with stoppable(command_again()), watching(quiet=quiet) as watch:
-        answer = run_study(
-            study,
-            replications,
-            out,
-            until=until,
-            overrides=overrides or (),
-            seed=seed,
-            strict=strict,
-            workers=workers,
-            scheduler=scheduler,
-            resume=resume,
-            restart=restart,
-            charts=charts,
-            decimal_comma=decimal_comma,
-            byte_order_mark=byte_order_mark,
-            progress=say(quiet=quiet),
-            watch=watch,
-        )
-    tell(answer, as_json=as_json, quiet=quiet)
+    answer_study(
+        study, replications, out, until=until, charts=charts, overrides=overrides or (), seed=seed,
+        strict=strict, workers=workers, scheduler=scheduler, resume=resume, restart=restart,
+        decimal_comma=decimal_comma, byte_order_mark=byte_order_mark, as_json=as_json, quiet=quiet,
+    )  # fmt: skip

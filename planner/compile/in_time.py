@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +240,7 @@ def _lateness(candidates: Candidates, best: int, speed: float, workload: Workloa
             late_fractions=(*late.tolist(), 1.0),
             refused_fractions=(0.0,) * (loads.size + 1),
             too_long_fraction=curve.too_long_fraction,
+            alone_s=curve.alone_s,
             refuses=False,
         )
     # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
@@ -256,6 +257,7 @@ def _lateness(candidates: Candidates, best: int, speed: float, workload: Workloa
         late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
         refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
         too_long_fraction=curve.too_long_fraction,
+        alone_s=curve.alone_s,
     )
 
 
@@ -344,13 +346,20 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, request
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
 
 
-def burst_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> tuple[Floats, Floats, Floats]:
-    """Return the shares of requests late, and refused, at each load, and the most load that is offered.
+class LoadTables(NamedTuple):
+    """The tables of a plan by load, as its fields of these names are."""
 
-    The tables have shape (clusters, workloads, cells + 1), the loads (clusters, workloads).
-    """
+    late_tables: Floats
+    refused_tables: Floats
+    calm_tables: Floats
+    most_loads: Floats
+    alone_s: Floats
+
+
+def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> LoadTables:
+    """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
     shape = (len(scenario.clusters), len(scenario.workloads))
-    late, refused, most = np.zeros((*shape, LOAD_CELLS + 1)), np.zeros((*shape, LOAD_CELLS + 1)), np.ones(shape)
+    tables, most, alone_s = np.zeros((2, 2, *shape, LOAD_CELLS + 1)), np.ones(shape), np.full(shape, np.nan)
     grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
@@ -360,6 +369,8 @@ def burst_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]
                 bursts = Bursts(
                     requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
                 )
-                late[c, w], refused[c, w] = shares_with_bursts(service.lateness, bursts, grid)
+                tables[0, :, c, w] = shares_with_bursts(service.lateness, bursts, grid)
+                tables[1, :, c, w] = service.lateness.at(grid)
                 most[c, w] = min(service.lateness.loads[-1], MOST_LOAD) if service.lateness.refuses else MOST_LOAD
-    return late, refused, most
+                alone_s[c, w] = service.lateness.alone_s
+    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s)

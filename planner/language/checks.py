@@ -255,6 +255,12 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
     choose, end = scenario.choose, add_months(scenario.start, scenario.horizon_months)
     if choose is None:
         return
+    if choose.review is not None:
+        if not add_months(scenario.start, 1) <= choose.review < end:
+            message = f"{choose.review} is not within the horizon, at least a month from {scenario.start} to {end}"
+            report(("choose", "review"), message)
+        elif not any(date >= choose.review for each in choose.clusters.values() for date in each.dates):
+            report(("choose", "review"), "nothing can be bought from then on", "add a later day to dates of a cluster")
     for name in choose.clusters:
         if name in choose.retire:
             report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.catalog.workload_classes import workload_class, workload_class_names
+from planner.catalog.load import workload_class, workload_class_names
 from planner.documents import Document, KeyPath, Location
 
 _PATHS: dict[str, KeyPath] = {

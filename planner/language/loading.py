@@ -85,7 +85,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
-    return _with_contexts(_with_vendors(scenario))
+    return _with_contexts(with_vendors(scenario))
 
 
 def _with_contexts(scenario: Scenario) -> Scenario:
@@ -98,7 +98,7 @@ def _with_contexts(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"workloads": workloads})
 
 
-def _with_vendors(scenario: Scenario) -> Scenario:
+def with_vendors(scenario: Scenario) -> Scenario:
     """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
     vendors = scenario.load_catalog().vendors
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}

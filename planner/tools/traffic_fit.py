@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.catalog.workload_classes import workload_class as class_figures
+from planner.catalog.load import workload_class as class_figures
 from planner.errors import Problem, ScenarioError
 from planner.tools.traffic_log import parse_columns, read_hourly_rates, read_request_log
 from planner.tools.traffic_statistics import (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.chromium import Browser
 from tests.browser.conftest import KINDS
-from tests.browser.test_report_page import CONTRAST, faults
+from tests.browser.test_report_page import CONTRAST, faults, printed_pages
 
 ORDER = ["answer", "time", "money", "losses", "hangs", "assumptions", "error", "reproduce"]
 
@@ -51,6 +51,10 @@ def test_text_can_be_read(opened: Browser, scheme: str) -> None:
 def test_a_phone_needs_no_sideways_scrolling(opened: Browser) -> None:
     opened.resize(390, 844, mobile=True)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_it_prints_as_two_pages(opened: Browser) -> None:
+    assert 1 <= printed_pages(opened) <= 2
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from planner.cli.app import GROUPS, app
-from planner.cli.colour import paint
+from planner.cli.progress import paint
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]

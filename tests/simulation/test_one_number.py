@@ -23,7 +23,7 @@ from planner.simulation.expansion import MonthFigures, Review
 from planner.studies.axes import parse_axes
 from planner.studies.bridge import factors_of
 from planner.studies.headlines import MONTHLY, headline_names
-from planner.studies.outputs import headlines, monthly_series
+from planner.studies.replicate import headlines, monthly_series
 from planner.studies.sweep import sweep
 from tests.conftest import TINY
 

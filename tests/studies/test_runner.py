@@ -21,9 +21,8 @@ from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
 from planner.studies.inputs import Inputs
 from planner.studies.intervals import Estimate, mean_estimate
-from planner.studies.outputs import headlines
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator
+from planner.studies.replicate import Replicator, headlines
 from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store
 from tests.studies.conftest import SMALL

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.catalog.workload_classes import workload_class
+from planner.catalog.load import workload_class
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import RequestLog
 from planner.tools.traffic_fit import (

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
+    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -22,8 +23,9 @@ from planner.reporting.report import (
     timelines,
     zoom_sections,
 )
-from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
-from planner.reporting.report.html import join
+from planner.reporting.report.contents import REPORT, Contents, fitting, openable, read_contents
+from planner.reporting.report.html import Html, join
+from planner.reporting.report.memo import has_memo, memo_body
 from planner.reporting.report.page import Section, page
 
 SectionMaker = Callable[[Contents], Section | None]
@@ -37,7 +39,11 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.sweep_section,
     study_sections.answer_section,
     size_sections.answer_section,
+    size_sections.review_section,
     size_sections.months_section,
+    actuals_sections.answer_section,
+    actuals_sections.forecast_section,
+    actuals_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
@@ -51,6 +57,8 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.money_section,
     elsewhere.maker("money"),
     plans.single(run_sections.losses_section),
+    run_sections.late_section,
+    plans.single(run_sections.routing_section),
     plans.losses_section,
     elsewhere.maker("losses"),
     drivers.hangs_section,
@@ -70,7 +78,8 @@ def build_report(contents: Contents) -> bytes:
     lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
-    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents))
+    prints = memo_body(contents) if has_memo(contents) else Html("")
+    return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
 FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
@@ -106,4 +115,4 @@ def rebuild_report(folder: Path) -> Path:
 def with_report(files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> dict[str, str | bytes]:
     """Return a folder's files with their report among them."""
     encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    return {**files, REPORT: build_report(Contents(manifest=manifest, files=encoded))}
+    return {**files, REPORT: build_report(Contents(manifest=manifest, files=encoded, beside=openable(files)))}

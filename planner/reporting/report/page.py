@@ -28,7 +28,7 @@ class Section:
 
 @functools.cache
 def asset(name: str) -> str:
-    """Return the report's styles or its script."""
+    """Return a style or script that lies beside this file."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
@@ -42,14 +42,20 @@ def policy(*scripts: str) -> str:
     )
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
-    """Return the whole file."""
-    style, script = asset("report.css"), asset("report.js")
+def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("")) -> bytes:  # noqa: B008 - frozen text
+    """Return the whole file; ``memo`` is what it prints as, where there is one."""
+    style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
     whole = (
         environment()
         .get_template("page.html")
         .render(
-            title=title, lead=lead, sections=sections, policy=policy(script), style=Html(style), script=Html(script)
+            title=title,
+            lead=lead,
+            sections=sections,
+            memo=memo,
+            policy=policy(script),
+            style=Html(style),
+            script=Html(script),
         )
     )
     return f"{whole}\n".encode()

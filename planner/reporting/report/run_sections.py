@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
-from planner.reporting.report.bars import Part, bar_table, legend
+from planner.reporting.report.bars import Part, bar, bar_table, group, legend
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, join, paragraph
+from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
 from planner.reporting.scales import COLOURS
+from planner.reporting.summary import mend_words
+from planner.results.late import REASONS
 from planner.results.measure_names import FLEET, SITE
 
 LOSSES = {
@@ -87,19 +89,29 @@ def _account_table(
     totals: dict[str, dict[str, float]], order: Sequence[str], clusters: Sequence[str], whole: float
 ) -> Html:
     palette = colours(clusters)
-    most = max((sum(abs(v) for v in row.values()) for row in totals.values()), default=0.0) or 1.0
-    rows = []
+    # The bars are steps of a waterfall: each begins where the one before it ends, what is received steps back.
+    most = sum(cost for row in totals.values() if (cost := sum(row.values())) > 0.0) or 1.0
+    rows: list[tuple[str, list[str], Html]] = []
+    reached = 0.0
     for account in order:
         row = totals[account]
         total = sum(row.values())
         parts = [
-            Part(name=c, share=row.get(c, 0.0) / most, colour=palette[c], shown=dollars(row.get(c, 0.0)))
+            Part(name=c, share=abs(row.get(c, 0.0)) / most, colour=palette[c], shown=dollars(row.get(c, 0.0)))
             for c in clusters
         ]
+        drawn = bar(parts, max(0.0, min(reached, reached + total)) / most)
+        reached += total
         numbers = [*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(total)]
         numbers.append(percent(total / whole if whole else None))
-        rows.append((words_of(account), numbers, parts))
-    header = ("account", *clusters, "total", "share", "by cluster")
+        rows.append((words_of(account), numbers, drawn))
+    sums = [sum(row.get(c, 0.0) for row in totals.values()) for c in clusters]
+    steps = [
+        Part(name=c, share=cost / most, colour=palette[c], shown=dollars(cost))
+        for c, cost in zip(clusters, sums, strict=True)
+    ]
+    rows.append(("accrued cost", [*map(dollars, sums), dollars(whole), percent(1.0 if whole else None)], bar(steps)))
+    header = ("account", *clusters, "total", "share", "step by step, by cluster")
     return join([legend([(c, palette[c]) for c in clusters]), bar_table(header, rows, "Accrued cost by account")])
 
 
@@ -161,6 +173,32 @@ def losses_section(contents: Contents) -> Section | None:
     )
 
 
+def late_section(contents: Contents) -> Section | None:
+    """Return why requests were not in time, by workload, and what would mend the worst of it."""
+    lost = contents.table("late_reasons")
+    if lost is None or not len(lost):
+        return None
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for workload, reason, requests in zip(
+        lost.texts("workload"), lost.texts("reason"), lost.totals("lost_requests"), strict=True
+    ):
+        sums[workload][REASONS.get(reason, reason)] += requests
+    worst = contents.json("summary.json").get("late_reasons", [])
+    rows = [
+        (reason["workload"], REASONS[reason["reason"]], percent(reason["lost_fraction"], 3), reason["worst_month"],
+         percent(reason["worst_lost_fraction"], 2), mend_words(reason).removeprefix("; "))
+        for reason in worst
+    ]  # fmt: skip
+    header = ("workload", "reason", "of its requests", "worst month", "then", "what would mend it")
+    names = list(REASONS.values())
+    missed = {workload: row for workload, row in sums.items() if sum(row.values()) > 0}
+    parts = [
+        loss_table(missed, names, "workload", "of requests not in time") if missed else "",
+        table(header, rows, "Why requests were not in time, worst first", numeric=(2, 4)) if rows else "",
+    ]
+    return Section(key="losses", title="Where capacity was lost, and to what", body=join(parts))
+
+
 def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
     """Return node-hours on site by cluster and by what became of them; None where the folder does not say."""
     losses = contents.table("losses")
@@ -178,16 +216,56 @@ def _loss_colour(names: Sequence[str], name: str) -> int:
     return LOSS_COLOURS.get(name, list(names).index(name))
 
 
-def loss_table(shares: dict[str, dict[str, float]], names: Sequence[str], of: str) -> Html:
-    """Return what became of node-hours, one row for each cluster or scenario."""
+def loss_table(
+    shares: dict[str, dict[str, float]], names: Sequence[str], of: str, what: str = "of node-hours on site"
+) -> Html:
+    """Return what became of node-hours, or another whole, one row for each cluster, scenario or workload."""
     rows = []
     for cluster, row in shares.items():
         whole = sum(row.values()) or 1.0
         parts = [Part(name=n, share=row[n] / whole, colour=_loss_colour(names, n), shown=percent(row[n] / whole, 2))
                  for n in names]  # fmt: skip
         rows.append((cluster, [percent(row[n] / whole, 2) for n in names], parts))
-    header = (of, *names, "of node-hours on site")
-    return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table(header, rows, "Node-hours on site")])
+    caption = what.removeprefix("of ").capitalize()
+    return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table((of, *names, what), rows, caption)])
+
+
+def routing_section(contents: Contents) -> Section | None:
+    """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
+    routing = contents.table("routing_monthly")
+    if routing is None or not len(routing):
+        return None
+    busy: dict[tuple[str, str], list[float]] = defaultdict(list)
+    tokens: dict[tuple[str, str], float] = defaultdict(float)
+    pairs = list(zip(routing.texts("workload"), routing.texts("cluster"), strict=True))
+    rows = zip(pairs, routing.numbers("utilisation_fraction"), routing.totals("served_tokens"), strict=True)
+    for pair, share, served in rows:
+        tokens[pair] += served
+        busy[pair] += [share] if share is not None else []
+    names, clusters = (list(dict.fromkeys(pair[i] for pair in pairs)) for i in (0, 1))
+    hues = colours(clusters)
+    served_by: list[tuple[str, list[str], Html]] = []
+    used: list[tuple[str, list[str], Html]] = []
+    for name in names:
+        whole = sum(tokens[name, c] for c in clusters) or 1.0
+        cut = {c: tokens[name, c] / whole for c in clusters}
+        mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
+        parts = [Part(name=c, share=cut[c], colour=hues[c], shown=percent(cut[c])) for c in clusters]
+        served_by.append((name, [percent(cut[c]) for c in clusters], bar(parts)))
+        loads = [Part(name=c, share=mean[c] or 0.0, colour=hues[c], shown=percent(mean[c])) for c in clusters]
+        used.append((name, [percent(mean[c]) for c in clusters], group(loads)))
+    said = (
+        "Where requests went follows from the order in which clusters are filled, and from what each can serve: a "
+        "cluster that stands idle is not a dear part, and one that is busy not a cheap one."
+    )
+    body = [
+        paragraph(said, class_="note"),
+        legend([(c, hues[c]) for c in clusters]),
+        bar_table(("workload", *clusters, "of its tokens"), served_by, "Who served each workload"),
+        bar_table(("workload", *clusters, "side by side"), used,
+                  "How busy the machines that may serve it were with it, mean of the months"),
+    ]  # fmt: skip
+    return Section(key="losses", title="Where capacity was lost, and to what", body=join(body))
 
 
 def _causes(contents: Contents) -> Html:

@@ -54,7 +54,7 @@ def headline_of(contents: Contents) -> str:
     return str(stated or DEFAULT_HEADLINE)
 
 
-def _statistics(percentiles: Table, output: str) -> Statistics:
+def statistics_of(percentiles: Table, output: str) -> Statistics:
     """Return (value, low, high) by scenario and statistic for one output."""
     found: Statistics = defaultdict(dict)
     rows = zip(
@@ -67,19 +67,29 @@ def _statistics(percentiles: Table, output: str) -> Statistics:
     return found
 
 
+def spoken(output: str) -> str:
+    """Return an output's name as words."""
+    return output.removesuffix("_usd").removesuffix("_fraction").replace("_", " ")
+
+
+def judged(contents: Contents) -> tuple[Statistics, Choice]:
+    """Return the headline's statistics by scenario, and the scenarios in the order in which they are recommended."""
+    percentiles, output = contents.table("percentiles"), headline_of(contents)
+    found = statistics_of(percentiles, output) if percentiles is not None and len(percentiles) else {}
+    if percentiles is None or not found:
+        return {}, Choice(keeping=(), breaking=())
+    return found, _choice(found, output, percentiles, promises_of(contents))
+
+
 def answer_section(contents: Contents) -> Section | None:
     """Return the headline of a study with its interval, and how often each scenario is the best."""
-    percentiles = contents.table("percentiles")
-    if percentiles is None or not len(percentiles):
+    percentiles, output = contents.table("percentiles"), headline_of(contents)
+    found, choice = judged(contents)
+    if percentiles is None or not found:
         return None
-    output = headline_of(contents)
-    found = _statistics(percentiles, output)
-    if not found:
-        return None
-    promises = _promises(contents)
-    choice = _choice(found, output, percentiles, promises)
+    promises = promises_of(contents)
     body = [paragraph(line, class_="headline") for line in much_shed(choice.ranked)]
-    body.append(paragraph(_headline(found, output, contents, choice), class_="headline"))
+    body.append(paragraph(advice(contents), class_="headline"))
     body += [paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())]
     body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
     dropped = contents.manifest.get("dropped", ())
@@ -112,7 +122,7 @@ def _mean_of(found: Statistics, name: str) -> Figure:
 def _choice(found: Statistics, output: str, percentiles: Table, promises: Promises) -> Choice:
     """Judge the scenarios by their promises, then by their means; without service the headline alone orders them."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
-    service = {name: _statistics(percentiles, name) for name in (IN_TIME, SHED)}
+    service = {name: statistics_of(percentiles, name) for name in (IN_TIME, SHED)}
     plans = []
     for name in found:
         value = _mean_of(found, name)[0]
@@ -128,7 +138,7 @@ def _choice(found: Statistics, output: str, percentiles: Table, promises: Promis
 Promises = dict[str, dict[str, Any]]
 
 
-def _promises(contents: Contents) -> Promises:
+def promises_of(contents: Contents) -> Promises:
     """Return promise.csv by scenario, as a summary has it; nothing for a folder written before there was one."""
     found = contents.table("promise")
     if found is None:
@@ -165,8 +175,9 @@ def _promise_table(promises: Promises, choice: Choice) -> Html:
     return table(header, rows, caption, numeric=range(2, 8)) if rows else Html("")
 
 
-def _headline(found: Statistics, output: str, contents: Contents, choice: Choice) -> str:
-    """Say which scenario to take, with its interval, and how it stands against the baseline."""
+def advice(contents: Contents) -> str:
+    """Say which scenario of a study to take, with its interval, and how it stands against the baseline."""
+    output, (found, choice) = headline_of(contents), judged(contents)
     if all(_mean_of(found, name)[0] is None for name in found):
         return "No replication of any scenario could be run; samples.csv says why."
     if choice.best is None and len(found) > 1:
@@ -193,7 +204,7 @@ def _figures(found: Statistics, output: str, name: str) -> str:
     """Return a scenario's headline in words: its mean, how sure that is, and how far futures lie apart."""
     value, low, high = _mean_of(found, name)
     p5, p95 = (found[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
-    said = f"{output.removesuffix('_usd').replace('_', ' ')} {measured(value, output)} on average"
+    said = f"{spoken(output)} {measured(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
     if p5 is not None and p95 is not None:
@@ -246,10 +257,13 @@ def _histogram(contents: Contents, output: str) -> Html:
                     title=f"{measured(low, output)} to {measured(high, output)}: {number:,.0f}")
             for name, low, high, number in rows if name == scenario
         ]  # fmt: skip
-        strips.append(element("div", element("b", scenario), element("div", *bars, class_="bins"), class_="strip"))
-    ends = element("div", element("span", measured(rows[0][1], output)), element("span", measured(rows[-1][2], output)),
-                   class_="ends")  # fmt: skip
-    said = f"How {output.removesuffix('_usd').replace('_', ' ')} is spread over the futures, on one scale."
+        top = element("span", f"{most:,.0f}", class_="most")
+        strips.append(element("div", element("b", scenario), top, element("div", *bars, class_="bins"), class_="strip"))
+    first = [row for row in rows if row[0] == scenarios[0]]
+    edges = [row[1] for row in first] + [first[-1][2]]
+    ticks = [edges[round(place * (len(edges) - 1) / 4)] for place in range(5)]
+    ends = element("div", *(element("span", measured(tick, output)) for tick in ticks), class_="ends")
+    said = f"How {spoken(output)} is spread over the replications, on one scale; at the left the highest bar."
     return element("div", paragraph(said, class_="summary"), *strips, ends, class_="histogram", role="img",
                    aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 
@@ -266,7 +280,7 @@ def _percentile_table(found: Statistics, output: str, palette: dict[str, int]) -
         numbers += [measured(row.get(name, NO_FIGURE)[0], output) for name in shown]
         rows.append((scenario, numbers, _drawn(row, highest, palette[scenario])))
     header = ("scenario", "mean", "95%", *(name.upper() for name in shown), "P5 to P95" if shown else "mean")
-    return bar_table(header, rows, output.removesuffix("_usd").replace("_", " "))
+    return bar_table(header, rows, spoken(output))
 
 
 def _drawn(row: dict[str, Figure], highest: float, colour: int) -> Html:

@@ -1,0 +1,423 @@
+"""The memo for the board: two pages from any output folder, as Markdown and as HTML that prints to two pages."""
+
+from __future__ import annotations
+
+import html
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import Problem, ScenarioError
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
+from planner.reporting.folder import change_files
+from planner.reporting.judgement import (
+    COST,
+    IN_TIME,
+    Choice,
+    choose,
+    frontier,
+    points,
+    promise_verdict,
+    promise_words,
+    sweep_advice,
+)
+from planner.reporting.report import compare_sections, drivers, run_answer, study_sections
+from planner.reporting.report.contents import Contents, Table, fitting, read_contents
+from planner.reporting.report.html import Html, element, environment, join
+from planner.reporting.report.page import asset
+from planner.reporting.report.run_sections import account_totals
+from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
+from planner.results.measure_names import FLEET
+
+MARKDOWN, PAGE = "memo.md", "memo.html"
+NEEDED = {"comparison": "comparison.csv", "sweep": "sweep.csv", "study": "percentiles.csv", "size": "plan.csv"}
+"""Folders that decide something, and the table without which they do not."""
+FIGURES = {
+    COST: "per million tokens, levelised",
+    "cost_per_million_tokens_usd": "per million tokens, as the books have it",
+    "cost_usd": "cost in the books, all of it",
+    "capex_usd": "purchases",
+    "cash_usd": "cash paid",
+    "npv_usd": "net present value",
+    IN_TIME: "requests in time",
+}
+"""The figures of a plan that a board asks for."""
+BOUGHT = tuple(account.value for account in ACCOUNT_ORDER if account.value.startswith("capex_"))
+FOLLOW_THE_PRICE = frozenset(
+    {Account.DEPRECIATION, Account.DISPOSAL_LOSS, Account.COST_OF_CAPITAL, Account.MAINTENANCE, Account.INSURANCE}
+)
+"""Accrued accounts that are a share of what hardware cost."""
+PRICE_FALL = 0.2
+SHOWN = 6
+"""Rows of a table, and sentences of a list, that leave the memo on two pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One heading of the memo: sentences, then a table where there is one."""
+
+    heading: str
+    lines: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def has_memo(contents: Contents) -> bool:
+    """Say whether a folder decides something that a memo could say."""
+    if contents.kind == "run":
+        return "clusters" in contents.json("summary.json")
+    return NEEDED.get(contents.kind, "") in contents.files
+
+
+def memo_parts(contents: Contents) -> list[Part]:
+    """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
+    if not has_memo(contents):
+        message = f"a folder of {contents.kind} decides nothing that a memo could say"
+        raise ScenarioError(Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing"))
+    plan = chosen_plan(contents)
+    own = contents.of_plan(plan) if plan and plan in contents.plans else contents
+    parts = [
+        Part(heading="Question", lines=[_question(contents)]),
+        Part(heading="Answer", lines=_answer(contents)),
+        Part(heading="Promise, and when it runs out", lines=_promise(contents, plan)),
+        _cost(contents, own, plan),
+        _cash(contents, own, plan),
+        _alternatives(contents),
+        Part(heading="What it hangs on", lines=_hangs(contents, plan)),
+        Part(heading="Risks", lines=_risks(contents, own)),
+        _assumptions(contents),
+        Part(heading="To get it again", lines=_again(contents)),
+    ]
+    return [part for part in parts if part.lines or part.rows]
+
+
+def chosen_plan(contents: Contents) -> str:
+    """Return the scenario to take of several, or the one that comes nearest; empty for a folder of one plan."""
+    choice = study_sections.judged(contents)[1] if contents.kind == "study" else _compared(contents)
+    return choice.ranked[0].name if choice.ranked else ""
+
+
+def _compared(contents: Contents) -> Choice:
+    return choose(compare_sections.judged(contents)[1] if contents.kind == "comparison" else [])
+
+
+def _question(contents: Contents) -> str:
+    summary, manifest = contents.json("summary.json"), contents.manifest
+    match contents.kind:
+        case "run":
+            span = f"over {summary['horizon_months']} months from {summary['start']}"
+            return f"Does the plan {contents.name} keep its promise {span}, and what does it cost?"
+        case "comparison":
+            return f"Which of these plans to take: {', '.join(compare_sections.judged(contents)[0])}?"
+        case "sweep":
+            return f"Which values of {' and '.join(manifest.get('vary', ()))} are best for {contents.name}?"
+        case "size":
+            said = promise_words(summary["promise"])
+            return f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
+        case _:
+            found, inputs = study_sections.judged(contents)[0], contents.table("uncertain")
+            which = f"which of {', '.join(found)} to take" if len(found) > 1 else f"what {', '.join(found)} comes to"
+            return f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
+
+
+def _answer(contents: Contents) -> list[str]:
+    summary = contents.json("summary.json")
+    match contents.kind:
+        case "run":
+            return [run_answer.headline(summary), *run_answer.verdict(summary)[1:]]
+        case "comparison":
+            return [compare_sections.advice(contents)]
+        case "sweep":
+            return [sweep_advice(choose([plan for plan, _ in compare_sections.swept_plans(contents)]))]
+        case "size":
+            return [str(line) for line in summary.get("sentences", ())[:1]]
+        case _:
+            return [study_sections.advice(contents)]
+
+
+def _promise(contents: Contents, plan: str) -> list[str]:
+    summary = contents.json("summary.json")
+    promise = summary.get("promise")
+    match contents.kind:
+        case "run" if promise:
+            return [promise_verdict(promise), _runs_out(promise)]
+        case "comparison" if promise:
+            return [f"{plan}: {promise_verdict(promise[plan])}", _runs_out(promise[plan])]
+        case "size":
+            return [str(line) for line in summary.get("sentences", ())[1:2]]
+        case "sweep" if isinstance(contents.manifest.get("promise"), dict):
+            return [f"Promised are {promise_words(contents.manifest['promise'])}."]
+        case "study" if plan in (known := study_sections.promises_of(contents)):
+            row = known[plan]
+            often = f"{percent(row['kept_low'])} to {percent(row['kept_high'])} with 95% confidence"
+            said = f"{plan} keeps {promise_words(row)} in {percent(row['kept_fraction'])} of replications ({often})"
+            broken = row["first_broken_month"]
+            return [f"{said}; {percent(row['in_replications'], 0)} are promised. " + (
+                f"Where it breaks, it does so from {broken} on." if broken else "It does not run out in the horizon."
+            )]  # fmt: skip
+    return []
+
+
+def _runs_out(promise: Mapping[str, Any]) -> str:
+    """Say in which month a plan runs out of capacity for its promise."""
+    month = promise["first_broken_month"]
+    return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
+
+
+def _cost(contents: Contents, own: Contents, plan: str) -> Part:
+    heading, summary = f"Cost of {plan}" if plan else "Cost", contents.json("summary.json")
+    if contents.kind == "size":
+        sum_, gap = dollars(summary["net_present_cost_usd"]), percent(summary["gap_fraction"])
+        said = (
+            f"Net present cost {sum_}, of which {dollars(summary['capital_usd'])} for nodes. A better plan could save "
+        )
+        return Part(heading=heading, lines=[f"{said}at most {gap}."])
+    rows = []
+    for name, (value, low, high) in _figures(contents, plan).items():
+        ends = [measured(end, name) for end in (low, high) if end is not None]
+        span = " to ".join(dict.fromkeys(ends)) or NOTHING
+        rows.append((FIGURES[name], measured(value, name), span))
+    what = "nine in ten replications" if contents.kind == "study" else "under other draws of chance"
+    lines = [line] if (line := _price_line(own)) else []
+    return Part(heading=heading, lines=lines, header=("figure", "expected", what), rows=rows)
+
+
+def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """Return the board's figures of the plan to take, each with its interval where there is one."""
+    if (percentiles := contents.table("percentiles")) is not None:
+        found = {name: study_sections.statistics_of(percentiles, name).get(plan, {}) for name in FIGURES}
+        none = study_sections.NO_FIGURE
+        return {
+            name: (row["mean"][0], row.get("p5", none)[0], row.get("p95", none)[0])
+            for name, row in found.items()
+            if "mean" in row
+        }
+    plans = [plan for plan, _ in compare_sections.swept_plans(contents)]
+    if (swept := contents.table("sweep")) is not None and plans:
+        place = plans.index(choose(plans).ranked[0])
+        return {name: (swept.numbers(name)[place], None, None) for name in FIGURES if name in swept}
+    table = contents.table("measures") or contents.table("comparison")
+    if table is None:
+        return {}
+    table = table.where("scenario", plan) if "scenario" in table else table
+    numbers = zip(*(table.numbers(name) for name in ("value", "low", "high")), strict=True)
+    known = dict(zip(table.texts("measure"), numbers, strict=True))
+    return {name: known[name] for name in FIGURES if name in known and known[name][0] is not None}
+
+
+def price_effect(contents: Contents, fall: float) -> tuple[float, float] | None:
+    """Return what purchases and accrued cost lose, USD, where accelerators cost a share less; None without purchases.
+
+    Of each cluster's capital and of the accounts that are a share of it (depreciation, cost of capital, maintenance,
+    insurance) the accelerators' part falls. Machines owned before the start were paid long ago.
+    """
+    ledger, assumptions = contents.table("ledger"), contents.table("assumptions")
+    if ledger is None:
+        return None
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for cluster, account, amount in zip(
+        ledger.texts("cluster"), ledger.texts("account"), ledger.totals("amount_usd"), strict=True
+    ):
+        sums[cluster][account] += amount
+    paths = assumptions.texts("path") if assumptions is not None else []
+    bought = accrued = 0.0
+    for cluster, own in sums.items():
+        capital = sum(own[account] for account in BOUGHT)
+        if capital <= 0.0 or any(path.startswith(f"clusters.{cluster}.owned") for path in paths):
+            continue
+        accelerators = own[Account.CAPEX_ACCELERATORS] * fall
+        bought += accelerators
+        accrued += accelerators / capital * sum(own[account] for account in FOLLOW_THE_PRICE)
+    return (bought, accrued) if bought else None
+
+
+def _tokens(contents: Contents) -> float:
+    monthly = contents.table("timeline_monthly")
+    return sum(monthly.where("cluster", FLEET).totals("served_tokens")) if monthly is not None else 0.0
+
+
+def _books(contents: Contents, plan: str) -> tuple[str, str]:
+    """Return a plan's cost per million tokens in the books, as it is and with accelerators a fifth cheaper."""
+    if plan not in contents.plans or not (tokens := _tokens(own := contents.of_plan(plan)) / 1e6):
+        return NOTHING, NOTHING
+    cost = sum(account_totals(own).values())
+    _, less = price_effect(own, PRICE_FALL) or (0.0, 0.0)
+    return unit_price(cost / tokens), unit_price((cost - less) / tokens)
+
+
+def _price_line(own: Contents) -> str:
+    """Say what the plan would cost if accelerators cost a fifth less."""
+    effect, tokens = price_effect(own, PRICE_FALL), _tokens(own)
+    if effect is None or not tokens:
+        return ""
+    bought, accrued = effect
+    return (
+        f"If accelerators cost {percent(PRICE_FALL, 0)} less, purchases fall by {dollars(bought)} and the cost in the "
+        f"books by {dollars(accrued)}, {unit_price(accrued / tokens * 1e6)} per million tokens, before tax."
+    )
+
+
+def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
+    """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
+    cash = {account.value for account in ACCOUNT_ORDER if View.CASH in ACCOUNTS[account].views}
+    years: dict[str, dict[str, float]] = {}
+    columns = (ledger.texts("month"), ledger.texts("account"), ledger.totals("amount_usd"))
+    for month, account, amount in zip(*columns, strict=True):
+        row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
+        if account in cash:
+            kind = "purchases" if account in BOUGHT else "received" if amount < 0 else "running"
+            row[kind] += amount
+            row["paid in all"] += amount
+    return years
+
+
+def _cash(contents: Contents, own: Contents, plan: str) -> Part:
+    heading = f"Cash by year, {plan}" if plan else "Cash by year"
+    if contents.kind == "size" and (bought := contents.table("plan")) is not None:
+        sums: dict[str, float] = defaultdict(float)
+        for date, usd in zip(bought.texts("date"), bought.totals("capital_usd"), strict=True):
+            sums[date[:4]] += usd
+        said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
+        paid = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
+        return Part(heading=heading, lines=[said], header=("year", "nodes"), rows=paid)
+    ledger = own.table("ledger")
+    if ledger is None:
+        return Part(heading=heading)
+    years = cash_by_year(ledger)
+    columns = list(next(iter(years.values()), {}))
+    total = {name: sum(row[name] for row in years.values()) for name in columns}
+    rows = [(year, *(dollars(row[name]) for name in columns)) for year, row in [*years.items(), ("all", total)]]
+    one = ["As the plan is stated, in one replication."] if contents.kind == "study" else []
+    return Part(heading=heading, lines=one, header=("year", *columns), rows=rows)
+
+
+def _alternatives(contents: Contents) -> Part:
+    """Return what else there is: plans that keep their promise beside it, and those that do not."""
+    heading = "Alternatives at equal service"
+    rows: list[Sequence[str]] = []
+    match contents.kind:
+        case "comparison" | "study":
+            choice = study_sections.judged(contents)[1] if contents.kind == "study" else _compared(contents)
+            output = study_sections.headline_of(contents) if contents.kind == "study" else COST
+            sign = -1.0 if output in study_sections.HIGHER_IS_BETTER else 1.0
+            for plan in choice.ranked[:SHOWN]:
+                cost = None if plan.cost is None else sign * plan.cost
+                kept = "kept" if plan.keeps_promise else f"short by {points(plan.shortfall_fraction)}"
+                shown = (kept, percent(plan.in_time_fraction, 2), measured(cost, output))
+                rows.append((plan.name, *shown, *_books(contents, plan.name)))
+            cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
+            header = ("plan", "promise", "in time", study_sections.spoken(output), "as stated, in the books", cheaper)
+            lines = ["What breaks its promise is no alternative, however cheap."] if choice.breaking else []
+            return Part(heading=heading, lines=lines, header=header, rows=rows)
+        case "sweep":
+            best = frontier([plan for plan, _ in compare_sections.swept_plans(contents)])[-SHOWN:]
+            rows += [
+                (plan.name, plan.standing, percent(plan.worst_fraction, 2), unit_price(plan.cost)) for plan in best
+            ]
+            titles = ("no other beats", "promise", "worst in time", "per million tokens, levelised")
+            return Part(heading="Cost against service", header=titles, rows=rows)
+        case "size":
+            lines = [str(line) for line in contents.json("summary.json").get("sentences", ())[2:SHOWN]]
+            return Part(heading=heading, lines=lines)
+    said = "One plan alone: planner compare holds it against another, on the same traffic and the same luck."
+    return Part(heading=heading, lines=[said])
+
+
+def _hangs(contents: Contents, plan: str) -> list[str]:
+    rows, output = drivers.rows_of(contents), study_sections.headline_of(contents)
+    panels = list(drivers.panels(rows)) if rows else []
+    first = next((panel for panel in panels if (panel.scenario, panel.against) == (plan, "")), None)
+    if first is None:
+        if contents.kind in ("run", "comparison", "size"):
+            return ["Not measured here: planner sensitivity draws what is uncertain, and ranks it."]
+        return []
+    title = f"{first.title}, {study_sections.spoken(output)}"
+    swings = [
+        f"{input_words(name)}: {measured(min(low, high), output)} to {measured(max(low, high), output)}"
+        + (" (no more than noise)" if name in first.noise else "")
+        for name, low, high in first.longest(SHOWN - 1)
+    ]
+    return [f"{title}: {'; '.join(swings)}."]
+
+
+def _risks(contents: Contents, own: Contents) -> list[str]:
+    summary = contents.json("summary.json")
+    found = [str(line) for line in (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()))]
+    found += [str(line) for line in summary.get("notes", ())]
+    if worst := summary.get("worst_month"):
+        found.append(f"Worst month {worst['month']}: {percent(worst['missed_fraction'], 2)} of requests shed or late.")
+    listed = own.table("warnings")
+    if contents.kind == "study" and listed is not None and "text" in listed:
+        found += listed.texts("text")
+    delivered = own.table("events")
+    if delivered is not None and "delivered" in delivered.texts("event"):
+        found.append("A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later.")
+    return [*dict.fromkeys(found)][:SHOWN]
+
+
+def _assumptions(contents: Contents) -> Part:
+    heading, table = "What it rests on", contents.table("assumptions")
+    if table is None:
+        return Part(heading=heading)
+    rows = list(dict.fromkeys(zip(*(table.texts(name) for name in ("path", "value", "unit", "grade")), strict=True)))
+    counts: dict[str, int] = defaultdict(int)
+    for *_, grade in rows:
+        counts[grade] += 1
+    told = ", ".join(f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1)
+    said = (
+        f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {told} (A a "
+        "datasheet or a log, B a credible report, C derived, D assumed). Assumed values, to be replaced first:"
+    )
+    weak = [row for row in rows if row[3] == "D"]
+    weak = [row for row in weak if "usd" in row[0]] + [row for row in weak if "usd" not in row[0]]
+    shown = [(path, f"{value} {unit}".strip(), grade) for path, value, unit, grade in weak[:SHOWN]]
+    return Part(heading=heading, lines=[said], header=("input", "value", "grade"), rows=shown)
+
+
+def _again(contents: Contents) -> list[str]:
+    manifest = contents.manifest
+    version = manifest.get("version", manifest.get("identity", {}).get("version"))
+    return [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"]
+
+
+def memo_markdown(contents: Contents) -> str:
+    """Return the memo as Markdown."""
+    lines = [f"# {contents.name}: memo"]
+    for part in memo_parts(contents):
+        lines += ["", f"## {part.heading}", *(text for line in part.lines for text in ("", html.escape(line, False)))]
+        if part.rows:
+            cells = [part.header, ["---"] * len(part.header), *part.rows]
+            lines += ["", *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in cells)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+
+
+def memo_body(contents: Contents) -> Html:
+    """Return the memo as part of a page."""
+    found: list[Html] = []
+    for part in memo_parts(contents):
+        found.append(element("h2", part.heading))
+        found += [element("p", line) for line in part.lines]
+        if part.rows:
+            head = element("tr", *(element("th", cell, scope="col") for cell in part.header))
+            body = [element("tr", *(element("td", cell) for cell in row)) for row in part.rows]
+            caption = element("caption", part.heading)  # for those who meet the table without its heading
+            found.append(element("table", caption, element("thead", head), element("tbody", *body)))
+    return join(found, "\n")
+
+
+def write_memo(folder: Path) -> list[Path]:
+    """Write memo.md and memo.html into an output folder from the files in it, and return their paths."""
+    contents = read_contents(folder)
+    with fitting(str(folder)):
+        body, text = memo_body(contents), memo_markdown(contents)
+    style = Html(asset("memo.css"))
+    page = environment().get_template("memo.html").render(title=f"{contents.name}: memo", style=style, body=body)
+    change_files(folder, {MARKDOWN: text.encode(), PAGE: f"{page}\n".encode()})
+    return [folder / MARKDOWN, folder / PAGE]
