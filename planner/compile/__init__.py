@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Factors, build_services, capacity_table
-from planner.compile.clusters import cluster_plan, reliability_plan, software_plan
+from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions
 from planner.compile.in_time import load_tables
 from planner.compile.money import money_plan
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.reuse import Reuse
+from planner.compile.software import software_plan
 from planner.compile.workloads import demand_of, queue_outgrown, workload_plan
 from planner.demand.calendar import Horizon
 from planner.demand.plan import build_demand_plan
@@ -79,7 +80,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         alone_s=by_load.alone_s,
         preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
-        software=software_plan(scenario, catalog, clusters, services),
+        software=software_plan(scenario, clusters, services, reuse),
         site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),

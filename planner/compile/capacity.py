@@ -228,6 +228,7 @@ def _serve(
         )
     spec = specs[best]
     yearly = held.yearly * part.accelerators_per_node
+    compute_s = float(describe([spec]).flops_s_per_token[0])
     single_stream_s, full_stream_s = stream_s(spec, workload, np.array([1.0, held.batch]))
     return Service(
         spec=spec,
@@ -244,10 +245,8 @@ def _serve(
         prefill_fraction=held.prefill_fraction,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
-        compute_s_per_token=float(describe([spec]).flops_s_per_token[0]),
-        prefill_compute_fraction=min(
-            1.0, float(describe([spec]).flops_s_per_token[0] / replicas.prefill_s_per_token[best])
-        ),
+        compute_s_per_token=compute_s,
+        prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
         wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
         roofline_factor=_rate(spec, workload, roofline_calibration())
         / (_rate(spec, workload, calibration) or math.inf),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
-from planner.compile.clusters import SUPPORT_USD
+from planner.compile.software import SUPPORT_USD
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import Amortisation, LoanTerms
 from planner.finance.measures import Timing

@@ -20,6 +20,7 @@ _LEVELS = 2  # of utilisation at which crowded clusters are levelled
 _SLACK = 1e-8  # of what is asked for: what a linear program may be off by
 _BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned again
 _GAIN = 1e-6  # of what is free: the least gain for which others are moved aside
+_NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
 _NOTHING = 1e-300  # stands for no requests where they are divided by
 
 
@@ -262,11 +263,11 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
         counts = np.diff(edges)
     ways = []
     for w, workload in enumerate(plan.workloads):
-        rates = []
-        for c in range(len(plan.clusters)):
+        rates = [_NOWHERE] * len(plan.clusters)
+        for c in workload.cluster_order:
             rate = table[c, w] if counts is None else np.repeat(table[c, w], counts)
             speed = window.speed.get((c, w))
-            rates.append(rate if speed is None else rate * speed)
+            rates[c] = rate if speed is None else rate * speed
         tokens, outgrown = workload.tokens_per_request[:1], None
         if counts is not None:
             tokens = np.repeat(workload.tokens_per_request, counts)

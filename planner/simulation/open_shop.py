@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from planner.fleet.plan import ClusterPlan, ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
-from planner.simulation.repair_shop import Jumps, Staffing, jumps
+from planner.simulation.repair_shop import Jumps, jumps
+from planner.simulation.staffing import Staffing
 
 Floats = NDArray[np.float64]
 Steps = Generator[simpy.Event, Any, None]

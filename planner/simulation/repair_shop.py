@@ -9,8 +9,7 @@ wants crews or spares too, :mod:`planner.simulation.open_shop` is the same shop 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from planner.fleet.plan import ClusterPlan, ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
+from planner.simulation.staffing import Staffing
 
 Floats = NDArray[np.float64]
 _NEVER = float("inf")  # until its part has come
@@ -56,42 +56,6 @@ def jumps(
         times = np.concatenate((start_h[own], end_h[own]))
         found.append((np.minimum(times, plan.retire_h), np.concatenate((size, -size))))
     return found
-
-
-class Staffing:
-    """How many crews and spares the nodes on site need, and from when."""
-
-    def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
-        self.plan = plan
-        self.clusters = clusters
-        self.on_site = [0] * len(clusters)
-        """Nodes of each cluster that are there, or known to be on their way into service."""
-
-    def crews(self, more: int = 0) -> int:
-        """Return the crews for the accelerators on site and some more."""
-        nodes = zip(self.on_site, self.clusters, strict=True)
-        return self.plan.crews.whole(sum(count * cluster.accelerators_per_node for count, cluster in nodes) + more)
-
-    def spares(self, cluster: int, more: int = 0) -> int:
-        """Return the spares for a cluster's nodes on site and some more."""
-        nodes = self.on_site[cluster] + more
-        return self.plan.spares.whole(nodes * self.clusters[cluster].accelerators_per_node, nodes)
-
-    def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
-        """Return when each crew begins that nodes need which enter service at these times, rising."""
-        size = self.clusters[cluster].accelerators_per_node
-        return _from(service_h, lambda more: self.crews(more * size))
-
-    def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
-        """Return when each spare is in stock that nodes need which enter service at these times, rising."""
-        return _from(service_h, lambda more: self.spares(cluster, more))
-
-
-def _from(service_h: Floats, needed: Callable[[int], int]) -> list[float]:
-    """Return, for each further one needed, when that node is there with which so many are."""
-    wanted = range(needed(0) + 1, needed(service_h.size) + 1)
-    # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
-    return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
 
 
 @dataclass(slots=True)
