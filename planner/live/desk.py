@@ -17,9 +17,7 @@ from planner.errors import PlannerError, Problem, ScenarioError
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
 from planner.live.knobs import check_turns, knobs_of
-from planner.reporting.comparison import bridge_rows, comparison_rows, comparison_summary
-from planner.reporting.comparison import monthly_rows as comparison_months
-from planner.reporting.comparison_columns import COMPARISON_TABLES
+from planner.reporting.comparison import comparison_summary, held_tables
 from planner.reporting.csv_table import write_csv
 from planner.reporting.folder import command_line, json_text
 from planner.reporting.plan_tables import RUN_COLUMNS
@@ -151,8 +149,7 @@ class Desk:
         ]
         chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
-        rows = (comparison_rows(held), bridge_rows(held), comparison_months(held))
-        files = {f"{t.name}.csv": write_csv(t, columns) for t, columns in zip(COMPARISON_TABLES, rows, strict=True)}
+        files = {f"{table.name}.csv": write_csv(table, columns) for table, columns in held_tables(held)}
         files["summary.json"] = json_text(comparison_summary(held)).encode()
         return Contents(manifest={"kind": "comparison", "baseline": PINNED}, files=files)
 

@@ -28,7 +28,7 @@ from planner.reporting.judgement import (
     served,
     warnings_of,
 )
-from planner.reporting.plan_tables import evidence_tables, plan_tables
+from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
 from planner.reporting.summary import chance_summary, promise_summary
@@ -106,6 +106,12 @@ def monthly_rows(comparison: Comparison) -> dict[str, Any]:
     }
     columns.update({name: np.stack(values, axis=1).ravel() for name, values in table.items()})
     return columns
+
+
+def held_tables(comparison: Comparison) -> list[DescribedTable]:
+    """Return the tables in which the plans are held against the baseline."""
+    rows = (comparison_rows(comparison), bridge_rows(comparison), dollar_rows(comparison), monthly_rows(comparison))
+    return list(zip(COMPARISON_TABLES, rows, strict=True))
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
@@ -235,10 +241,9 @@ def _signed(amount: float) -> str:
 
 def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a comparison's folder, whole or not at all."""
-    rows = (comparison_rows(comparison), bridge_rows(comparison), dollar_rows(comparison), monthly_rows(comparison))
     results = dict(zip(comparison.names, comparison.results, strict=True))
     tables = [
-        *zip(COMPARISON_TABLES, rows, strict=True),
+        *held_tables(comparison),
         *plan_tables(results),
         *evidence_tables({name: result.scenario for name, result in results.items()}),
     ]

@@ -304,11 +304,13 @@ def test_axe_finds_no_fault(live: Page, axe: str) -> None:
 @pytest.mark.prove
 def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
     other = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "each": "horizon"}
-    paths = live.run('[...document.querySelectorAll("[id^=knob-]")].map(one => [one.dataset.path, one.type])')
+    paths = live.run(
+        '[...document.querySelectorAll("[id^=knob-][data-path]")].map(one => [one.dataset.path, one.type])'
+    )
     for path, kind in paths:
         live.open()
         field = path.rpartition(".")[2]
-        value = live.value(path)
+        value = live.value(path) or live.run(f'document.getElementById("knob-{path}").placeholder')
         if kind == "date":
             text = "2026-02-20"
         elif kind.startswith("select"):
@@ -316,9 +318,13 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
         elif field == "in_time":
             text = "0.95"
         else:
-            text = str(float(value or 500) + 1).removesuffix(".0") if field != "discount_fraction" else "0.2"
+            text = (
+                str(float("500" if value == "none" else value) + 1).removesuffix(".0")
+                if field != "discount_fraction"
+                else "0.2"
+            )
         live.turn(path, text)
-        assert live.state[0][1].startswith(f"{path}="), path
+        assert [turn.partition("=")[0] for _, turn in live.state] == [path], live.text("failed")
         assert path in live.text("first"), live.text("failed")
 
 

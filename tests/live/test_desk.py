@@ -18,6 +18,7 @@ from planner.live.desk import Desk, turns_of
 from planner.live.knobs import TURNS, Knob, check_turns, knobs_of
 from planner.reporting.summary import summary
 from planner.results.run import simulate
+from planner.studies.compare import compare
 from planner.verbs import run
 from tests.conftest import TINY
 from tests.live.conftest import TOKEN, Post
@@ -225,6 +226,14 @@ def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_a
 
 
 def test_pinned_and_turned_stand_side_by_side_as_in_a_comparison(desk: Desk, post: Post) -> None:
+    beside = desk.beside(desk.plan(()), desk.plan(("clusters.h200.nodes=9",)), intervals=False).table("comparison")
+    held = compare([desk.stated, load_scenario(desk.stated, ["name=nine", "clusters.h200.nodes=9"])], draws=1)
+    assert beside is not None
+    for name, figures in zip(("pinned", "this plan"), held.figures, strict=True):
+        own = beside.where("scenario", name)
+        for measure, number in zip(own.texts("measure"), own.numbers("value"), strict=True):
+            wanted = figures[measure]
+            assert number == (None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)), measure
     shown = post(set=["clusters.h200.nodes=9"], pin=[]).json()["html"]
     assert 'id="beside"' in shown
     assert "pinned (baseline)" in shown
