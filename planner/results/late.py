@@ -189,7 +189,7 @@ def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Fl
     Of nodes as many as carry, at the objective, what the worst hour of the month loses to the cause, on the cluster
     that serves most of the workload a node. Of queueing as many as halve it, by the load at which the late share is
     half of the month's. Of power what such nodes draw at full load, with their cooling. Of prompts too long the
-    first-token objective that halves them, or keeps to its percentile, on the cluster where that is shortest.
+    first-token objective that halves them, or keeps to its percentile, on the cluster where fewest are.
     """
     plan, months = result.plan, len(result.plan.months.labels)
     amount, words = np.full(requests.shape, np.nan), []
@@ -200,7 +200,8 @@ def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Fl
         order = list(load.cluster_order)
         best = max(order, key=lambda c: float(plan.requests_per_node_h[c, w].max()))
         rates = np.broadcast_to(plan.requests_per_node_h[best, w], (months,))
-        name, quickest = plan.clusters[best].name, min(order, key=lambda c: float(fastest[c, w]))
+        # Where fewest prompts are too long: late on an idle replica.
+        name, quickest = plan.clusters[best].name, min(order, key=lambda c: float(_calm(plan).late_tables[c, w, 0]))
         for r in range(5):
             peak = np.maximum.reduceat(np.maximum(hourly[r][w] - hourly[r + 1][w], 0.0), starts)
             amount[r, :, w] = np.divide(peak, rates, out=np.full(months, np.nan), where=rates > 0.0)
