@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
-from planner.finance.money import usd
+from planner.finance.cents import usd
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
 from planner.results.measures import sums_of
