@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.finance.bridge import CAUSES
+from planner.finance.variance import PLAN_CAUSE_MEANINGS
 from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column, text_column
 from planner.results.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
@@ -52,6 +53,18 @@ BRIDGE = TableDescription(
         number_column("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
     ),
 )
+BRIDGE_USD = TableDescription(
+    name="bridge_usd",
+    description="Why a scenario's accrued cost over the horizon is more or less than the baseline's, by cause: Shapley "
+    "values. The causes of a scenario sum to the whole difference to the cent; what the books' own choices move stands "
+    "apart as policy.",
+    key=("scenario", "cause"),
+    columns=(
+        _SCENARIO,
+        text_column("cause", "Cause: " + " ".join(f"{c}: {m}" for c, m in PLAN_CAUSE_MEANINGS.items())),
+        Column(name="difference_usd", kind=ColumnKind.CENTS, description="Change of accrued cost.", unit=DOLLARS),
+    ),
+)
 COMPARISON_MONTHLY = TableDescription(
     name="comparison_monthly",
     description="Cost, tokens and cash of every scenario by month, and the cash saved against the baseline.",
@@ -67,7 +80,7 @@ COMPARISON_MONTHLY = TableDescription(
         figure_column("cumulative_cost_per_million_tokens_usd"),
     ),
 )
-COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
+COMPARISON_TABLES = (COMPARISON, BRIDGE, BRIDGE_USD, COMPARISON_MONTHLY)
 
 
 def sweep_description(axes: Sequence[Axis]) -> TableDescription:

@@ -18,7 +18,7 @@ from planner.reporting.datapackage import StreamedTable, WrittenTable, data_pack
 from planner.reporting.judgement import IN_TIME, SHED
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
-from planner.reporting.report.contents import REPORT, Contents
+from planner.reporting.report.contents import REPORT, Contents, openable
 from planner.reporting.study_charts import study_pictures
 from planner.reporting.study_rows import (
     band_columns,
@@ -144,7 +144,7 @@ class _Writer:
             manifest["command"] = list(self.command)
         if self.dropped:
             manifest["dropped"] = list(self.dropped)
-        contents = Contents(manifest=manifest, files=content)
+        contents = Contents(manifest=manifest, files=content, beside=openable(content))
         pictures = study_pictures(contents) if charts else {}
         content = {**content, **pictures, REPORT: build_report(contents)}
         for name, text in content.items():

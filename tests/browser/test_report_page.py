@@ -197,6 +197,30 @@ def test_the_report_prints_as_its_memo_of_two_pages_and_whole_when_asked(page: B
     assert page.errors() == []
 
 
+def test_a_heading_sorts_its_table_both_ways(page: Browser) -> None:
+    """By size, not by letters: $1.0 million is more than $384,000."""
+    cells = """[...document.querySelectorAll("#money tbody tr")].slice(0, 9)
+      .map(r => [r.cells[0].textContent, r.cells[4].textContent])"""
+    button = 'document.querySelectorAll("#money thead .sort")[4]'
+    before = page.evaluate(cells)
+    page.evaluate(f"{button}.click()")
+    rising = page.evaluate(cells)
+    assert rising != before
+    assert sorted(map(tuple, rising)) == sorted(map(tuple, before))
+    sizes = [float(re.sub(r"[^\d.]", "", cell)) * (1e6 if "million" in cell else 1.0) for _, cell in rising]
+    assert sizes == sorted(sizes)
+    assert page.evaluate(f'{button}.closest("th").getAttribute("aria-sort")') == "ascending"
+    page.evaluate(f"{button}.click()")
+    assert page.evaluate(cells) == rising[::-1]
+
+
+def test_the_files_beside_it_are_linked_and_there(page: Browser, report: Path) -> None:
+    links = page.evaluate('[...document.querySelectorAll("#reproduce .files a")].map(a => a.getAttribute("href"))')
+    assert links[0] == "workbook.xlsx"
+    assert "ledger.csv" in links
+    assert all((report.parent / name).is_file() for name in links)
+
+
 def test_landmarks_headings_and_labels(page: Browser) -> None:
     assert page.evaluate("document.documentElement.lang") == "en"
     for landmark in ("header", "nav", "main", "footer", "h1"):

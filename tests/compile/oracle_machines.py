@@ -163,7 +163,7 @@ class Machines:
         )
         cells = lengths or lengths_of(self.scenario.workloads[load], growth)
         curve = late_curve(price_replicas([spec], shipped_calibration()), 0, speed, cells, asked)
-        return curve.most_requests_per_s(percentile) / spec.accelerators
+        return curve.capacity_requests_per_s / spec.accelerators
 
     def maturity(self, cluster: str, load: str) -> tuple[float, float]:
         """The stack's speed on a kind of model, and the logarithm of what its image's date makes of it."""

@@ -25,9 +25,12 @@ class Part:
     """Its size in words."""
 
 
-def bar(parts: Sequence[Part]) -> Html:
-    """Return a bar of one or more parts; the numbers stand beside it, so it is decoration to a screen reader."""
-    return macro(TABLES, "bar", parts)
+def bar(parts: Sequence[Part], lead: float = 0.0) -> Html:
+    """Return a bar of one or more parts that begins at a share of the longest: a step of a waterfall.
+
+    The numbers stand beside it, so it is decoration to a screen reader.
+    """
+    return macro(TABLES, "bar", parts, lead)
 
 
 def group(parts: Sequence[Part]) -> Html:
@@ -68,6 +71,10 @@ class Swing:
     """The answer at the other."""
     shown: tuple[str, str]
     """Both in words."""
+    span: str = ""
+    """From where to where the input goes, with its unit."""
+    is_noise: bool = False
+    """Whether chance alone moves the answer as far."""
 
 
 def tornado(swings: Sequence[Swing], middle: float, caption: str, ends: tuple[str, str]) -> Html:
@@ -79,8 +86,9 @@ def tornado(swings: Sequence[Swing], middle: float, caption: str, ends: tuple[st
     rows = []
     for swing in swings:
         pieces = [
-            (f"swing {css}", (min(end, middle) - left) / span, abs(end - middle) / span)
+            (f"swing {'noise' if swing.is_noise else css}", (min(end, middle) - left) / span, abs(end - middle) / span)
             for end, css in ((swing.low, "c0"), (swing.high, "c1"))
         ]
-        rows.append((breakable(swing.name), swing.shown, macro(TABLES, "spread", pieces, (middle - left) / span)))
+        drawn = macro(TABLES, "spread", pieces, (middle - left) / span)
+        rows.append((breakable(swing.name), swing.span, swing.shown, drawn))
     return macro(TABLES, "tornado", rows, caption, ends)

@@ -9,7 +9,6 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
-    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -21,11 +20,12 @@ from planner.reporting.report import (
     size_sections,
     study_sections,
     timelines,
+    variance_sections,
     zoom_sections,
 )
-from planner.reporting.report.contents import REPORT, Contents, fitting, read_contents
+from planner.reporting.report.contents import REPORT, Contents, fitting, openable, read_contents
 from planner.reporting.report.html import Html, join
-from planner.reporting.report.memo import MEMO_KINDS, memo_body
+from planner.reporting.report.memo import has_memo, memo_body
 from planner.reporting.report.page import Section, page
 
 SectionMaker = Callable[[Contents], Section | None]
@@ -41,9 +41,9 @@ SECTIONS: Sequence[SectionMaker] = (
     size_sections.answer_section,
     size_sections.review_section,
     size_sections.months_section,
-    actuals_sections.answer_section,
-    actuals_sections.forecast_section,
-    actuals_sections.figures_section,
+    variance_sections.answer_section,
+    variance_sections.forecast_section,
+    variance_sections.figures_section,
     evidence.warnings_section,
     measures_table.measures_section,
     elsewhere.maker("answer"),
@@ -53,11 +53,13 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.timeline_section,
     elsewhere.maker("time"),
     compare_sections.bridge_section,
+    variance_sections.dollars_section,
     plans.single(run_sections.money_section),
     plans.money_section,
     elsewhere.maker("money"),
     plans.single(run_sections.losses_section),
     run_sections.late_section,
+    plans.single(run_sections.routing_section),
     plans.losses_section,
     elsewhere.maker("losses"),
     drivers.hangs_section,
@@ -77,7 +79,7 @@ def build_report(contents: Contents) -> bytes:
     lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
-    prints = memo_body(contents) if contents.kind in MEMO_KINDS else Html("")
+    prints = memo_body(contents) if has_memo(contents) else Html("")
     return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
@@ -114,4 +116,4 @@ def rebuild_report(folder: Path) -> Path:
 def with_report(files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> dict[str, str | bytes]:
     """Return a folder's files with their report among them."""
     encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    return {**files, REPORT: build_report(Contents(manifest=manifest, files=encoded))}
+    return {**files, REPORT: build_report(Contents(manifest=manifest, files=encoded, beside=openable(files)))}

@@ -29,7 +29,7 @@ from planner.reporting.judgement import (
 from planner.reporting.picture import Line, Mark, Panel, Picture, even_axis, svg_of
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, element, join, paragraph, table
+from planner.reporting.report.html import Html, breakable, element, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
@@ -42,6 +42,8 @@ SHOWN_MEASURES = (HEADLINE, ACCRUED, "cost_usd", "npv_usd", IN_TIME, SHED)
 SWEPT = (IN_TIME, HEADLINE, ACCRUED, "cost_usd", "utilisation_fraction", SHED)
 JUDGED = (COST, IN_TIME, SHED, WORST, SHORTFALL)
 SHOWN_POINTS = 60
+MOST_TINTED = 24
+"""Values of an input that a heat map still shows side by side."""
 
 
 def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
@@ -259,6 +261,32 @@ def _swept_promise(contents: Contents) -> str:
     return f"{said}Combinations that break it come last, by how far: a fleet too small is cheap too."
 
 
+def _heat_map(contents: Contents, plans: list[Served]) -> Html:
+    """Return cost by two inputs as a tinted table, where two were varied; what breaks its promise is struck out."""
+    vary = contents.manifest.get("vary", {})
+    if len(vary) != 2 or min(map(len, vary.values())) < 2 or max(map(len, vary.values())) > MOST_TINTED:
+        return Html("")
+    (down, rows), (across, columns) = vary.items()
+    kept = [plan.cost for plan in plans if plan.keeps_promise and plan.cost is not None]
+    low, high = (min(kept), max(kept)) if kept else (0.0, 0.0)
+    cells = []
+    for place, value in enumerate(rows):
+        own = plans[place * len(columns) : (place + 1) * len(columns)]
+        cells.append((str(value), *(_tinted(plan, low, high) for plan in own)))
+    caption = "Cost per million tokens, levelised: the deeper the tint the dearer; struck out breaks its promise"
+    head = join([breakable(down), " \\ ", breakable(across)])
+    return table((head, *columns), cells, caption, numeric=range(1, len(columns) + 1))
+
+
+def _tinted(plan: Served, low: float, high: float) -> Html:
+    if plan.cost is None:
+        return Html(NOTHING)
+    if not plan.keeps_promise:
+        return element("s", unit_price(plan.cost), title=plan.service)
+    depth = round(4 * (plan.cost - low) / ((high - low) or 1.0))
+    return element("span", unit_price(plan.cost), class_=f"tint t{depth}", title=plan.service)
+
+
 def sweep_section(contents: Contents) -> Section | None:
     """Return the points of a sweep: those that serve well, cheapest first, then the others."""
     sweep, plans = contents.table("sweep"), [plan for plan, _ in swept_plans(contents)]
@@ -287,6 +315,7 @@ def sweep_section(contents: Contents) -> Section | None:
             paragraph(sweep_advice(choice), class_="headline"),
             paragraph(_swept_promise(contents), class_="note"),
             _frontier(contents),
+            _heat_map(contents, plans),
             table(header, rows, caption, numeric=set(range(len(header))) - {len(axes)}, unbroken=(len(axes),)),
         ]
     )

@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,8 @@ class Contents:
     """What identifies the run, without the list of files."""
     files: Mapping[str, bytes]
     """Tables and JSON by file name, without the manifest."""
+    beside: tuple[str, ...] = ()
+    """Files that a reader may open, by name: tables, the workbook, a plan that was found."""
     plan: str = ""
     """Scenario whose rows alone are read, where tables hold those of several; empty for all."""
     _parsed: dict[str, Table] = field(default_factory=dict, repr=False, compare=False)
@@ -199,6 +201,12 @@ def _is_intact(path: Path, sha256: Any) -> bool:
         return False
 
 
+def openable(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files beside a report that people open, the workbook and a plan first."""
+    found = [name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ]
+    return tuple(sorted(found, key=lambda name: (name.endswith(".csv"), name)))
+
+
 def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
     files, problems = {}, []
     known = manifest["files"]
@@ -214,7 +222,7 @@ def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
     if problems:
         raise ScenarioError(problems)
     identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
-    return Contents(manifest=identity, files=files)
+    return Contents(manifest=identity, files=files, beside=openable(known))
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from planner.reporting.report.bars import Part, Swing, bar_table, tornado
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import DUMP, Html, details, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.study_sections import headline_of
-from planner.reporting.report.words import measured, percent
+from planner.reporting.report.study_sections import headline_of, judged
+from planner.reporting.report.words import figure, input_words, measured, percent
 
 SHOWN_INPUTS = 15
 OPEN_TORNADOES = 2
@@ -56,6 +56,8 @@ class Panel:
     """Input and both ends, in the order of the file."""
     middle: float
     """The answer that the bars lie about."""
+    noise: frozenset[str] = frozenset()
+    """Inputs whose bar chance alone would draw as long."""
 
     @property
     def title(self) -> str:
@@ -84,7 +86,30 @@ def panels(rows: list[Row]) -> Iterator[Panel]:
             own = [row for row in rows if row[:3] == (scenario, against, method)]
             bars, middle = _designed(own) if method == "tornado" else _conditional(own)
             if bars:
-                yield Panel(scenario=scenario, against=against, method=method, bars=bars, middle=middle)
+                noise = _overlapping(own) if method == "tornado" else _no_more_than_noise(rows, scenario, against)
+                yield Panel(
+                    scenario=scenario, against=against, method=method, bars=bars, middle=middle, noise=frozenset(noise)
+                )
+
+
+def _overlapping(own: list[Row]) -> set[str]:
+    """Return the inputs whose answers at P10 and P90 have intervals that overlap."""
+    ends = {(row[3], row[4]): (row[6], row[7]) for row in own if row[6] is not None and row[7] is not None}
+    return {
+        name
+        for name, measure in ends
+        if measure == "at_p10"
+        and (name, "at_p90") in ends
+        and max(ends[name, "at_p10"][0] or 0.0, ends[name, "at_p90"][0] or 0.0)
+        <= min(ends[name, "at_p10"][1] or 0.0, ends[name, "at_p90"][1] or 0.0)
+    }
+
+
+def _no_more_than_noise(rows: list[Row], scenario: str, against: str) -> set[str]:
+    """Return the inputs whose share of the variance is no more than an input without effect would show."""
+    own = [row for row in rows if row[:3] == (scenario, against, "variance-share")]
+    level = {row[3]: row[5] or 0.0 for row in own if row[4] == "noise_level"}
+    return {row[3] for row in own if row[4] == "first_order" and (row[5] or 0.0) <= level.get(row[3], 0.0)}
 
 
 def _designed(own: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
@@ -116,8 +141,11 @@ def hangs_section(contents: Contents) -> Section | None:
     if not rows:
         return None
     output = headline_of(contents)
-    parts: list[Html] = [_sentence(rows, output)]
-    drawn = [(panel.title, _tornado(panel, output)) for panel in sorted(panels(rows), key=_first_things_first(rows))]
+    own, spans = {row[0] for row in rows if not row[1]}, _spans(contents)
+    first = next((plan.name for plan in judged(contents)[1].ranked if plan.name in own), rows[0][0])
+    parts: list[Html] = [_sentence(rows, output, first)]
+    drawn = [(panel.title, _tornado(panel, output, spans)) for panel in sorted(panels(rows), key=_order(first))]
+    parts.append(paragraph("Grey bars are no longer than chance alone would draw them.", class_="note"))
     drawn += [(title, shown) for title, shown in _ranked(rows, output)]
     for place, (title, shown) in enumerate(drawn):
         parts.append(shown if place < OPEN_TORNADOES else details(title, shown))
@@ -128,58 +156,69 @@ def hangs_section(contents: Contents) -> Section | None:
     return Section(key="hangs", title="What the answer hangs on", body=join(parts))
 
 
-def _first_things_first(rows: list[Row]) -> Callable[[Panel], int]:
-    """Return the order of tornadoes: the baseline's, what parts it from the others, then the others' own."""
-    baseline = rows[0][0]
-    return lambda panel: 1 if panel.against else 0 if panel.scenario == baseline else 2
+def _order(first: str) -> Callable[[Panel], int]:
+    """Return the order of tornadoes: that of the plan to take, what parts it from the others, then the others' own."""
+    return lambda panel: (
+        1 if first in (panel.scenario, panel.against) and panel.against else 0 if panel.scenario == first else 2
+    )
 
 
-def _variance(rows: list[Row]) -> str:
-    """Say which inputs the baseline's variance comes from; what is not named is no more than noise."""
-    own = [row for row in rows if row[0] == rows[0][0] and not row[1] and row[2] == "variance-share"]
+def _spans(contents: Contents) -> dict[str, str]:
+    """Return from where to where each input goes, P10 to P90, with its unit."""
+    found = contents.table("uncertain")
+    if found is None:
+        return {}
+    columns = (found.texts(name) for name in ("input", "p10", "p90", "unit"))
+    return {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in zip(*columns, strict=True)}
+
+
+def _variance(rows: list[Row], plan: str) -> str:
+    """Say which inputs a plan's variance comes from; what is not named is no more than noise."""
+    own = [row for row in rows if row[0] == plan and not row[1] and row[2] == "variance-share"]
     noise = {row[3]: row[5] or 0.0 for row in own if row[4] == "noise_level"}
     shares = {row[3]: row[5] or 0.0 for row in own if row[4] == "first_order"}
     named = sorted(((share, name) for name, share in shares.items() if share > noise.get(name, 0.0)), reverse=True)
     if not named:
         return ""
-    parts = ", ".join(f"{name} {percent(share, 0)}" for share, name in named)
+    parts = "; ".join(f"{input_words(name)} {percent(share, 0)}" for share, name in named)
     rest = " Bars of the inputs not named here may be noise." if len(named) < len(shares) else ""
-    return f"Share of the variance of {rows[0][0]}: {parts}.{rest}"
+    return f"Share of the variance of {plan}: {parts}.{rest}"
 
 
-def _sentence(rows: list[Row], output: str) -> Html:
+def _sentence(rows: list[Row], output: str, plan: str) -> Html:
     """Say what moves the answer most, and at which values of an input the scenarios change places."""
     said = []
-    first = next(panels(rows), None)
+    first = min(panels(rows), key=_order(plan), default=None)
     if first is not None:
         name, low, high = first.longest(1)[0]
         span = f"{measured(min(low, high), output)} to {measured(max(low, high), output)}"
-        said.append(f"{name} moves {first.title} most: {span}.")
+        said.append(f"What moves {first.title} most is {input_words(name)}: {span}.")
         turned = [panel for panel in panels(rows) if panel.against and panel.method == "tornado"]
         for panel in turned:
-            flips = [bar[0] for bar in panel.bars if min(bar[1], bar[2]) < 0 < max(bar[1], bar[2])]
+            flips = [input_words(bar[0]) for bar in panel.bars if min(bar[1], bar[2]) < 0 < max(bar[1], bar[2])]
             said.append(
                 f"{panel.scenario} and {panel.against} change places within the range of {', '.join(flips)}."
                 if flips
                 else f"No single input, from P10 to P90, makes {panel.scenario} and {panel.against} change places."
             )
     said += [
-        f"{row[0]} and {row[1]} change places where {row[3]} passes {row[5]:.4g}."
+        f"{row[0]} and {row[1]} change places where {input_words(row[3])} passes {row[5]:.4g}."
         for row in rows
         if row[2] == "flip" and row[5] is not None
     ]
-    if shares := _variance(rows):
+    if shares := _variance(rows, plan):
         said.append(shares)
     return paragraph(" ".join(said)) if said else Html("")
 
 
-def _tornado(panel: Panel, output: str) -> Html:
+def _tornado(panel: Panel, output: str, spans: dict[str, str]) -> Html:
     """Return one tornado, widest first."""
     method = TORNADOES[panel.method]
     swings = [
-        Swing(name=name, low=low, high=high, shown=(measured(low, output), measured(high, output)))
+        Swing(name=input_words(name), low=low, high=high, shown=(measured(low, output), measured(high, output)),
+              span=spans.get(name, ""), is_noise=name in panel.noise)
         for name, low, high in panel.longest(SHOWN_INPUTS)
-    ]
+    ]  # fmt: skip
     return tornado(swings, panel.middle, f"{panel.title}. {method.said}", method.ends)
 
 

@@ -107,6 +107,13 @@ def error_section(contents: Contents) -> Section | None:
     return Section(key="error", title="How wrong the model is", body=body)
 
 
+def _beside(contents: Contents) -> Html:
+    """Return links to the files that lie beside the report."""
+    links = [element("li", element("a", name, href=name)) for name in contents.beside]
+    said = paragraph("The files behind this page, where it lies in its folder:")
+    return join([said, element("ul", *links, class_="files")]) if links else Html("")
+
+
 def reproduce_section(contents: Contents) -> Section:
     """Return how to get the same bytes again."""
     manifest = contents.manifest
@@ -132,6 +139,7 @@ def reproduce_section(contents: Contents) -> Section:
             if given
             else Html(""),
             command(shlex.join(given)) if given else Html(""),
+            _beside(contents),
             table(("what", "which"), rows, "What identifies this result"),
             paragraph(
                 "The same command, files and version give the same bytes in every file; manifest.json has the hash of "

@@ -29,11 +29,12 @@ from planner.reporting.report.contents import Contents, Table, fitting, read_con
 from planner.reporting.report.html import Html, element, environment, join
 from planner.reporting.report.page import asset
 from planner.reporting.report.run_sections import account_totals
-from planner.reporting.report.words import NOTHING, dollars, measured, percent, unit_price
+from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
 from planner.results.measure_names import FLEET
 
 MARKDOWN, PAGE = "memo.md", "memo.html"
-MEMO_KINDS = ("run", "comparison", "sweep", "study", "size")
+NEEDED = {"comparison": "comparison.csv", "sweep": "sweep.csv", "study": "percentiles.csv", "size": "plan.csv"}
+"""Folders that decide something, and the table without which they do not."""
 FIGURES = {
     COST: "per million tokens, levelised",
     "cost_per_million_tokens_usd": "per million tokens, as the books have it",
@@ -64,9 +65,16 @@ class Part:
     rows: Sequence[Sequence[str]] = ()
 
 
+def has_memo(contents: Contents) -> bool:
+    """Say whether a folder decides something that a memo could say."""
+    if contents.kind == "run":
+        return "clusters" in contents.json("summary.json")
+    return NEEDED.get(contents.kind, "") in contents.files
+
+
 def memo_parts(contents: Contents) -> list[Part]:
     """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
-    if contents.kind not in MEMO_KINDS:
+    if not has_memo(contents):
         message = f"a folder of {contents.kind} decides nothing that a memo could say"
         raise ScenarioError(Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing"))
     plan = chosen_plan(contents)
@@ -172,7 +180,7 @@ def _cost(contents: Contents, own: Contents, plan: str) -> Part:
         ends = [measured(end, name) for end in (low, high) if end is not None]
         span = " to ".join(dict.fromkeys(ends)) or NOTHING
         rows.append((FIGURES[name], measured(value, name), span))
-    what = "P5 to P95 of replications" if contents.kind == "study" else "in other replications"
+    what = "nine in ten replications" if contents.kind == "study" else "in other replications"
     lines = [line] if (line := _price_line(own)) else []
     return Part(heading=heading, lines=lines, header=("figure", "expected", what), rows=rows)
 
@@ -187,8 +195,8 @@ def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, flo
             for name, row in found.items()
             if "mean" in row
         }
-    if (swept := contents.table("sweep")) is not None:
-        plans = [plan for plan, _ in compare_sections.swept_plans(contents)]
+    plans = [plan for plan, _ in compare_sections.swept_plans(contents)]
+    if (swept := contents.table("sweep")) is not None and plans:
         place = plans.index(choose(plans).ranked[0])
         return {name: (swept.numbers(name)[place], None, None) for name in FIGURES if name in swept}
     table = contents.table("measures") or contents.table("comparison")
@@ -328,7 +336,8 @@ def _hangs(contents: Contents, plan: str) -> list[str]:
         return []
     title = f"{first.title}, {study_sections.spoken(output)}"
     swings = [
-        f"{name}: {measured(min(low, high), output)} to {measured(max(low, high), output)}"
+        f"{input_words(name)}: {measured(min(low, high), output)} to {measured(max(low, high), output)}"
+        + (" (no more than noise)" if name in first.noise else "")
         for name, low, high in first.longest(SHOWN - 1)
     ]
     return [f"{title}: {'; '.join(swings)}."]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from planner.reporting.judgement import choose
 from planner.reporting.report import run_sections, timelines
 from planner.reporting.report.bars import Part, bar_table, group, legend
+from planner.reporting.report.compare_sections import judged as compared
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, details, join, paragraph
 from planner.reporting.report.page import Section
+from planner.reporting.report.study_sections import judged
 from planner.reporting.report.words import NOTHING, dollars, percent
 
 STUDY = "study"
@@ -21,9 +24,11 @@ def single(make: Callable[[Contents], Section | None]) -> Callable[[Contents], S
 
 
 def _each(contents: Contents, make: Callable[[Contents], Section | None], title: str) -> Html:
-    """Return one run's section for each plan, folded; the first is open."""
+    """Return one run's section for each plan, folded; that of the plan to take is open, and comes first."""
+    ranked = (judged(contents)[1] if contents.kind == STUDY else choose(compared(contents)[1])).ranked
+    first = ranked[0].name if ranked else ""
     folded: list[Html] = []
-    for plan in contents.plans:
+    for plan in sorted(contents.plans, key=lambda name: name != first):
         section = make(contents.of_plan(plan))
         if section is not None:
             folded.append(details(f"{title}: {plan}", section.body, class_="plan", is_open=not folded))

@@ -99,10 +99,11 @@ def findings(summary: dict[str, Any]) -> list[str]:
         times = priced[dear]["cost_per_million_tokens_usd"] / priced[cheap]["cost_per_million_tokens_usd"]
         if times > 1.2:
             found.append(
-                f"A token costs {times:.1f} times as much on {dear} as on {cheap}: {dear} takes "
+                f"A token served by {dear} carries {times:.1f} times the cost of one on {cheap}: {dear} takes "
                 f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
                 f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
-                f"{percent(priced[dear]['utilisation_fraction'], 0)} utilisation. They may not serve the same work."
+                f"{percent(priced[dear]['utilisation_fraction'], 0)} utilisation. That is how work "
+                "was routed, not what the part would cost at the other's work."
             )
     unused = [name for name, row in clusters.items() if not row["served_tokens"]]
     if unused:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
-from planner.reporting.report.bars import Part, bar_table, legend
+from planner.reporting.report.bars import Part, bar, bar_table, group, legend
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
@@ -89,19 +89,29 @@ def _account_table(
     totals: dict[str, dict[str, float]], order: Sequence[str], clusters: Sequence[str], whole: float
 ) -> Html:
     palette = colours(clusters)
-    most = max((sum(abs(v) for v in row.values()) for row in totals.values()), default=0.0) or 1.0
-    rows = []
+    # The bars are steps of a waterfall: each begins where the one before it ends, what is received steps back.
+    most = sum(cost for row in totals.values() if (cost := sum(row.values())) > 0.0) or 1.0
+    rows: list[tuple[str, list[str], Html]] = []
+    reached = 0.0
     for account in order:
         row = totals[account]
         total = sum(row.values())
         parts = [
-            Part(name=c, share=row.get(c, 0.0) / most, colour=palette[c], shown=dollars(row.get(c, 0.0)))
+            Part(name=c, share=abs(row.get(c, 0.0)) / most, colour=palette[c], shown=dollars(row.get(c, 0.0)))
             for c in clusters
         ]
+        drawn = bar(parts, max(0.0, min(reached, reached + total)) / most)
+        reached += total
         numbers = [*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(total)]
         numbers.append(percent(total / whole if whole else None))
-        rows.append((words_of(account), numbers, parts))
-    header = ("account", *clusters, "total", "share", "by cluster")
+        rows.append((words_of(account), numbers, drawn))
+    sums = [sum(row.get(c, 0.0) for row in totals.values()) for c in clusters]
+    steps = [
+        Part(name=c, share=cost / most, colour=palette[c], shown=dollars(cost))
+        for c, cost in zip(clusters, sums, strict=True)
+    ]
+    rows.append(("accrued cost", [*map(dollars, sums), dollars(whole), percent(1.0 if whole else None)], bar(steps)))
+    header = ("account", *clusters, "total", "share", "step by step, by cluster")
     return join([legend([(c, palette[c]) for c in clusters]), bar_table(header, rows, "Accrued cost by account")])
 
 
@@ -218,6 +228,44 @@ def loss_table(
         rows.append((cluster, [percent(row[n] / whole, 2) for n in names], parts))
     caption = what.removeprefix("of ").capitalize()
     return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table((of, *names, what), rows, caption)])
+
+
+def routing_section(contents: Contents) -> Section | None:
+    """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
+    routing = contents.table("routing_monthly")
+    if routing is None or not len(routing):
+        return None
+    busy: dict[tuple[str, str], list[float]] = defaultdict(list)
+    tokens: dict[tuple[str, str], float] = defaultdict(float)
+    pairs = list(zip(routing.texts("workload"), routing.texts("cluster"), strict=True))
+    rows = zip(pairs, routing.numbers("utilisation_fraction"), routing.totals("served_tokens"), strict=True)
+    for pair, share, served in rows:
+        tokens[pair] += served
+        busy[pair] += [share] if share is not None else []
+    names, clusters = (list(dict.fromkeys(pair[i] for pair in pairs)) for i in (0, 1))
+    hues = colours(clusters)
+    served_by: list[tuple[str, list[str], Html]] = []
+    used: list[tuple[str, list[str], Html]] = []
+    for name in names:
+        whole = sum(tokens[name, c] for c in clusters) or 1.0
+        cut = {c: tokens[name, c] / whole for c in clusters}
+        mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
+        parts = [Part(name=c, share=cut[c], colour=hues[c], shown=percent(cut[c])) for c in clusters]
+        served_by.append((name, [percent(cut[c]) for c in clusters], bar(parts)))
+        loads = [Part(name=c, share=mean[c] or 0.0, colour=hues[c], shown=percent(mean[c])) for c in clusters]
+        used.append((name, [percent(mean[c]) for c in clusters], group(loads)))
+    said = (
+        "Where requests went follows from the order in which clusters are filled, and from what each can serve: a "
+        "cluster that stands idle is not a dear part, and one that is busy not a cheap one."
+    )
+    body = [
+        paragraph(said, class_="note"),
+        legend([(c, hues[c]) for c in clusters]),
+        bar_table(("workload", *clusters, "of its tokens"), served_by, "Who served each workload"),
+        bar_table(("workload", *clusters, "side by side"), used,
+                  "How busy the machines that may serve it were with it, mean of the months"),
+    ]  # fmt: skip
+    return Section(key="losses", title="Where capacity was lost, and to what", body=join(body))
 
 
 def _causes(contents: Contents) -> Html:

@@ -256,10 +256,13 @@ def _histogram(contents: Contents, output: str) -> Html:
                     title=f"{measured(low, output)} to {measured(high, output)}: {number:,.0f}")
             for name, low, high, number in rows if name == scenario
         ]  # fmt: skip
-        strips.append(element("div", element("b", scenario), element("div", *bars, class_="bins"), class_="strip"))
-    ends = element("div", element("span", measured(rows[0][1], output)), element("span", measured(rows[-1][2], output)),
-                   class_="ends")  # fmt: skip
-    said = f"How {spoken(output)} is spread over the replications, on one scale."
+        top = element("span", f"{most:,.0f}", class_="most")
+        strips.append(element("div", element("b", scenario), top, element("div", *bars, class_="bins"), class_="strip"))
+    first = [row for row in rows if row[0] == scenarios[0]]
+    edges = [row[1] for row in first] + [first[-1][2]]
+    ticks = [edges[round(place * (len(edges) - 1) / 4)] for place in range(5)]
+    ends = element("div", *(element("span", measured(tick, output)) for tick in ticks), class_="ends")
+    said = f"How {spoken(output)} is spread over the replications, on one scale; at the left the highest bar."
     return element("div", paragraph(said, class_="summary"), *strips, ends, class_="histogram", role="img",
                    aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 

@@ -93,3 +93,16 @@ def measured(number: float | None, name: str) -> str:
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
     return count(number) if abs(number) >= 100 else f"{number + 0.0:,.3g}"
+
+
+def input_words(path: str) -> str:
+    """Return a key of a scenario as a reader says it: requests per s, all workloads; unit price, h200."""
+    section, _, rest = path.partition(".")
+    if section == "throughput_error":
+        return f"throughput against the formula, {rest}"
+    owner, _, key = rest.partition(".") if section in ("workloads", "clusters") else ("", "", rest or section)
+    plain = (key or owner).replace("_", " ").replace(".", " ")
+    for unit in (" usd", " fraction", " ratio"):
+        plain = plain.replace(unit, "")
+    whose = f"all {section}" if owner == "*" else owner.rstrip("*-")
+    return f"{plain}, {whose}" if whose and key else plain
