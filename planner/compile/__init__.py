@@ -13,8 +13,8 @@ from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions
 from planner.compile.in_time import load_tables
-from planner.compile.money import money_plan
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
+from planner.compile.prices_and_rates import money_plan
 from planner.compile.reuse import Reuse
 from planner.compile.software import software_plan
 from planner.compile.workloads import demand_of, queue_outgrown, workload_plan

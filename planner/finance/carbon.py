@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance import checks
+from planner.finance import refusals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ KILOGRAMS_PER_TONNE = 1000.0
 def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> NDArray[np.float64]:
     """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
     intensity = np.asarray(intensity_g_per_kwh, dtype=np.float64)
-    checks.raise_problems([checks.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
+    refusals.raise_problems([refusals.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
     return np.asarray(energy_kwh, dtype=np.float64) * intensity / GRAMS_PER_KILOGRAM
 
 
@@ -40,10 +40,10 @@ def embodied_kg(
     """
     total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
     life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
-    checks.raise_problems(
+    refusals.raise_problems(
         [
-            checks.not_negative("carbon.embodied_kg", float(total.min(initial=0.0))),
-            *(checks.life_months("carbon.life_months", float(months)) for months in np.unique(life)),
+            refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0))),
+            *(refusals.life_months("carbon.life_months", float(months)) for months in np.unique(life)),
         ]
     )
     start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)
@@ -55,5 +55,5 @@ def embodied_kg(
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> NDArray[np.float64]:
     """Return what the emissions cost at a carbon price; shapes broadcast."""
     price = np.asarray(price_usd_per_tonne, dtype=np.float64)
-    checks.raise_problems([checks.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])
+    refusals.raise_problems([refusals.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])
     return np.asarray(emissions_kg, dtype=np.float64) / KILOGRAMS_PER_TONNE * price

@@ -10,7 +10,7 @@ residual R, life L months and elapsed months e (0 ≤ e ≤ L), the depreciation
   never going below R; f is the factor (2 is "double declining") and the second term is the switch to straight
   line. Inside an own month D grows evenly.
 
-Every D is rounded to the cent on the running total (see :mod:`planner.finance.money`), so a schedule that
+Every D is rounded to the cent on the running total (see :mod:`planner.finance.cents`), so a schedule that
 runs to the end of its life sums to C − R exactly. A cohort that is retired in part is entered as two cohorts.
 
 What is owned already may have a stated book value B on a day, and a life left from then on: it is written off from B in
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Problem
-from planner.finance import checks
-from planner.finance.money import cents, usd, whole_cents
+from planner.finance import refusals
+from planner.finance.cents import cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ def _require_valid(cohorts: Cohorts) -> None:
             float(column[row]) for column in (cohorts.cost_usd, cohorts.residual_usd, cohorts.basis_usd)
         )
         problems += [
-            checks.not_negative(f"{path}.cost_usd", cost),
-            checks.not_negative(f"{path}.residual_usd", residual),
-            checks.life_months(f"{path}.life_months", float(cohorts.life_months[row])),
-            checks.finite(f"{path}.acquired_months", float(cohorts.acquired_months[row])),
-            checks.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
-            checks.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
+            refusals.not_negative(f"{path}.cost_usd", cost),
+            refusals.not_negative(f"{path}.residual_usd", residual),
+            refusals.life_months(f"{path}.life_months", float(cohorts.life_months[row])),
+            refusals.finite(f"{path}.acquired_months", float(cohorts.acquired_months[row])),
+            refusals.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
+            refusals.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
         ]
         if not residual <= basis <= cost and residual <= cost:
             message = f"a book value of {basis:,.2f} is not between the residual {residual:,.2f} and cost {cost:,.2f}"
@@ -129,7 +129,7 @@ def _require_valid(cohorts: Cohorts) -> None:
             if not column[row] >= cohorts.acquired_months[row]:
                 message = f"the cohort is {name.replace('_', ' ')} before it is acquired"
                 problems.append(Problem(path=f"{path}.{name}_months", message=message))
-    checks.raise_problems(problems)
+    refusals.raise_problems(problems)
 
 
 def _declining_table(cohorts: Cohorts) -> NDArray[np.float64]:
@@ -234,7 +234,7 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> ND
     depreciation plus this charge has the same present value as cost less discounted residual (Lücke's theorem):
     spreading a purchase over its life loses nothing.
     """
-    checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
+    refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
     growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
     return usd(schedule.carried_cents) * growth
 
@@ -244,7 +244,7 @@ def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDAr
 
     Hardware is assessed at its book value: what share of cost assessors take by age was not found in public.
     """
-    checks.raise_problems([checks.not_negative("property_tax_fraction_per_year", annual_rate)])
+    refusals.raise_problems([refusals.not_negative("property_tax_fraction_per_year", annual_rate)])
     return usd(schedule.carried_cents) * (annual_rate / MONTHS_PER_YEAR) * schedule.held_months
 
 

@@ -1,6 +1,6 @@
 """The one ledger: each dollar once, by month, cluster, purchase cohort and account.
 
-Amounts are whole cents in 64-bit integers, rounded when posted and never again (:mod:`planner.finance.money`
+Amounts are whole cents in 64-bit integers, rounded when posted and never again (:mod:`planner.finance.cents`
 states the rule), so every grouping sums to the same total exactly. The ledger is columnar and canonical: one
 row for each (month, cluster, cohort, account) that has an amount, in that order. Measures divide and discount
 its sums; nothing else in the planner adds up money.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.money import cents, series_cents, usd, whole_cents
+from planner.finance.cents import cents, series_cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Problem, ScenarioError
-from planner.finance import checks
-from planner.finance.money import cents
+from planner.finance import refusals
+from planner.finance.cents import cents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,18 +59,18 @@ class Quote:
     def __post_init__(self) -> None:
         """Refuse negative prices, discounts outside 0 to 1, tiers out of order and dates reversed."""
         path = f"quotes[{self.name}]"
-        problems = [checks.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
+        problems = [refusals.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
         minima = [tier.minimum_units for tier in self.tiers]
         if minima != sorted(set(minima)) or any(units < 1 for units in minima):
             message = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
             problems.append(Problem(path=f"{path}.tiers", message=message))
         for tier in self.tiers:
             place = f"{path}.tiers[{tier.minimum_units}].discount_fraction"
-            problems.append(checks.fraction(place, tier.discount_fraction))
+            problems.append(refusals.fraction(place, tier.discount_fraction))
         if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
             message = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
             problems.append(Problem(path=f"{path}.valid_until", message=message))
-        checks.raise_problems(problems)
+        refusals.raise_problems(problems)
 
     def holds_on(self, order_date: date) -> bool:
         """Return whether an order on this date gets the quoted price."""

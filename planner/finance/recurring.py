@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance import checks
+from planner.finance import refusals
 from planner.finance.tariffs import escalation
 from planner.units import MONTHS_PER_YEAR
 
@@ -28,11 +28,11 @@ def yearly_cost_usd(
     The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
     insured.
     """
-    checks.raise_problems(
+    refusals.raise_problems(
         [
-            checks.not_negative("unit_usd_per_year", unit_usd_per_year),
-            checks.annual_rate("escalator_per_year", escalator_per_year),
-            checks.not_negative("quantity", float(np.min(quantity, initial=0.0))),
+            refusals.not_negative("unit_usd_per_year", unit_usd_per_year),
+            refusals.annual_rate("escalator_per_year", escalator_per_year),
+            refusals.not_negative("quantity", float(np.min(quantity, initial=0.0))),
         ]
     )
     per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)

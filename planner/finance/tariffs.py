@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from planner.errors import Problem
-from planner.finance import checks
+from planner.finance import refusals
 from planner.finance.tariff_text import describe_cells
 from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
 
@@ -74,14 +74,14 @@ class Tariff:
     def __post_init__(self) -> None:
         """Refuse a tariff with a gap, an overlap, a negative price or an impossible calendar."""
         problems = [
-            checks.annual_rate("tariff.escalator_per_year", self.escalator_per_year),
-            checks.not_negative("tariff.demand_charge_usd_per_kw_month", self.demand_charge_usd_per_kw_month),
-            checks.fraction("tariff.demand_ratchet_fraction", self.demand_ratchet_fraction),
+            refusals.annual_rate("tariff.escalator_per_year", self.escalator_per_year),
+            refusals.not_negative("tariff.demand_charge_usd_per_kw_month", self.demand_charge_usd_per_kw_month),
+            refusals.fraction("tariff.demand_ratchet_fraction", self.demand_ratchet_fraction),
         ]
         for window in self.windows:
             problems += _window_problems(window)
-        checks.raise_problems(problems)
-        checks.raise_problems(self._coverage_problems())
+        refusals.raise_problems(problems)
+        refusals.raise_problems(self._coverage_problems())
 
     def _coverage_problems(self) -> list[Problem | None]:
         """Say which hours no window covers and which two windows both cover."""
@@ -122,7 +122,7 @@ def flat_tariff(
 def _window_problems(window: TariffWindow) -> list[Problem | None]:
     """Return what is wrong with one window alone."""
     path = f"tariff.windows[{window.name}]"
-    problems = [checks.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh)]
+    problems = [refusals.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh)]
     if not window.months or not window.months <= ALL_MONTHS:
         problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
     if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance import checks
-from planner.finance.money import cents, series_cents, whole_cents
+from planner.finance import refusals
+from planner.finance.cents import cents, series_cents, whole_cents
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class TaxRules:
 
     def __post_init__(self) -> None:
         """Refuse shares outside 0 to 1; a rate of 100% would leave nothing to plan for."""
-        checks.raise_problems(
+        refusals.raise_problems(
             [
-                checks.fraction("tax.rate_fraction", self.rate_fraction, below_one=True),
-                checks.fraction("tax.bonus_fraction", self.bonus_fraction),
+                refusals.fraction("tax.rate_fraction", self.rate_fraction, below_one=True),
+                refusals.fraction("tax.bonus_fraction", self.bonus_fraction),
             ]
         )
 

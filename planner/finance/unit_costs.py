@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance import checks
+from planner.finance import refusals
 from planner.units import MILLION, MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_us
 
 def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> NDArray[np.float64]:
     """Return a price that falls evenly in ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
-    checks.raise_problems(
+    refusals.raise_problems(
         [
-            checks.not_negative("api_price_usd_per_million_tokens", start_price_usd),
-            checks.annual_rate("annual change of the API price", -annual_decline_fraction),
+            refusals.not_negative("api_price_usd_per_million_tokens", start_price_usd),
+            refusals.annual_rate("annual change of the API price", -annual_decline_fraction),
         ]
     )
     months = np.asarray(offset_months, dtype=np.float64)

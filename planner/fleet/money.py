@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import LoanTerms
-from planner.finance.measures import Timing
+from planner.finance.present_value import Timing
 from planner.finance.purchase import Quote, choose_quote
 from planner.finance.tariffs import Tariff
 from planner.finance.tax import TaxRules

@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 from planner.documents import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 from planner.errors import Problem, ScenarioError
-from planner.language.checks import check_scenario
 from planner.language.classes import lay_classes_under
+from planner.language.consistency import check_scenario
 from planner.language.scenario import Scenario
 from planner.validation import sound_part, validate
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import Account
-from planner.finance.money import cents
+from planner.finance.cents import cents
 from planner.finance.variance import CAUSES
 from planner.language.actuals import Seen
 from planner.reporting.actuals_columns import ACTUALS_TABLES

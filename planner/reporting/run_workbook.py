@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.finance.accounts import Account
 from planner.finance.depreciation import make_cohorts
-from planner.finance.measures import running_months
+from planner.finance.present_value import running_months
 from planner.reporting.workbook import SheetTable, WorkbookContent
 from planner.results.cohorts import assets_of, tax_base
 from planner.results.energy import energy_usd

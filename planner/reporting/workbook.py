@@ -22,9 +22,9 @@ import numpy as np
 
 from planner.errors import ConservationError
 from planner.finance.accounts import Account, View
+from planner.finance.cents import cents, series_cents, whole_cents
 from planner.finance.depreciation import capital_charge_usd, depreciate
 from planner.finance.ledger import Dimension
-from planner.finance.money import cents, series_cents, whole_cents
 from planner.finance.tax import LossRule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.finance.money import cents
+from planner.finance.cents import cents
 from planner.reporting.workbook_sheets import RATE_CELL, address, month_dates, write_headings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.finance.accounts import ACCOUNT_ORDER
-from planner.finance.measures import discount_factors
+from planner.finance.present_value import discount_factors
 from planner.results.measure_names import SITE
 
 if TYPE_CHECKING:

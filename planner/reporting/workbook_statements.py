@@ -22,7 +22,7 @@ from planner.finance.accounts import (
     Account,
     View,
 )
-from planner.finance.measures import discount_factors
+from planner.finance.present_value import discount_factors
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.reporting.workbook_depreciation import FIRST_MONTH, block_range
 from planner.reporting.workbook_sheets import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
-from planner.finance.money import usd
+from planner.finance.cents import usd
 from planner.finance.unit_costs import per_million_tokens
 from planner.reporting.workbook_sheets import FIRST_ROW, ledger_range
 from planner.reporting.workbook_workings import tax_range

@@ -1,7 +1,7 @@
 """The sheets between the inputs and the statements: energy by cluster, and income tax.
 
 Both repeat the planner's arithmetic with its rounding: a running total is rounded to the cent, INT(x + 0.500001), and a
-month is the difference of two of them (:mod:`planner.finance.money`).
+month is the difference of two of them (:mod:`planner.finance.cents`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.cents import cents
 from planner.finance.ledger import Dimension, view_cents
-from planner.finance.money import cents
 from planner.finance.tax import LossRule
 from planner.reporting.workbook_sheets import FIRST_ROW, address, month_dates, write_headings
 

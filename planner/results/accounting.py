@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
+from planner.finance.cents import cents, series_cents, split_cents, usd
 from planner.finance.depreciation import (
     Cohorts,
     DepreciationSchedule,
@@ -16,7 +17,6 @@ from planner.finance.depreciation import (
 )
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.loan import LoanSchedule, loan_schedule
-from planner.finance.money import cents, series_cents, split_cents, usd
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tax import TaxRules, income_tax

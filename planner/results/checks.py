@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_CODES, CAPEX_ACCOUNTS
+from planner.finance.cents import cents
 from planner.finance.ledger import Dimension, Ledger
-from planner.finance.money import cents
 from planner.fleet.plan import Plan
 from planner.results.cohorts import Cohort, nodes_in_service
 from planner.results.monthly import Monthly

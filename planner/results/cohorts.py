@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import Position
+from planner.finance.cents import cents, usd
 from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
-from planner.finance.money import cents, usd
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan

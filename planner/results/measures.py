@@ -22,9 +22,9 @@ from planner.finance.accounts import (
     View,
 )
 from planner.finance.carbon import embodied_kg, operational_kg
+from planner.finance.cents import usd
 from planner.finance.ledger import Dimension, view_cents
-from planner.finance.measures import CashFlows
-from planner.finance.money import usd
+from planner.finance.present_value import CashFlows
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_CODES, Account
+from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
-from planner.finance.money import usd
 from planner.fleet import quantities
 from planner.language.actuals import WHOLE, Seen
 from planner.results.measures import Sums, sums_of, with_fleet

@@ -1,6 +1,6 @@
 """What owning the fleet costs and earns, each dollar at its time: the flows, and the price at which they pay.
 
-The timing convention is that of :mod:`planner.finance.measures`: the ledger says how much, the cohorts on which day.
+The timing convention is that of :mod:`planner.finance.present_value`: the ledger says how much, the cohorts when.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from planner.finance.accounts import (
     View,
     codes_in,
 )
+from planner.finance.cents import usd
 from planner.finance.ledger import Ledger, view_cents
-from planner.finance.measures import CashFlows, discount_factors, running_months
-from planner.finance.money import usd
+from planner.finance.present_value import CashFlows, discount_factors, running_months
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
 from planner.results.cohorts import bought_months, owned_value_cents, retired_months, tax_base

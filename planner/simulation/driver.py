@@ -25,9 +25,9 @@ from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
 from planner.simulation.memory import keep_memory
 from planner.simulation.open_shop import OpenShop
+from planner.simulation.outages import site_outages
 from planner.simulation.processes import Process, Surroundings, World, guarded, name_of
 from planner.simulation.repair_shop import RepairShop
-from planner.simulation.site import site_outages
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
 from planner.simulation.streams import streams as streams_of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.money import cents
+from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
 from planner.language.actuals import WHOLE, Actuals, Seen
 from planner.results.observed import observed

@@ -10,8 +10,8 @@ from planner.compile import build_plan
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
+from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
-from planner.finance.money import usd
 from planner.finance.unit_costs import ratio
 from planner.finance.variance import ClusterSpending, Spending, dollar_bridge
 from planner.fleet import quantities

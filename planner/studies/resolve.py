@@ -16,7 +16,7 @@ from planner.compile.capacity import Service, build_services, served_precision
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.language import study as language
-from planner.language.checks import check_scenario
+from planner.language.consistency import check_scenario
 from planner.language.plausible import far_off, mark_at
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import groups_of

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
+from planner.finance.cents import cents
 from planner.finance.depreciation import (
     Cohorts,
     DepreciationSchedule,
@@ -16,9 +17,8 @@ from planner.finance.depreciation import (
     depreciate,
     make_cohorts,
 )
-from planner.finance.measures import discount_factors
-from planner.finance.money import cents
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import discount_factors
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
 COSTS = st.floats(0, 5e7)

@@ -18,9 +18,9 @@ from planner.finance.accounts import (
     Account,
     View,
 )
+from planner.finance.cents import series_cents
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels
-from planner.finance.money import series_cents
 
 LABELS = LedgerLabels(
     months=tuple(f"2026-{m:02d}" for m in range(1, 13)), clusters=("amd", "nvidia"), cohorts=("a", "b", "c")

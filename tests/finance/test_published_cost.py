@@ -14,11 +14,11 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.finance.accounts import Account, View
+from planner.finance.cents import series_cents
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import LedgerBuilder, LedgerLabels
-from planner.finance.measures import annuity_factor
-from planner.finance.money import series_cents
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import annuity_factor
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tariffs import flat_tariff, hourly_prices_usd_per_kwh
 from planner.units import HOURS_PER_YEAR

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
-from planner.finance.measures import annuity_factor, net_present_value
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import annuity_factor, net_present_value
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)

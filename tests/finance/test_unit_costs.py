@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.measures import net_present_value
+from planner.finance.present_value import net_present_value
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,

@@ -14,11 +14,11 @@ import pytest
 
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.carbon import carbon_cost_usd, operational_kg
+from planner.finance.cents import series_cents, usd
 from planner.finance.depreciation import DepreciationSchedule, capital_charge_usd, depreciate, make_cohorts
 from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels
-from planner.finance.measures import internal_rate, net_present_value
-from planner.finance.money import series_cents, usd
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import internal_rate, net_present_value
 from planner.finance.purchase import DiscountTier, Quote, choose_quote
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tariffs import demand_charges_of_peaks_usd, flat_tariff, hourly_prices_usd_per_kwh

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from planner.finance.depreciation import ResaleCurve
-from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import Timing
 from planner.finance.tariffs import flat_tariff
 from planner.fleet.money import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
 

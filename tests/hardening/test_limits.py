@@ -15,7 +15,7 @@ from planner.compile.workloads import read_growth_table
 from planner.demand.calendar import Horizon
 from planner.demand.growth import growth_multiplier
 from planner.errors import ScenarioError
-from planner.language.checks import MOST_BYTES, expected_bytes
+from planner.language.consistency import MOST_BYTES, expected_bytes
 from planner.language.loading import load_scenario
 from planner.studies.prepare import prepare
 from tests.conftest import Planner, WriteScenario

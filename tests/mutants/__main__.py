@@ -30,6 +30,7 @@ import yaml  # noqa: F401
 from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, once_unnoticed, sample
 
 GOAL = 0.85
+SURVIVED = "SURVIVED"
 TIMEOUT_S = 300
 _FATES = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)  # the last: no import
 _NEAR = {
@@ -69,8 +70,8 @@ class _Finder(importlib.machinery.SourceFileLoader):
         return compile(self.text, self.path, "exec")
 
 
-def is_killed(mutant: Mutant, timeout_s: int) -> bool:
-    """Say whether a test fails, or none comes to its end in time, under a mutant."""
+def fate_of(mutant: Mutant, timeout_s: int) -> str:
+    """Say whether a test fails under a mutant, or none comes to its end in time."""
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (timeout_s, timeout_s))  # a busy machine is slow, not wrong
@@ -83,7 +84,9 @@ def is_killed(mutant: Mutant, timeout_s: int) -> bool:
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) not in _FATES:
         raise SystemExit(f"pytest ended with {os.WEXITSTATUS(status)} under {mutant}: see what it says of its options")
-    return status != 0
+    if os.WIFSIGNALED(status):
+        return "out of time"
+    return "killed" if status else SURVIVED
 
 
 def main() -> int:
@@ -100,23 +103,21 @@ def main() -> int:
     if not asked.known:
         mutants += sample(SAMPLE, tuple(asked.rooms))[: asked.count]
     asked.journal.parent.mkdir(parents=True, exist_ok=True)
-    journal: dict[str, bool] = json.loads(asked.journal.read_text()) if asked.journal.exists() else {}
+    journal: dict[str, str] = json.loads(asked.journal.read_text()) if asked.journal.exists() else {}
     for room, mutant in {mutant.file.split("/")[1]: mutant for mutant in mutants}.items():
-        if room not in journal and is_killed(dataclasses.replace(mutant, after=mutant.before), asked.timeout):
-            raise SystemExit(f"the tests of {room} fail without any wrong in it, so they can tell none")
-        journal[room] = False
+        journal[room] = journal.get(room) or fate_of(dataclasses.replace(mutant, after=mutant.before), asked.timeout)
+        if journal[room] != SURVIVED:
+            raise SystemExit(f"the tests of {room} end as {journal[room]} without any wrong in it: they can tell none")
     for number, mutant in enumerate(mutants, 1):
         if (name := str(mutant)) not in journal:
             begun = time.monotonic()
-            journal[name] = is_killed(mutant, asked.timeout)
+            journal[name] = fate_of(mutant, asked.timeout)
             asked.journal.write_text(json.dumps(journal, indent=1))
-            fate = "killed  " if journal[name] else "SURVIVED"
-            print(f"{number}/{len(mutants)} {fate} {time.monotonic() - begun:4.0f} s  {name}", flush=True)
-    fates = [journal[str(mutant)] for mutant in mutants]
-    survivors = [str(mutant) for mutant, killed in zip(mutants, fates, strict=True) if not killed]
-    print(f"{sum(fates)} of {len(fates)} mutants killed, {sum(fates) / len(fates):.1%}; at least {GOAL:.0%} should be")
-    print("\n".join(survivors))
-    return int(sum(fates) < GOAL * len(fates))
+            print(f"{number}/{len(mutants)} {journal[name]:11} {time.monotonic() - begun:4.0f} s  {name}", flush=True)
+    told = sum(journal[str(mutant)] != SURVIVED for mutant in mutants)
+    print(f"{told} of {len(mutants)} mutants killed, {told / len(mutants):.1%}; at least {GOAL:.0%} should be")
+    print("\n".join(str(mutant) for mutant in mutants if journal[str(mutant)] == SURVIVED))
+    return int(told < GOAL * len(mutants))
 
 
 if __name__ == "__main__":

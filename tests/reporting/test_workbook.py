@@ -13,9 +13,9 @@ import pytest
 
 from planner.errors import ConservationError
 from planner.finance.accounts import DATED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.cents import cents, series_cents, usd
 from planner.finance.depreciation import Cohorts, capital_charge_usd, depreciate, make_cohorts
 from planner.finance.ledger import LedgerBuilder, LedgerLabels
-from planner.finance.money import cents, series_cents, usd
 from planner.finance.months import MonthGrid
 from planner.finance.tax import LossRule, TaxRules
 from planner.reporting.workbook import SheetTable, WorkbookContent, write_workbook

@@ -19,8 +19,8 @@ from planner.compile import Reuse, build_plan
 from planner.compile.clusters import order_date
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
-from planner.language.checks import check_scenario
 from planner.language.choose import Choose
+from planner.language.consistency import check_scenario
 from planner.language.loading import with_vendors
 from planner.language.scenario import Scenario
 from planner.studies.inputs import Stated, stated

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from planner.compile import Reuse, build_plan
 from planner.errors import PlannerError, ScenarioError
 from planner.finance.accounts import CAPEX_ACCOUNTS
-from planner.finance.money import usd
+from planner.finance.cents import usd
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Promise, promised_shares
 from planner.language.scenario import Scenario

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.measures import discount_factors, running_months
+from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Trial

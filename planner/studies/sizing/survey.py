@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import Account
-from planner.finance.measures import discount_factors, running_months
+from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult

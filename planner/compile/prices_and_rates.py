@@ -9,8 +9,8 @@ from planner.catalog.load import Catalog
 from planner.compile.software import SUPPORT_USD
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import Amortisation, LoanTerms
-from planner.finance.measures import Timing
 from planner.finance.months import MonthGrid
+from planner.finance.present_value import Timing
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.finance.tax import LossRule, TaxRules
 from planner.finance.unit_costs import price_path

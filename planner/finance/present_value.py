@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance import checks
+from planner.finance import refusals
 from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ SAME_ROOT = 1e-6
 
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np.float64]:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
-    checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
+    refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
     months = np.asarray(offset_months, dtype=np.float64)
     factors: NDArray[np.float64] = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
     return factors
@@ -50,7 +50,7 @@ def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np
 
 def annuity_factor(rate: float, periods: float) -> float:
     """Return the present value of 1 at the end of each period: (1 − (1 + i)^−n) / i, or n when i = 0."""
-    checks.raise_problems([checks.annual_rate("rate", rate)])
+    refusals.raise_problems([refusals.annual_rate("rate", rate)])
     if rate == 0:
         return float(periods)
     return float(-np.expm1(-periods * np.log1p(rate)) / rate)

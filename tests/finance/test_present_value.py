@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.measures import (
+from planner.finance.present_value import (
     CashFlows,
     Timing,
     annuity_factor,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from planner.tools.reference.site import PARTS, TUTORIAL, navigation, on_config, tutorial_pages
+from planner.tools.reference.navigation import PARTS, TUTORIAL, navigation, on_config, tutorial_pages
 
 
 def test_parts_come_in_reading_order_and_empty_ones_are_left_out(tmp_path: Path) -> None:
