@@ -37,3 +37,14 @@ def test_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(ScenarioError, match="will not do as a name") as caught:
         starter_text(name)
     assert str(caught.value).isprintable()
+
+
+def test_what_the_starter_lets_be_chosen_is_allowed(write: Write) -> None:
+    """The commented lines on the promise and on choices, uncommented, are a scenario that can be sized."""
+    first, _, rest = starter_text("x").partition("# promise:")
+    chosen, blank, site = rest.partition("\n\n")
+    text = first + ("# promise:" + chosen).replace("\n# ", "\n").removeprefix("# ") + blank + site
+    scenario = load_scenario(write(text))
+    assert scenario.choose is not None
+    assert set(scenario.choose.clusters) == set(scenario.clusters)
+    assert scenario.choose.review is not None

@@ -192,11 +192,12 @@ class Search:
         worst = {each: known[run].worst for each in self.order if (run := run_of(counts, each)) in known}
         self.order.sort(key=lambda each: worst.get(each, 1.0))
 
-    def extend(self, replications: Sequence[int], counts: Counts) -> None:
-        """Take in further replications, of which no more may break the promise than chance would explain."""
+    def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
+        """Take in further replications; with a margin, fewer may break the promise, by half a standard error."""
         self.order += [each for each in replications if each not in self.order]
         share, count = self.trial.promise.in_replications_fraction, len(self.order)
-        self.spared = max(0, spared(count, share) - math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0))
+        fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
+        self.spared = max(0, spared(count, share) - fewer)
         self._failed.clear()
         self.learn(counts)
 

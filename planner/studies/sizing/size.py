@@ -252,6 +252,9 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
         search.clock.say(f"{kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
         search.extend(fresh, search.best)
         mended = search.mend(search.best)
+        if mended is None:  # what no purchase mends, such as outages, may leave no room for a margin
+            search.extend((), search.best, margin=False)
+            mended = search.mend(search.best)
         if mended is None:
             break
         search.best = mended
