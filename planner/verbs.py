@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from planner.results.result import RunResult
     from planner.simulation.processes import Process
     from planner.studies.analysis import Finished
-    from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
     from planner.studies.store import Store
 
@@ -230,14 +229,16 @@ def study(
     montecarlo when the 95% interval of the headline's mean is narrower than that share of it.
     """
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.study_folder import write_designed, write_study
+    from planner.reporting.study_folder import study_command, write_designed, write_study
+    from planner.reporting.study_summary import study_remarks
     from planner.results.run import check_whole
     from planner.studies.analysis import Finished
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
+    from planner.studies.runner import workforce
     from planner.studies.study import goal_of, open_store, store_of
 
-    force, overrides = _workforce(workers, scheduler), _several(overrides)
+    force, overrides = workforce(workers, scheduler), _several(overrides)
     count = SIZES.get(method, 1) if size is None else size
     check_whole(size=count - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
@@ -268,7 +269,10 @@ def study(
         write_study(finished, form, charts=charts, command=study_command("montecarlo", prepared, asked, overrides))
     finally:
         store.close()
-    _warn_of(finished, until, progress)
+    for line in study_remarks(finished, until):
+        progress(line)
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
     return StudyAnswer(folder=folder, method=method, finished=finished)
 
 
@@ -306,6 +310,7 @@ def size(
     from planner.reporting.run_folder import command_again
     from planner.reporting.size_folder import write_size
     from planner.results.run import check_whole
+    from planner.studies.runner import workforce
     from planner.studies.sizing.evaluate import OBJECTIVES
     from planner.studies.sizing.search import Clock
     from planner.studies.sizing.size import Effort, size, trial_of
@@ -322,14 +327,21 @@ def size(
     trial = trial_of(loaded, _several(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
-    force = _workforce(workers, None)
+    force = workforce(workers, None)
     effort = Effort(replications=replications, confirmations=confirmations, gap=gap, workers=force.workers)
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     sized = size(loaded, trial, effort, clock)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    options = ["--study", os.fspath(study)] if study is not None else []
-    options += ["--parts", ",".join(parts)] if parts else []
-    options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
+    options = [] if study is None else ["--study", os.fspath(study)]
+    options += [
+        *(["--parts", ",".join(parts)] if parts else []),
+        "--objective",
+        objective,
+        "--replications",
+        str(replications),
+        "--confirmations",
+        str(confirmations),
+    ]
     options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
     write_size(sized, folder, command_again("size", [loaded], options), form)
     return SizeAnswer(folder=folder, sized=sized, warned=tuple(warnings))
@@ -343,10 +355,10 @@ def report(folder: Place) -> Path:
 
 
 def memo(folder: Place) -> list[Path]:
-    """Write memo.html and memo.md of an output folder from the files in it, as ``planner memo`` does."""
+    """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
     from planner.reporting.report.memo import write_memo
 
-    return write_memo(Path(folder))
+    return write_memo(folder)
 
 
 def _folder(out: Place | None, name: str) -> Path:
@@ -365,17 +377,6 @@ def _tell(notes: Iterable[str], progress: Say, kind: str = "note") -> None:
         progress(f"{kind}: {printable(note)}")
 
 
-def _workforce(workers: int | None, scheduler: str | None) -> Workforce:
-    """Return who runs a study: one process per core unless told otherwise."""
-    from planner.studies.engines import LOCAL_DASK
-    from planner.studies.runner import Workforce
-
-    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
-        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Workforce(workers=workers or cores, scheduler=scheduler)
-
-
 def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -> int:
     """Run what is missing of a study; an interrupt leaves it resumable and says how much there is."""
     from planner.studies.runner import run_rows
@@ -388,14 +389,6 @@ def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -
         raise Stopped(f"stopped with {rows:,} of {goal.rows:,} replications kept") from None
 
 
-def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
-    from planner.reporting.folder import command_line
-    from planner.reporting.uncertain_inputs import study_file
-
-    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
-
-
 def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     """Read what drives the headline off a finished Monte Carlo study."""
     from planner.reporting.study_rows import completed_rows
@@ -403,18 +396,3 @@ def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     completed = completed_rows(finished.output(finished.prepared.headline.name))
     drivers = tuple(finished.drivers())
     return StudyAnswer(folder=folder, method="importance", finished=finished, drivers=drivers, completed=completed)
-
-
-def _warn_of(finished: Finished, until: float | None, progress: Say) -> None:
-    """Say where an interval stayed too wide and which replications could not be run; refuse a study without any."""
-    from planner.studies.analysis import MOST_DROPPED
-
-    if until is not None and not (reached := finished.interval().relative) <= until:
-        width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
-        progress(
-            f"the interval of the mean {width} after {finished.rows:,} replications; extend with --resume and more"
-        )
-    if finished.dropped_share() > MOST_DROPPED:
-        _tell(finished.dropped(), progress, "warning")
-    if finished.is_void():
-        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.errors import printable
 from planner.reporting.judgement import (
     IN_TIME,
     SHED,
@@ -20,7 +21,7 @@ from planner.reporting.judgement import (
 )
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
-from planner.studies.analysis import Driver, Finished, first_broken_month
+from planner.studies.analysis import MOST_DROPPED, Driver, Finished, first_broken_month
 from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
@@ -215,3 +216,12 @@ def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
     lines += warnings_of(choice) if choice.best else [none_keeps(choice)]
     lines += summary["dropped"]
     return wrapped(lines)
+
+
+def study_remarks(finished: Finished, until: float | None) -> Iterator[str]:
+    """Yield where an interval stayed too wide, and which replications could not be run."""
+    if until is not None and not (reached := finished.interval().relative) <= until:
+        width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
+        yield f"the interval of the mean {width} after {finished.rows:,} replications; extend with --resume and more"
+    if finished.dropped_share() > MOST_DROPPED:
+        yield from (f"warning: {printable(line)}" for line in finished.dropped())

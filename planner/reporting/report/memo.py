@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -412,8 +413,9 @@ def memo_body(contents: Contents) -> Html:
     return join(found, "\n")
 
 
-def write_memo(folder: Path) -> list[Path]:
-    """Write memo.md and memo.html into an output folder from the files in it, and return their paths."""
+def write_memo(folder: str | os.PathLike[str]) -> list[Path]:
+    """Write memo.md and memo.html of any output folder from the files in it, as ``planner memo`` does."""
+    folder = Path(folder)
     contents = read_contents(folder)
     with fitting(str(folder)):
         body, text = memo_body(contents), memo_markdown(contents)
