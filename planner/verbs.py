@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
-from planner.errors import PlannerError, Problem, ScenarioError, printable, refuse
+from planner.errors import Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
 if TYPE_CHECKING:
@@ -271,8 +271,6 @@ def study(
         store.close()
     for line in study_remarks(finished, until):
         progress(line)
-    if finished.is_void():
-        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
     return StudyAnswer(folder=folder, method=method, finished=finished)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.errors import printable
+from planner.errors import PlannerError, printable
+from planner.reporting.datapackage import SCHEMA_VERSION
 from planner.reporting.judgement import (
     IN_TIME,
     SHED,
@@ -41,6 +42,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             service[found.scenario][found.output] = _known(found.estimate.value)
     drivers = list(finished.drivers())
     return {
+        "schema_version": SCHEMA_VERSION,
         "study": finished.prepared.study.name,
         "replications": finished.rows,
         "completed": completed_rows(finished.output(headline)),
@@ -219,9 +221,11 @@ def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
 
 
 def study_remarks(finished: Finished, until: float | None) -> Iterator[str]:
-    """Yield where an interval stayed too wide, and which replications could not be run."""
+    """Yield where an interval stayed too wide and which replications could not be run; refuse a study without any."""
     if until is not None and not (reached := finished.interval().relative) <= until:
         width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
         yield f"the interval of the mean {width} after {finished.rows:,} replications; extend with --resume and more"
     if finished.dropped_share() > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
