@@ -2,6 +2,7 @@
 # make check      style, types, layers and quick tests, in a minute
 # make test       set up and run every check
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
+# make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (hours; continues)
 # make reference  write the generated docs pages and the output shown in the docs anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
 # make attack     all of that, 200 kills at file operations, 100 flipped bits, two writers, a worker's stale folder
@@ -12,7 +13,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 QUICK  := tests/finance tests/fleet tests/physics tests/test_units.py tests/test_errors.py tests/test_documents.py
 
-.PHONY: run check test prove fuzz attack pythons bench reference docs clean
+.PHONY: run check test prove mutants fuzz attack pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -33,6 +34,9 @@ test: $(VENV)/installed-dev
 prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
 	$(BIN)/python -m tests.simulation.zoom.agreement
+
+mutants: $(VENV)/installed-dev
+	$(BIN)/python -m tests.mutants
 
 reference: $(VENV)/installed-dev
 	$(BIN)/python -m planner.tools.reference docs/reference
@@ -65,11 +69,11 @@ $(VENV)/bin/python:
 	  $$(command -v sudo) apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,serve]'
 	@npm ci --prefix tests/editor --no-audit --no-fund --silent \
 	  || echo 'npm is missing or could not install: the tests that drive an editor will be skipped'
 	@touch $@ $(VENV)/installed

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.language.loading import load_scenario as load
     from planner.results.result import RunResult
     from planner.studies.study import run_study
-    from planner.verbs import compare, memo, report, run, simulate, size, study, sweep
+    from planner.verbs import actuals, compare, memo, report, run, simulate, size, study, sweep
 
 __version__ = "0.2.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
@@ -30,6 +30,7 @@ _HOMES = {
     "sweep": "planner.verbs:sweep",
     "study": "planner.verbs:study",
     "size": "planner.verbs:size",
+    "actuals": "planner.verbs:actuals",
     "report": "planner.verbs:report",
     "memo": "planner.verbs:memo",
     "RunResult": "planner.results.result:RunResult",
@@ -39,6 +40,7 @@ _HOMES = {
 __all__ = [
     "RunResult",
     "__version__",
+    "actuals",
     "compare",
     "load",
     "load_scenario",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from planner.reporting.picture import Picture
     from planner.results.chance import Chance
     from planner.results.result import RunResult
+    from planner.studies.actuals import Held
     from planner.studies.analysis import Driver, Finished
     from planner.studies.axes import Axis
     from planner.studies.compare import Comparison
@@ -308,9 +309,45 @@ class SizeAnswer(Answer):
 
     def table(self) -> pd.DataFrame:
         """Return frontier.csv."""
-        from planner.reporting.size_folder import frontier_rows
+        from planner.reporting.size_rows import frontier_rows
 
         return _frame(frontier_rows(self.sized))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ActualsAnswer(Answer):
+    """Months that happened, held against their plan."""
+
+    held: Held
+    """Budget and actual, figures and intervals, the forecast before and after."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is hardly meant about the plan."""
+        return self.held.prepared.warnings
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What of the files was not held against the plan."""
+        return self.held.actuals.notes
+
+    def summary(self) -> dict[str, Any]:
+        """Return summary.json."""
+        from planner.reporting.actuals_folder import actuals_summary
+
+        return actuals_summary(self.held)
+
+    def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
+        """Return budget against actual by account and cause, the figures, and the forecast."""
+        from planner.reporting.actuals_folder import actuals_text
+
+        return actuals_text(self.held)
+
+    def table(self) -> pd.DataFrame:
+        """Return forecast_monthly.csv."""
+        from planner.reporting.actuals_folder import forecast_rows
+
+        return _frame(forecast_rows(self.held))
 
 
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:

@@ -6,6 +6,8 @@ kilowatt-hours in the fleet, US dollars, tokens.
 
 from __future__ import annotations
 
+import functools
+
 HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
 HOURS_PER_YEAR = 8766.0  # 365.25 days, so that 36 months and three years agree
@@ -19,7 +21,6 @@ TERA = 1e12
 GIGA = 1e9
 KILO = 1e3
 MILLION = 1e6
-MICROSECOND = 1e-6
 MILLISECOND = 1e-3
 
 DOLLARS = "USD"
@@ -96,6 +97,7 @@ _UNIT_BY_SUFFIX = {
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 
+@functools.lru_cache(maxsize=4096)  # asked of every row of a table
 def unit_of(name: str) -> str | None:
     """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch.
 

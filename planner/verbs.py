@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.answers import ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
+from planner.answers import ActualsAnswer, ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
 from planner.errors import Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 Place = str | os.PathLike[str]
 Say = Callable[[str], None]
-SIZES: dict[str, int] = {"montecarlo": 1000, "tornado": 16, "morris": 20, "sobol": 256}
-"""Replications, chances, trajectories or points of a method, where nothing else is asked for."""
+SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
+"""Chances, trajectories or points of a method, where nothing else is asked for."""
+
+_POINTS_PER_WORKER = 16
+"""Points of a sweep for which another process pays."""
 
 
 def _silent(_: str) -> None:
@@ -146,6 +149,7 @@ def sweep(
     resume: bool = False,
     restart: bool = False,
     yes: bool = False,
+    workers: int | None = None,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
     progress: Say = _silent,
@@ -161,6 +165,7 @@ def sweep(
     from planner.reporting.run_folder import command_again, scenario_file
     from planner.reporting.sweep_table import write_sweep
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
+    from planner.studies.runner import workforce
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
     texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _several(vary)
@@ -181,7 +186,9 @@ def sweep(
             progress(f"point {number + 1} of {total}")
 
     try:
-        points = sweep(loaded, axes, (), seed, count, work)
+        # Few points are done before a second process has started.
+        several = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
+        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, several))
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
         options += [*(["--yes"] if yes else []), *form.options]
@@ -208,7 +215,7 @@ def study(
     out: Place | None = None,
     *,
     method: Method = "montecarlo",
-    until: float | None = None,
+    until: str | float | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
     strict: bool = False,
@@ -224,9 +231,10 @@ def study(
 ) -> StudyAnswer:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo, 1,000 unless given), chances (tornado, 16), trajectories
+    ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16), trajectories
     (morris, 20) or points (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
-    montecarlo when the 95% interval of the headline's mean is narrower than that share of it.
+    montecarlo when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and
+    ``"best=1%"`` look at a percentile and at P(best) instead.
     """
     from planner.reporting.csv_table import CsvFormat
     from planner.reporting.study_folder import study_command, write_designed, write_study
@@ -235,13 +243,14 @@ def study(
     from planner.studies.analysis import Finished
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
-    from planner.studies.runner import workforce
+    from planner.studies.runner import Until, workforce
     from planner.studies.study import goal_of, open_store, store_of
 
     force, overrides = workforce(workers, scheduler), _several(overrides)
-    count = SIZES.get(method, 1) if size is None else size
-    check_whole(size=count - 1, seed=seed or 0)
+    stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
+    check_whole(size=(size or 1) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
+    count = SIZES.get(method, prepared.usual_replications) if size is None else size
     refuse(prepared.warnings, strict=strict)
     design, name = prepared.design(method), prepared.study.name
     folder = _folder(out, name if isinstance(design, MonteCarlo) else f"{name}-{method}")
@@ -249,13 +258,13 @@ def study(
         store = store_of(prepared, folder, design)
         return _importance(folder, Finished(prepared=prepared, store=store, rows=store.finished_rows()))
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
-    goal = goal_of(prepared, design, count, until)
+    goal = goal_of(prepared, design, count, stop)
     unit = "replications" if isinstance(design, MonteCarlo) else "rows"
     inputs = f", {len(prepared.inputs)} uncertain inputs" if isinstance(design, MonteCarlo) else ""
     several = "s" if len(prepared.scenarios) > 1 else ""
     progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{several}{inputs}")
-    _tell(prepared.study.notes, progress)
-    _tell(store.notes, progress)
+    hint = prepared.uneven(count) if isinstance(design, MonteCarlo) and stop is None else None
+    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
     try:
         finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))
         if not isinstance(design, MonteCarlo):
@@ -269,7 +278,7 @@ def study(
         write_study(finished, form, charts=charts, command=study_command("montecarlo", prepared, asked, overrides))
     finally:
         store.close()
-    for line in study_remarks(finished, until):
+    for line in study_remarks(finished, goal):
         progress(line)
     return StudyAnswer(folder=folder, method=method, finished=finished)
 
@@ -343,6 +352,58 @@ def size(
     options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
     write_size(sized, folder, command_again("size", [loaded], options), form)
     return SizeAnswer(folder=folder, sized=sized, warned=tuple(warnings))
+
+
+def actuals(
+    plan: Place,
+    months: Place,
+    out: Place | None = None,
+    *,
+    scenario: str | None = None,
+    replications: int = 256,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = _silent,
+) -> ActualsAnswer:
+    """Hold months that happened against a plan, forecast the rest anew and write it all, as ``planner actuals`` does.
+
+    ``plan`` is a scenario, a study or the folder of a run; ``months`` a folder with ``mapping.yaml`` and CSV files.
+    """
+    from planner.language.actuals import read_actuals
+    from planner.reporting.actuals_folder import write_actuals
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target, command_line
+    from planner.reporting.run_folder import planned_from
+    from planner.results.run import check_whole
+    from planner.studies.actuals import hold
+    from planner.studies.prepare import prepare
+    from planner.studies.runner import workforce
+    from planner.validation import choices, nearest
+
+    check_whole(replications=replications - 1, seed=seed or 0)
+    file, earlier, seeded = planned_from(Path(plan))
+    laid = [*earlier, *_several(overrides)]
+    prepared = prepare(file, laid, seeded if seed is None else seed)
+    name = prepared.names[0] if scenario is None else scenario
+    if name not in prepared.names:
+        hint = nearest(name, prepared.names) or f"there are {choices(prepared.names)}"
+        raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
+    refuse(prepared.warnings, strict=strict)
+    which = prepared.names.index(name)
+    seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
+    folder = _folder(out, f"{name}-actuals")
+    check_target(folder)
+    _tell(prepared.study.notes, progress)
+    held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
+    options += ["--scenario", name] if scenario is not None else []
+    write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
+    return ActualsAnswer(folder=folder, held=held)
 
 
 def report(folder: Place) -> Path:

@@ -124,7 +124,7 @@ def test_another_class_replaces_the_figures_of_the_first(write: WriteScenario, t
 
 
 def _classes() -> list[str]:
-    from planner.catalog.workload_classes import workload_class_names  # noqa: PLC0415 - beside its one use
+    from planner.catalog.load import workload_class_names  # noqa: PLC0415 - beside its one use
 
     return [name for name in workload_class_names() if name != "chat"]
 

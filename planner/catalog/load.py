@@ -130,7 +130,8 @@ class Catalog(Strict):
 
     def resale_priors(self, vendor: str) -> dict[str, float]:
         """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
-        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in self.priors}
+        own = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{vendor}")]
+        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in own}
         ages = {name: float(match[1]) for name, match in names.items() if match}
         return dict(sorted(ages.items(), key=lambda item: item[1]))
 
@@ -312,3 +313,24 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
             figures = catalog.incident(stack, kind)
             if told.effect.value == "slows" and figures.per_year and not figures.loss_fraction:
                 yield ("stacks", name, "incidents", kind), f"{kind} slows the stack: state its loss_fraction"
+
+
+@functools.cache
+def _workload_classes() -> dict[str, Any]:
+    """Return the shipped classes: figures that stand in for what a log or a scenario does not say."""
+    content: dict[str, Any] = read_document(Path(__file__).parent / "workload_classes.yaml").content
+    return content
+
+
+def workload_class_names() -> tuple[str, ...]:
+    """Return the names of the shipped classes."""
+    return tuple(_workload_classes())
+
+
+def workload_class(name: str) -> dict[str, Any]:
+    """Return one class as field → value, without the sources; raise ScenarioError for an unknown name."""
+    classes = _workload_classes()
+    if name not in classes:
+        hint = nearest(name, list(classes)) or f"classes are {choices(list(classes))}"
+        raise ScenarioError(Problem(path="class", message=f"unknown workload class {name!r}", hint=hint))
+    return {field: fact["value"] for field, fact in classes[name].items()}

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli import (
+    actuals,
     calibrate,
     catalog,
     charts,
@@ -28,23 +29,26 @@ from planner.cli import (
     run,
     schema,
     sensitivity,
+    serve,
     size,
     sweep,
     throughput,
     validate,
     zoom,
 )
-from planner.cli.colour import paint
+from planner.cli.progress import paint
 from planner.errors import PlannerError
 
 GROUPS: dict[str, dict[str, str]] = {
     "From a plan to its answer": {
         "size": "Find the cheapest plan that keeps its promise.",
         "run": "Simulate a scenario and write its report, timelines and ledger.",
+        "serve": "Turn a scenario's knobs on a page, and see it run again.",
         "compare": "Hold scenarios side by side, and say why they differ.",
         "sweep": "Run every combination of some values.",
         "montecarlo": "Say how sure the answer is, over thousands of replications.",
         "sensitivity": "Say what the answer hangs on.",
+        "actuals": "Hold months that happened against the plan, and forecast the rest anew.",
         "zoom": "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
@@ -90,6 +94,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("size")(size.size)
@@ -99,6 +104,7 @@ app.command("charts")(charts.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
+app.command("actuals")(actuals.actuals)
 app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)

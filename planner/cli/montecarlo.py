@@ -1,4 +1,4 @@
-"""``planner montecarlo``: thousands of futures, compared."""
+"""``planner montecarlo``: thousands of replications, compared."""
 
 from __future__ import annotations
 
@@ -7,21 +7,29 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict
-from planner.cli.progress import say, stoppable, tell, watching
-from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
+from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, answer_study
 
 
 def montecarlo(
     study: StudyFile,
     replications: Annotated[
-        int, typer.Option("--replications", "-n", min=1, max=10_000_000, help="Futures to simulate, at most.")
-    ] = 1000,
+        int | None,
+        typer.Option(
+            "--replications",
+            "-n",
+            min=1,
+            max=10_000_000,
+            help="Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings.",
+            show_default=False,
+        ),
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             "--until",
             metavar="SHARE",
-            help="Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%.",
+            help="Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
+            "p90=2% and best=1% look at a percentile and at P(best).",
             show_default=False,
         ),
     ] = None,
@@ -40,41 +48,8 @@ def montecarlo(
     quiet: Quiet = False,
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
-    from planner.verbs import study as run_study
-
-    share = _share(until)
-    with stoppable(command_again()), watching(quiet=quiet) as watch:
-        answer = run_study(
-            study,
-            replications,
-            out,
-            until=share,
-            overrides=overrides or (),
-            seed=seed,
-            strict=strict,
-            workers=workers,
-            scheduler=scheduler,
-            resume=resume,
-            restart=restart,
-            charts=charts,
-            decimal_comma=decimal_comma,
-            byte_order_mark=byte_order_mark,
-            progress=say(quiet=quiet),
-            watch=watch,
-        )
-    tell(answer, as_json=as_json, quiet=quiet)
-
-
-def _share(until: str | None) -> float | None:
-    """Read 0.5% or 0.005 as a share."""
-    from planner.errors import ScenarioError
-
-    if until is None:
-        return None
-    try:
-        share = float(until.strip().removesuffix("%")) / (100.0 if until.strip().endswith("%") else 1.0)
-    except ValueError:
-        share = 0.0
-    if not 0.0 < share < 1.0:
-        raise ScenarioError(f"--until must be a share such as 0.5% or 0.005, not {until!r}")
-    return share
+    answer_study(
+        study, replications, out, until=until, charts=charts, overrides=overrides or (), seed=seed,
+        strict=strict, workers=workers, scheduler=scheduler, resume=resume, restart=restart,
+        decimal_comma=decimal_comma, byte_order_mark=byte_order_mark, as_json=as_json, quiet=quiet,
+    )  # fmt: skip

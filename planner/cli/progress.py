@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
-
-from planner.cli.colour import paint
 
 if TYPE_CHECKING:
     from planner.answers import Answer
     from planner.studies.runner import Progress
 
 _TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
+
+_COLOURS = {"red": "31", "yellow": "33", "bold": "1"}
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Return the text in a colour where the stream is a terminal that shows colours and the user has not refused them.
+
+    NO_COLOR is obeyed as no-color.org asks: present and not empty.
+    """
+    target = sys.stderr if stream is None else stream
+    if not target.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 def say(*, quiet: bool) -> Callable[[str], None]:

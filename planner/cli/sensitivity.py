@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from planner.cli.options import AsJson, Overrides, Quiet, Seed, Strict
-from planner.cli.progress import say, stoppable, tell, watching
-from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, command_again
+from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, answer_study
 
 
 def sensitivity(
@@ -43,22 +42,7 @@ def sensitivity(
     quiet: Quiet = False,
 ) -> None:
     """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
-    from planner.verbs import study as run_study
-
-    with stoppable(command_again()), watching(quiet=quiet) as watch:
-        answer = run_study(
-            study,
-            size,
-            out,
-            method=method,
-            overrides=overrides or (),
-            seed=seed,
-            strict=strict,
-            workers=workers,
-            scheduler=scheduler,
-            resume=resume,
-            restart=restart,
-            progress=say(quiet=quiet),
-            watch=watch,
-        )
-    tell(answer, as_json=as_json, quiet=quiet, written=method != "importance")
+    answer_study(
+        study, size, out, method=method, overrides=overrides or (), seed=seed, strict=strict, workers=workers,
+        scheduler=scheduler, resume=resume, restart=restart, as_json=as_json, quiet=quiet,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +31,19 @@ Scheduler = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue what was interrupted; extend a finished study.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where unfinished work lies.")]
+
+
+def answer_study(
+    study: Path, number: int | None, out: Path | None, *, as_json: bool, quiet: bool, **asked: Any
+) -> None:
+    """Run a study, stoppable and with its progress shown, and print its answer."""
+    from planner.cli.progress import say, stoppable, tell, watching
+    from planner.verbs import study as run_study
+
+    written = asked.get("method") != "importance"  # which reads what a study wrote, and writes nothing
+    with stoppable(command_again()), watching(quiet=quiet) as watch:
+        answer = run_study(study, number, out, **asked, progress=say(quiet=quiet), watch=watch)
+    tell(answer, as_json=as_json, quiet=quiet, written=written)
 
 
 def command_again(*, add: tuple[str, ...] = ("--resume",)) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import say, stoppable, tell
-from planner.cli.study_options import Restart, Resume, command_again
+from planner.cli.study_options import Restart, Resume, Workers, command_again
 
 
 def sweep(
@@ -28,6 +28,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>-sweep].")
     ] = None,
+    workers: Workers = None,
     resume: Resume = False,
     restart: Restart = False,
     yes: Annotated[bool, typer.Option("--yes", help="Run more than 10,000 points without asking.")] = False,
@@ -48,6 +49,7 @@ def sweep(
             overrides=overrides or (),
             seed=seed,
             strict=strict,
+            workers=workers,
             resume=resume,
             restart=restart,
             yes=yes,

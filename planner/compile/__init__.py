@@ -12,7 +12,7 @@ from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan, software_plan
 from planner.compile.contradictions import contradictions
-from planner.compile.in_time import burst_tables
+from planner.compile.in_time import load_tables
 from planner.compile.money import money_plan
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.reuse import Reuse
@@ -25,7 +25,7 @@ from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
-from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
 __all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
@@ -46,15 +46,15 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
-    mid_years = (edges[:-1] + edges[1:]) / 2.0 / HOURS_PER_YEAR
     services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
     services = narrowed(scenario, services, throughput_factors or {}, reuse)
+    mid_years = months.mid_years
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
     capacity = capacity_table(scenario, services, mid_years)
-    late_tables, refused_tables, most_loads = burst_tables(scenario, services)
+    by_load = load_tables(scenario, services)
     demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
     plan = Plan(
         name=scenario.name,
@@ -72,9 +72,11 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
             lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
         ),
         requests_per_node_h=capacity,
-        late_tables=late_tables,
-        refused_tables=refused_tables,
-        most_loads=most_loads,
+        late_tables=by_load.late_tables,
+        refused_tables=by_load.refused_tables,
+        calm_tables=by_load.calm_tables,
+        most_loads=by_load.most_loads,
+        alone_s=by_load.alone_s,
         preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, catalog, clusters, services),
@@ -86,7 +88,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         notes=(),
     )
     plan = queue_outgrown(scenario, plan)
-    plan = with_placement(plan, deployments_of(scenario, plan, services))
+    plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 # one before; a short reply has few tokens over which a wait is shared, so cells of replies are finest where short.
 _PROMPT_EDGES = (*(0.0099 * n for n in range(101)), *(1.0 - 0.01 * 0.5**n for n in range(1, 9)), 1.0)
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
-_WITHIN_CELL = (np.arange(6) + 0.5) / 6
+_POINTS_IN_CELL = 6
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
 _POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
 
@@ -49,11 +49,6 @@ _OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capaci
 _RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
 
 
-def cv(length: Length) -> float:
-    """Return standard deviation over mean of a lognormal length."""
-    return float(np.sqrt(np.expm1(length.sigma**2)))
-
-
 def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     """Return a workload's requests as the throughput formula takes them."""
     tokens = workload.tokens
@@ -61,31 +56,27 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
         input_tokens=tokens.input.mean * growth,
         output_tokens=tokens.output.mean * growth,
         cached_fraction=workload.prefix_cache_hit_fraction,
-        input_cv=cv(tokens.input),
-        output_cv=cv(tokens.output),
+        input_cv=tokens.input.distribution.coefficient_of_variation,
+        output_cv=tokens.output.distribution.coefficient_of_variation,
     )
 
 
 def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
     """Return a workload's lengths as sets of lengths with weights, all times a factor."""
-    prompts, prompt_weights = _cells(workload.tokens.input, _PROMPT_EDGES)
-    outputs, output_weights = _cells(workload.tokens.output, _OUTPUT_EDGES)
+    tokens = workload.tokens
     return Lengths(
-        prompt_tokens=np.maximum(prompts * growth, 1.0),
-        prompt_weights=prompt_weights,
-        output_tokens=np.maximum(outputs * growth, 1.0),
-        output_weights=output_weights,
+        prompt_tokens=np.maximum(_cells(tokens.input, _PROMPT_EDGES) * growth, 1.0),
+        prompt_weights=np.diff(_PROMPT_EDGES),
+        output_tokens=np.maximum(_cells(tokens.output, _OUTPUT_EDGES) * growth, 1.0),
+        output_weights=np.diff(_OUTPUT_EDGES),
         cached_fraction=workload.prefix_cache_hit_fraction,
     )
 
 
 @functools.lru_cache(maxsize=64)
-def _cells(length: Length, edges: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Return the mean lengths of cells of probability, scaled to the stated mean, and the cells' weights."""
-    low, weights = np.array(edges[:-1]), np.diff(edges)
-    within = low[:, None] + weights[:, None] * _WITHIN_CELL
-    tokens = np.array([length.quantile(p) for p in within.ravel().tolist()]).reshape(within.shape).mean(axis=1)
-    return tokens * (length.mean / float(weights @ tokens)), weights
+def _cells(length: Length, edges: tuple[float, ...]) -> Floats:
+    """Return the mean lengths of cells of probability."""
+    return length.distribution.cells(edges, _POINTS_IN_CELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +240,7 @@ def _lateness(candidates: Candidates, best: int, speed: float, workload: Workloa
             late_fractions=(*late.tolist(), 1.0),
             refused_fractions=(0.0,) * (loads.size + 1),
             too_long_fraction=curve.too_long_fraction,
+            alone_s=curve.alone_s,
             refuses=False,
         )
     # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
@@ -265,6 +257,7 @@ def _lateness(candidates: Candidates, best: int, speed: float, workload: Workloa
         late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
         refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
         too_long_fraction=curve.too_long_fraction,
+        alone_s=curve.alone_s,
     )
 
 
@@ -353,13 +346,20 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, request
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
 
 
-def burst_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> tuple[Floats, Floats, Floats]:
-    """Return the shares of requests late, and refused, at each load, and the most load that is offered.
+class LoadTables(NamedTuple):
+    """The tables of a plan by load, as its fields of these names are."""
 
-    The tables have shape (clusters, workloads, cells + 1), the loads (clusters, workloads).
-    """
+    late_tables: Floats
+    refused_tables: Floats
+    calm_tables: Floats
+    most_loads: Floats
+    alone_s: Floats
+
+
+def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> LoadTables:
+    """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
     shape = (len(scenario.clusters), len(scenario.workloads))
-    late, refused, most = np.zeros((*shape, LOAD_CELLS + 1)), np.zeros((*shape, LOAD_CELLS + 1)), np.ones(shape)
+    tables, most, alone_s = np.zeros((2, 2, *shape, LOAD_CELLS + 1)), np.ones(shape), np.full(shape, np.nan)
     grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
@@ -369,6 +369,8 @@ def burst_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]
                 bursts = Bursts(
                     requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
                 )
-                late[c, w], refused[c, w] = shares_with_bursts(service.lateness, bursts, grid)
+                tables[0, :, c, w] = shares_with_bursts(service.lateness, bursts, grid)
+                tables[1, :, c, w] = service.lateness.at(grid)
                 most[c, w] = min(service.lateness.loads[-1], MOST_LOAD) if service.lateness.refuses else MOST_LOAD
-    return late, refused, most
+                alone_s[c, w] = service.lateness.alone_s
+    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s)

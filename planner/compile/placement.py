@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.compile.capacity import Factors, Service, build_services
+from planner.compile.capacity import Factors, Service, build_services, capacity_table
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
 from planner.fleet.placement import Deployment
@@ -19,6 +22,9 @@ from planner.physics.memory import USABLE_FRACTION, MemoryFit, memory_fit
 from planner.physics.replica import ReplicaSpec
 from planner.units import GB, SECONDS_PER_HOUR
 
+Floats = NDArray[np.float64]
+LaidOut = Callable[[str, str, Mapping[str, object]], Service | None]
+"""How a cluster serves a workload at a layout."""
 LEAST_SHARED_SPEED = 0.5
 """Models share accelerators, or make do with fewer, while these keep half their speed; assumption: below it a second
 node is the better buy."""
@@ -35,6 +41,8 @@ class _Engine:
     """Models of this shape, each with weights of its own."""
     cache_bytes: float
     """Cache of one replica at its operating point: running sequences · mean context · bytes of a token."""
+    waiting: Mapping[int, Service]
+    """How it serves work of its model that can wait and whose best layout is another."""
 
     @property
     def resident_bytes(self) -> float:
@@ -42,18 +50,61 @@ class _Engine:
         return (self.fit.weight_bytes + self.fit.overhead_bytes) / self.spec.accelerators
 
 
-def deployments_of(scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service]) -> list[Deployment]:
-    """Return what each cluster's accelerators hold, clusters in order, the highest priority first."""
+def deployments_of(
+    scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service], factors: Factors, reuse: Reuse
+) -> list[Deployment]:
+    """Return what each cluster's accelerators hold, clusters in order, the highest priority first.
+
+    Where there are too few for one replica of each layout, work that can wait has none of its own beside others of its
+    model; where there are still too few, models share.
+    """
     found = []
     for c, cluster in enumerate(plan.clusters):
-        engines = _engines(scenario, plan, services, cluster.name)
+        engines = _engines(scenario, plan, services, cluster.name, partial(_laid_out, scenario, factors, reuse))
         per_node = cluster.accelerators_per_node
-        groups = [[engine] * min(engine.fine_tunes, _together(engine, 1.0)) for engine in engines]
+        groups = _apart(engines)
+        if sum(_accelerators(group) for group in groups) > cluster.nodes * per_node:
+            groups = _apart(engines := _joined(plan, engines))
         if sum(_accelerators(group) for group in groups) > cluster.nodes * per_node:
             groups = _shared(engines)
-        bytes_per_s = scenario.site.weight_load_gb_per_s_per_node * GB
-        found += [_deployment(c, per_node, group, bytes_per_s) for group in groups]
+        for group in groups:
+            held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
+            speeds = {w: _over_own(scenario, plan, (c, w), service) for w, service in _waiting(group).items()}
+            found.append(dataclasses.replace(held, waiting_speed=speeds))
     return found
+
+
+def _over_own(scenario: Scenario, plan: Plan, pair: tuple[int, int], service: Service) -> Floats:
+    """Return a service's speed over that of the layout that a cluster chose for a workload, shape (months or 1,)."""
+    c, w = pair
+    table = capacity_table(scenario, {(plan.clusters[c].name, plan.workloads[w].name): service}, plan.months.mid_years)
+    chosen = plan.requests_per_node_h[c, w]
+    return np.asarray(np.divide(table[c, w], chosen, out=np.zeros_like(chosen), where=chosen > 0))
+
+
+def _apart(engines: Sequence[_Engine]) -> list[list[_Engine]]:
+    """Return models each on accelerators of its own, fine-tunes as many together as lose no speed."""
+    return [[engine] * min(engine.fine_tunes, _together(engine, 1.0)) for engine in engines]
+
+
+def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
+    """Return engines without those of waiting work alone that others of the model serve: the fastest takes them."""
+    kept = list(engines)
+    for engine in engines:
+        if any(not plan.workloads[w].deadline_h for w in engine.workloads):
+            continue
+        hosts = [host for host in kept if host is not engine and all(w in host.waiting for w in engine.workloads)]
+        if hosts:
+            best = max(hosts, key=lambda host: min(host.waiting[w].requests_per_s for w in engine.workloads))
+            kept.remove(engine)
+            kept[kept.index(best)] = dataclasses.replace(best, workloads=best.workloads + engine.workloads)
+    return kept
+
+
+def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
+    """Return how a group serves work that can wait and whose best layout is another."""
+    own = {w for engine in group for w in engine.workloads if w not in engine.waiting}
+    return {w: service for engine in group for w, service in engine.waiting.items() if w not in own}
 
 
 def _together(engine: _Engine, least_speed: float) -> int:
@@ -83,27 +134,41 @@ def narrowed(
     for name, cluster in scenario.clusters.items():
         own = {workload: service for (c, workload), service in services.items() if c == name}
         loads = scenario.workloads
-        layouts = {(loads[w].model, each.tensor_parallel, loads[w].fine_tunes) for w, each in own.items()}
+        # What can wait needs no replica of its own beside others of its model.
+        urgent = {loads[w].model for w in own if loads[w].priority != "deferrable"}
+        layouts = {
+            (loads[w].model, each.tensor_parallel, loads[w].fine_tunes)
+            for w, each in own.items()
+            if loads[w].priority != "deferrable" or loads[w].fine_tunes > 1 or loads[w].model not in urgent
+        }
         room = cluster.nodes * reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
         if cluster.tensor_parallel is not None or sum(wide * tuned for _, wide, tuned in layouts) <= room:
             continue
         for workload, service in own.items():
             for degree in (2**k for k in range(service.tensor_parallel.bit_length() - 1)):
-                narrow = cluster.model_copy(update={"tensor_parallel": degree})
-                alone = scenario.model_copy(
-                    update={"clusters": {name: narrow}, "workloads": {workload: loads[workload]}}
-                )
-                try:
-                    (tried,) = build_services(alone, reuse.calibration, reuse, factors)[0].values()
-                except ScenarioError:  # it does not fit, or no batch meets the objective
-                    continue
-                if tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
+                tried = _laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
+                if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
                     found[name, workload] = tried
                     break
     return found
 
 
-def _engines(scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service], cluster: str) -> list[_Engine]:
+def _laid_out(
+    scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
+) -> Service | None:
+    """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""
+    stated = scenario.clusters[cluster].model_copy(update=layout)
+    alone = {"clusters": {cluster: stated}, "workloads": {workload: scenario.workloads[workload]}}
+    try:
+        services, _ = build_services(scenario.model_copy(update=alone), reuse.calibration, reuse, factors)
+    except ScenarioError:
+        return None
+    return services[cluster, workload]
+
+
+def _engines(
+    scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service], cluster: str, laid_out: LaidOut
+) -> list[_Engine]:
     """Return the models of a cluster, each at its layout: workloads of one model and layout share its replicas."""
     loads: dict[tuple[object, ...], tuple[ReplicaSpec, list[int]]] = {}
     for w in plan.by_priority:
@@ -127,8 +192,29 @@ def _engines(scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Ser
         cached = max(service.batch * context for service, context in zip(own, contexts, strict=True))
         cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
         tuned = scenario.workloads[plan.workloads[members[0]].name].fine_tunes
-        engines.append(_Engine(spec=spec, fit=fit, workloads=tuple(members), fine_tunes=tuned, cache_bytes=cache))
+        waiting = {} if tuned > 1 else _served_waiting(plan, services, cluster, spec, laid_out)
+        waiting = {w: service for w, service in waiting.items() if w not in members}
+        engines.append(
+            _Engine(spec=spec, fit=fit, workloads=tuple(members), fine_tunes=tuned, cache_bytes=cache, waiting=waiting)
+        )
     return engines
+
+
+def _served_waiting(
+    plan: Plan, services: dict[tuple[str, str], Service], cluster: str, held: ReplicaSpec, laid_out: LaidOut
+) -> dict[int, Service]:
+    """Return how a replica serves work of its model that can wait, of which whoever has weights of its own has none."""
+    attention = "data-parallel" if held.attention_data_parallel > 1 else "tensor-parallel"
+    found = {}
+    for w, workload in enumerate(plan.workloads):
+        service = services.get((cluster, workload.name))
+        if not workload.deadline_h or service is None or (spec := service.spec) is None:
+            continue
+        if (spec.shape.name, spec.precision) == (held.shape.name, held.precision):
+            layout = {"tensor_parallel": held.accelerators, "attention": attention}
+            if (tried := laid_out(cluster, workload.name, layout)) is not None:
+                found[w] = tried
+    return found
 
 
 def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:

@@ -7,6 +7,7 @@ part is kept under the figures that decide it, so whatever was compiled before, 
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ _MOST_KEPT = 4096  # a table is 2 kB and a workload's hours are 210 kB, so some 
 _kept: OrderedDict[tuple[int, int, Hashable], tuple[Facts, Any]] = OrderedDict()
 """By catalogue, calibration and key, the longest unused first; both are held too, so that their numbers are not given
 again."""
+_lock = threading.Lock()
 
 
 class Reuse:
@@ -36,9 +38,12 @@ class Reuse:
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
         """Return what was computed under a key and these facts before, or compute it now."""
         place = (id(self.catalog), id(self._file), key)
-        held = _kept.pop(place, None) or ((self.catalog, self._file), compute())
-        _kept[place] = held  # at the end: the longest unused goes first
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
+        with _lock:
+            held = _kept.pop(place, None)
+        held = held or ((self.catalog, self._file), compute())  # two threads at once compute the same twice
+        with _lock:
+            _kept[place] = held  # at the end: the longest unused goes first
+            while len(_kept) > _MOST_KEPT:
+                _kept.popitem(last=False)
         kept: Kept = held[1]
         return kept

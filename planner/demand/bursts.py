@@ -39,6 +39,8 @@ class Lateness:
     refused_fractions: tuple[float, ...] = (0.0, 0.0)
     too_long_fraction: float = 0.0
     """Requests whose own prompt takes longer than the objective on an idle replica: part of the late at any load."""
+    alone_s: float = np.nan
+    """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
     refuses: bool = True
     """Whether what exceeds the last load is refused; otherwise it is served, as late as at that load."""
 
@@ -54,6 +56,16 @@ class Lateness:
             admitted = self.loads[-1] / np.maximum(load, self.loads[-1])
             late, refused = late * admitted, 1.0 - (1.0 - refused) * admitted
         return late, refused
+
+    def up_to_capacity(self) -> Lateness:
+        """Return the same up to a load of 1, beyond which no more is admitted."""
+        below = [load for load in self.loads if load < 1.0]
+        return Lateness(
+            loads=(*below, 1.0),
+            late_fractions=(*self.late_fractions[: len(below)], float(np.interp(1.0, self.loads, self.late_fractions))),
+            refused_fractions=(0.0,) * (len(below) + 1),
+            too_long_fraction=self.too_long_fraction,
+        )
 
 
 SHARP = Lateness()

@@ -1,37 +1,69 @@
-"""How long requests are: lognormal input and output lengths, their growth, and what a prefix cache saves."""
+"""How long requests are: lengths by stated quantiles, of which a lognormal is the simplest case; and request logs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from functools import lru_cache
+from itertools import pairwise
+from math import erfc, exp, inf, log, pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.units import HOURS_PER_YEAR
 
+Floats = NDArray[np.float64]
 _NORMAL = NormalDist()
 Z_P95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_TO_MEAN = exp(Z_P95**2 / 2.0)
 """No lognormal has its 95th percentile further above its mean than this, 3.87 times."""
+MOST_TOKENS = 1e9
+"""Longest length that anything may have."""
+_Piece = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthDistribution:
-    """Lognormal tokens per request: ln L is normal with mean μ and standard deviation σ."""
+    """Tokens per request, L: ln L against the standard normal score Z is a line from stated quantile to quantile.
 
-    mu: float
-    """Mean of the natural logarithm."""
-    sigma: float
-    """Standard deviation of the natural logarithm."""
+    Two quantiles are a lognormal. Beyond the first and last the lines go on as they were, up to the shortest and
+    longest length, where what would lie beyond piles up. With ln L = m + s·Z from score a to b,
 
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.mu) and 0.0 <= self.sigma < np.inf):
-            raise ScenarioError(
-                f"a length distribution needs a finite mu and sigma of at least 0, not {self.mu}, {self.sigma}"
-            )
+        E[L^k; a < Z < b] = exp(k m + k² s²/2) · (Φ(b − k s) − Φ(a − k s)),
+
+    and a moment is the sum over the pieces.
+    """
+
+    scores: tuple[float, ...]
+    """Standard normal scores of the stated quantiles, rising."""
+    log_tokens: tuple[float, ...]
+    """Natural logarithms of their lengths, which never fall."""
+    shortest_tokens: float = 0.0
+    longest_tokens: float = inf
+
+    @classmethod
+    def from_quantiles(cls, tokens: Mapping[float, float]) -> LengthDistribution:
+        """Return the distribution with these lengths by share of requests not longer; 0 and 1 are the bounds."""
+        shares, lengths = sorted(tokens), [tokens[share] for share in sorted(tokens)]
+        if outside := [share for share in shares if not 0.0 <= share <= 1.0]:
+            raise ScenarioError(f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}")
+        if bad := [length for length in lengths if not 0.0 < length <= MOST_TOKENS]:
+            raise ScenarioError(f"a quantile must be above 0 and at most {MOST_TOKENS:g} tokens, not {bad[0]:g}")
+        for place, (low, high) in enumerate(pairwise(lengths)):
+            if high < low:
+                where = f"{high:g} tokens at {shares[place + 1]:g} after {low:g} at {shares[place]:g}"
+                raise ScenarioError(f"quantiles must not fall as their share rises: {where}")
+        inner = [share for share in shares if 0.0 < share < 1.0]
+        if len(inner) < 2:
+            raise ScenarioError(f"at least two quantiles between 0 and 1 make a distribution, not {len(inner)}")
+        return cls(
+            scores=tuple(_NORMAL.inv_cdf(share) for share in inner),
+            log_tokens=tuple(log(tokens[share]) for share in inner),
+            shortest_tokens=tokens.get(0.0, 0.0),
+            longest_tokens=tokens.get(1.0, MOST_TOKENS),
+        )
 
     @classmethod
     def from_mean_p95(cls, mean_tokens: float, p95_tokens: float) -> LengthDistribution:
@@ -40,126 +72,120 @@ class LengthDistribution:
         ln(p95 / mean) = zσ − σ²/2 with z = 1.645; of its two roots the smaller, σ = z − √(z² − 2 ln(p95 / mean)), is
         taken: the other has σ > 1.645 and is better named by its median.
         """
-        _check_positive(mean=mean_tokens, p95=p95_tokens)
-        ratio = p95_tokens / mean_tokens
-        if not 1.0 <= ratio <= MAX_P95_TO_MEAN:
+        if not 0.0 < mean_tokens <= p95_tokens <= MAX_P95_TO_MEAN * mean_tokens:
             raise ScenarioError(
                 f"no lognormal has mean {mean_tokens:g} and p95 {p95_tokens:g}: p95 must lie between the mean and "
                 f"{MAX_P95_TO_MEAN:.3g} times it, here {mean_tokens:g}..{MAX_P95_TO_MEAN * mean_tokens:.6g}"
             )
-        sigma = Z_P95 - sqrt(max(Z_P95**2 - 2.0 * log(ratio), 0.0))
-        return cls(mu=log(mean_tokens) - sigma**2 / 2.0, sigma=sigma)
-
-    @classmethod
-    def from_mean_p50(cls, mean_tokens: float, p50_tokens: float) -> LengthDistribution:
-        """Return the lognormal with this mean and median: σ = √(2 ln(mean / median))."""
-        _check_positive(mean=mean_tokens, p50=p50_tokens)
-        if mean_tokens < p50_tokens:
-            raise ScenarioError(f"a lognormal's mean ({mean_tokens:g}) cannot lie below its median ({p50_tokens:g})")
-        return cls(mu=log(p50_tokens), sigma=sqrt(2.0 * log(mean_tokens / p50_tokens)))
+        sigma = Z_P95 - sqrt(max(Z_P95**2 - 2.0 * log(p95_tokens / mean_tokens), 0.0))
+        mu = log(mean_tokens) - sigma**2 / 2.0
+        return cls(scores=(0.0, 1.0), log_tokens=(mu, mu + sigma))
 
     @property
     def mean_tokens(self) -> float:
-        """Return E[L] = exp(μ + σ²/2)."""
-        return exp(self.mu + self.sigma**2 / 2.0)
+        """Return E[L]."""
+        return self.moment(1)
 
     @property
     def coefficient_of_variation(self) -> float:
-        """Return the standard deviation ÷ mean, √(exp(σ²) − 1)."""
-        return sqrt(np.expm1(self.sigma**2))
+        """Return the standard deviation ÷ mean, √(E[L²] / E[L]² − 1)."""
+        return sqrt(max(self.moment(2) / self.moment(1) ** 2 - 1.0, 0.0))
 
-    def moment(self, order: float) -> float:
-        """Return E[L^order] = exp(order μ + order² σ²/2)."""
-        return exp(order * self.mu + order**2 * self.sigma**2 / 2.0)
+    def moment(self, order: int) -> float:
+        """Return E[L^order]."""
+        return sum(_piece_moment(piece, order) for piece in _pieces(self))
+
+    def at_scores(self, scores: Floats) -> Floats:
+        """Return the lengths at standard normal scores, in their shape."""
+        slopes, knots = _slopes(self), np.array(self.scores)
+        piece = np.searchsorted(knots[1:-1], scores)
+        logs = np.array(self.log_tokens)[piece] + slopes[piece] * (scores - knots[piece])
+        tokens = np.exp(np.minimum(logs, log(MOST_TOKENS)))
+        return np.asarray(np.clip(tokens, self.shortest_tokens, self.longest_tokens))
 
     def quantile(self, probability: float) -> float:
-        """Return the length that this fraction of requests does not exceed."""
-        return exp(self.mu + self.sigma * _NORMAL.inv_cdf(probability))
+        """Return the length that this share of requests does not exceed."""
+        return float(self.at_scores(np.array(_NORMAL.inv_cdf(probability))))
 
-    def fraction_longer(self, tokens: float) -> float:
-        """Return the fraction of requests longer than this."""
-        return self._upper_tail(tokens, order=0.0)
-
-    def token_fraction_longer(self, tokens: float) -> float:
-        """Return the fraction of all tokens in requests longer than this (the Lorenz curve's complement)."""
-        return self._upper_tail(tokens, order=1.0)
-
-    def scaled(self, factor: float) -> LengthDistribution:
-        """Return the distribution of every length times a factor."""
-        _check_positive(factor=factor)
-        return LengthDistribution(mu=self.mu + log(factor), sigma=self.sigma)
-
-    def _upper_tail(self, tokens: float, order: float) -> float:
-        """Return E[L^order; L > tokens] / E[L^order]: a lognormal weighted by L is one with μ moved by σ²."""
-        if tokens <= 0.0:
-            return 1.0
-        centre = self.mu + order * self.sigma**2
-        if self.sigma == 0.0:
-            return float(log(tokens) < centre)
-        return _NORMAL.cdf((centre - log(tokens)) / self.sigma)
+    def cells(self, edges: tuple[float, ...], points: int) -> Floats:
+        """Return the mean lengths of cells of probability, each from some points evenly within, scaled to the mean."""
+        low, weights = np.array(edges[:-1]), np.diff(edges)
+        within = low[:, None] + weights[:, None] * (np.arange(points) + 0.5) / points
+        scores = np.array([_NORMAL.inv_cdf(share) for share in within.ravel().tolist()]).reshape(within.shape)
+        tokens = self.at_scores(scores).mean(axis=1)
+        return np.asarray(tokens * (self.mean_tokens / float(weights @ tokens)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenMix:
-    """The tokens of one workload's requests."""
-
-    input: LengthDistribution
-    """Tokens of the prompt, cached part included."""
-    output: LengthDistribution
-    """Tokens generated, thinking included."""
-    growth_per_year: float = 0.0
-    """Growth of both lengths per request, a fraction a year."""
-    prefix_cache_hit_fraction: float = 0.0
-    """Input tokens found in the prefix cache ÷ all input tokens."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.prefix_cache_hit_fraction <= 1.0:
-            raise ScenarioError(f"prefix_cache_hit_fraction must lie in 0..1, not {self.prefix_cache_hit_fraction}")
-        if not -1.0 < self.growth_per_year < np.inf:
-            raise ScenarioError(f"growth in tokens per request must be above -1 a year, not {self.growth_per_year}")
-
-    @property
-    def mean_prefill_tokens(self) -> float:
-        """Return the input tokens a request must have computed: those the cache does not hold."""
-        return self.input.mean_tokens * (1.0 - self.prefix_cache_hit_fraction)
-
-    @property
-    def mean_decode_context_tokens(self) -> float:
-        """Return the mean context in KV memory over decode steps: E[in] + E[out²] / (2 E[out]).
-
-        Steps are drawn in proportion to output length, hence the second moment; cached input occupies memory too. Input
-        and output lengths are taken as independent (nearly so in public logs).
-        """
-        return self.input.mean_tokens + self.output.moment(2) / (2.0 * self.output.mean_tokens)
-
-    def length_multiplier(self, hours_h: ArrayLike) -> NDArray[np.float64]:
-        """Return tokens per request at times in hours since start ÷ at the start."""
-        time_h = np.asarray(hours_h, dtype=np.float64)
-        return np.asarray(np.exp(np.log1p(self.growth_per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
+def _slopes(lengths: LengthDistribution) -> Floats:
+    return np.diff(lengths.log_tokens) / np.diff(lengths.scores)
 
 
-def _check_positive(**named: float) -> None:
-    """Raise for any number that is not above zero and finite."""
-    bad = [f"{name} must be above 0, not {number}" for name, number in named.items() if not 0.0 < number < np.inf]
-    if bad:
-        raise ScenarioError("tokens: " + "; ".join(bad))
+@lru_cache(maxsize=256)
+def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
+    """Return the scores from and to, m and s of every line, the level ones at the bounds included."""
+    slopes = _slopes(lengths).tolist()
+    starts = zip(lengths.scores[:-1], lengths.log_tokens[:-1], slopes, strict=True)
+    lines = [(level - slope * score, slope) for score, level, slope in starts]
+    edges = [-inf, *lengths.scores[1:-1], inf]
+    (first, rise), (last, end) = lines[0], lines[-1]
+    low, high = -inf, inf
+    if lengths.shortest_tokens > 0.0 and rise > 0.0:
+        low = (log(lengths.shortest_tokens) - first) / rise
+    if lengths.longest_tokens < inf and end > 0.0:
+        high = (log(lengths.longest_tokens) - last) / end
+    pieces = [
+        (max(edges[place], low), min(edges[place + 1], high), level, slope)
+        for place, (level, slope) in enumerate(lines)
+    ]
+    if low > -inf:
+        pieces.append((-inf, low, log(lengths.shortest_tokens), 0.0))
+    if high < inf:
+        pieces.append((high, inf, log(lengths.longest_tokens), 0.0))
+    return tuple(pieces)
+
+
+def _piece_moment(piece: _Piece, order: int) -> float:
+    """Return E[L^order; a < Z < b] on one line.
+
+    Where b lies below k·s, exp(k m + k² s²/2) may overflow while Φ vanishes: their product is then taken as one, by
+    exp(k m + k² s²/2)·Φ(x − k s) = exp(k (m + s x))·φ(x)·M(k s − x) with Mills' ratio M = (1 − Φ) / φ.
+    """
+    low, high, level, slope = piece
+    shift = order * slope
+
+    def below(score: float) -> float:
+        if score == -inf:
+            return 0.0
+        return exp(order * (level + slope * score) - 0.5 * score**2) / sqrt(2.0 * pi) * _mills(shift - score)
+
+    if high < shift:
+        return below(high) - below(low)
+    tails = [0.5 * erfc((score - shift) / sqrt(2.0)) for score in (low, high)]  # 1 − Φ
+    return exp(order * level + 0.5 * shift**2) * (tails[0] - tails[1])
+
+
+def _mills(score: float) -> float:
+    """Return (1 − Φ) / φ at a score above 0; far out by its asymptotic series."""
+    if score < 25.0:
+        return erfc(score / sqrt(2.0)) * sqrt(pi / 2.0) * exp(0.5 * score**2)
+    return (1.0 - score**-2 + 3.0 * score**-4) / score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLog:
     """A request log as arrays of shape (requests,), in order of time."""
 
-    times_s: NDArray[np.float64]
+    times_s: Floats
     """Arrival, in seconds since the epoch or since any other moment."""
-    input_tokens: NDArray[np.float64]
+    input_tokens: Floats
     """Prompt lengths."""
-    output_tokens: NDArray[np.float64]
+    output_tokens: Floats
     """Generated lengths."""
     has_date: bool = False
     """Whether times count from 1970-01-01 UTC, so that the hour of the week is known."""
     one_clock: bool = True
     """False where every client's times start at its own zero: then rates and bursts cannot be seen."""
-    cached_tokens: NDArray[np.float64] | None = None
+    cached_tokens: Floats | None = None
     """Input tokens found in the prefix cache, where the log shows them."""
     clients: NDArray[np.int64] | None = None
     """Client numbers from 0, where the log names clients."""

@@ -36,7 +36,6 @@ DEFAULT_LIFE_MONTHS = 36
 """The three-year depreciation horizon of the decision this planner is for."""
 STRAIGHT_LINE = 0.0
 """The declining-balance factor that means straight line."""
-DOUBLE_DECLINING = 2.0
 NEVER = np.inf
 
 

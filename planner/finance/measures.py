@@ -40,12 +40,6 @@ SAME_ROOT = 1e-6
 """Rates closer than this in ln(1 + r) are one: rounding splits a double root by about its square root."""
 
 
-def monthly_rate(annual_rate: float) -> float:
-    """Return the monthly rate of which twelve steps are the yearly rate: (1 + r)^(1/12) − 1."""
-    checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
-    return float(np.expm1(np.log1p(annual_rate) / MONTHS_PER_YEAR))
-
-
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np.float64]:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
     checks.raise_problems([checks.annual_rate("discount_rate", annual_rate)])
@@ -60,24 +54,6 @@ def annuity_factor(rate: float, periods: float) -> float:
     if rate == 0:
         return float(periods)
     return float(-np.expm1(-periods * np.log1p(rate)) / rate)
-
-
-def growing_annuity_factor(rate: float, growth: float, periods: float) -> float:
-    """Return the present value of (1 + g)^(k−1) at the end of each period k.
-
-    (1 − ((1 + g)/(1 + i))^n) / (i − g), or n/(1 + i) when i = g.
-    """
-    checks.raise_problems([checks.annual_rate("rate", rate), checks.annual_rate("growth", growth)])
-    log_ratio = np.log1p(growth) - np.log1p(rate)
-    if log_ratio == 0:
-        return float(periods / (1 + rate))
-    # (i − g) written as (1 + i)·(1 − (1 + g)/(1 + i)) keeps its digits when the two are close.
-    return float(np.expm1(periods * log_ratio) / (np.expm1(log_ratio) * (1 + rate)))
-
-
-def annual_payment(present_value_usd: float, annual_rate: float, years: float) -> float:
-    """Return the payment at each year's end that repays a present value: PV / annuity factor."""
-    return present_value_usd / annuity_factor(annual_rate, years)
 
 
 def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:

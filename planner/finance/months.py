@@ -15,13 +15,13 @@ from __future__ import annotations
 import calendar
 import functools
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from planner.errors import Problem, ScenarioError
-from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,11 @@ class MonthGrid:
         return _edge_hours(self)
 
     @property
+    def mid_years(self) -> NDArray[np.float64]:
+        """Years from the start to the middle of each period, shape (periods,)."""
+        return (self.edge_hours[:-1] + self.edge_hours[1:]) / 2.0 / HOURS_PER_YEAR
+
+    @property
     def hour_count(self) -> int:
         """Hours in the whole horizon."""
         return (self.end - self.start).days * int(HOURS_PER_DAY)
@@ -131,10 +136,6 @@ class MonthGrid:
         """
         return np.searchsorted(self.edge_hours, hours, side="right").astype(np.int64) - 1
 
-    def date_of_hour(self, hour: float) -> date:
-        """Return the calendar day in which a time, in hours since the start, falls."""
-        return self.start + timedelta(days=int(hour // HOURS_PER_DAY))
-
     def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return month coordinates of times in hours since the start, shape as given; infinity stays infinity.
 
@@ -149,22 +150,6 @@ class MonthGrid:
         # The last instants before a boundary round to it; they belong before it.
         latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
         return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
-
-    def sum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sums over each period of an hourly array, shape (hours, …) to (periods, …)."""
-        self._require_hours(hourly)
-        return np.add.reduceat(hourly, self.edge_hours[:-1], axis=0)
-
-    def maximum_by_period(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the highest hour of each period of an hourly array, shape (hours, …) to (periods, …)."""
-        self._require_hours(hourly)
-        return np.maximum.reduceat(hourly, self.edge_hours[:-1], axis=0)
-
-    def _require_hours(self, hourly: NDArray[np.float64]) -> None:
-        """Refuse an array that does not cover the horizon hour by hour."""
-        if hourly.shape[0] != self.hour_count:
-            msg = f"expected {self.hour_count} hours along the first axis, got {hourly.shape[0]}"
-            raise ValueError(msg)
 
 
 # A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The

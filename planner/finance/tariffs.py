@@ -183,11 +183,6 @@ def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | 
     return np.asarray(tariff.price_table()[month, weekday, hour] * rise, dtype=np.float64)
 
 
-def demand_charges_usd(tariff: Tariff, grid: MonthGrid, load_kw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the demand charge of each period from an hourly load, shape (hours, …) to (periods, …)."""
-    return demand_charges_of_peaks_usd(tariff, grid, grid.maximum_by_period(load_kw))
-
-
 def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the demand charge of each period from its highest hour, shape (periods, …) both ways.
 

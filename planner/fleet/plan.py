@@ -418,6 +418,12 @@ class Plan:
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
     """What follows from the plan and may well be meant, with its numbers."""
+    calm_tables: Floats | None = None
+    """Late and refused tables without bursts, shape (2, clusters, workloads, LOAD_CELLS + 1); None where the tables
+    have none."""
+    alone_s: Floats | None = None
+    """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long
+    for an idle replica, shape (clusters, workloads); NaN where nothing says it."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
 

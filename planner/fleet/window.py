@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.overdue import beyond_share, with_overdue
-from planner.fleet.placement import by_cluster, place_window
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
+from planner.fleet.replicas import by_cluster, place_window
 from planner.fleet.router import Router, Slowdown, WindowInput
 
-__all__ = ["Drag", "Slowdown", "WindowInput", "WindowResult", "evaluate_window"]
+__all__ = ["Drag", "Missed", "Slowdown", "WindowInput", "WindowResult", "evaluate_window", "missed_under"]
 
 Floats = NDArray[np.float64]
 _CAP_TOLERANCE = 1e-9
@@ -88,6 +90,46 @@ def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
         return _evaluate(plan, window)
     placed = place_window(plan, placement, window)
     return by_cluster(placement, window, placed, _evaluate(placement.pools, placed.window))
+
+
+class Missed(NamedTuple):
+    """What a window misses, and what the next begins with."""
+
+    late_requests: Floats
+    """Shape (changes, workloads, hours)."""
+    shed_requests: Floats
+    """Of the same shape."""
+    waiting_requests: tuple[Floats, ...]
+    replicas_after: Floats
+
+
+def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Plan], Plan]]) -> Missed:
+    """Return what a window would miss under changes of the plan's tables by load, without a power cap.
+
+    Tables decide what becomes of work where it is routed, not where that is: it is routed once for all of them.
+    Workloads past their objective are as they are in :func:`evaluate_window`, but for those served late within their
+    share.
+    """
+    beyond, placement = beyond_share(plan, window), plan.placement
+    absent = np.zeros_like(window.demand_requests)
+    replicas = np.zeros((0, 1))
+    if beyond is not None:
+        window = replace(window, demand_requests=window.demand_requests - beyond)
+    if placement is not None and any(placement.placed):
+        placed = place_window(plan, placement, window)
+        plan, window, absent, replicas = placement.pools, placed.window, placed.absent_requests, placed.replicas
+    router = Router(plan, window)
+    router.route()
+    late, shed = [], []
+    for change in changes:
+        trial = copy.copy(router)
+        trial.plan = change(plan)
+        trial.served, trial.shed = router.served.copy(), router.shed.copy()
+        trial.room = replace(router.room, used=router.room.used.copy())
+        _overload(trial)
+        late.append(_late(trial, window.nodes))
+        shed.append(trial.shed + absent + (0.0 if beyond is None else beyond))
+    return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
 
 
 def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:

@@ -103,7 +103,17 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
         _check_known(("workloads", name, "precision"), "precision", workload.precision, catalog.precisions, report)
         if _check_known(("workloads", name, "model"), "model", workload.model, catalog.models, report):
             longest = catalog.models[workload.model].max_context_tokens.value
-            mean = workload.tokens.input.mean + workload.tokens.output.mean
+            sides = {"input": workload.tokens.input, "output": workload.tokens.output}
+            beyond = [
+                (side, share, tokens)
+                for side, length in sides.items()
+                for share, tokens in length.quantiles.items()
+                if tokens > longest
+            ]
+            for side, share, tokens in beyond[:1]:
+                message = f"{tokens:,.0f} tokens exceed the {longest:,} that {workload.model} accepts"
+                report(("workloads", name, "tokens", side, "quantiles", share), message)
+            mean = 0.0 if beyond else sum(length.within(longest).mean for length in sides.values())
             if mean > longest:
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
                 report(("workloads", name, "tokens"), message)
@@ -245,6 +255,12 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
     choose, end = scenario.choose, add_months(scenario.start, scenario.horizon_months)
     if choose is None:
         return
+    if choose.review is not None:
+        if not add_months(scenario.start, 1) <= choose.review < end:
+            message = f"{choose.review} is not within the horizon, at least a month from {scenario.start} to {end}"
+            report(("choose", "review"), message)
+        elif not any(date >= choose.review for each in choose.clusters.values() for date in each.dates):
+            report(("choose", "review"), "nothing can be bought from then on", "add a later day to dates of a cluster")
     for name in choose.clusters:
         if name in choose.retire:
             report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")

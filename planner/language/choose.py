@@ -42,6 +42,10 @@ class Choose(Strict):
         Field(max_length=32, default_factory=dict),
     ]
     """Clusters that may leave service, each on one of some days or not at all. Default: none."""
+    review: datetime.date | None = None
+    """Day on which later purchases may be decided anew, by the demand and deliveries seen until then: dates from it on
+    are open until then. ``planner size`` then says what such a review is worth, and what waiting for a part that can
+    be bought only after it is. Default: none; all is fixed on the first day."""
     budget_usd: (
         Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
         | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.catalog.workload_classes import workload_class, workload_class_names
+from planner.catalog.load import workload_class, workload_class_names
 from planner.documents import Document, KeyPath, Location
 
 _PATHS: dict[str, KeyPath] = {
@@ -49,6 +49,8 @@ def _filled(document: Document, place: KeyPath, stated: dict[str, Any]) -> dict[
         value = figures.get(field)
         if value is None or (path[0] == "shape" and own_shape):
             continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
+        if path[0] == "tokens" and _stated_at(stated, (*path[:-1], "quantiles")):
+            continue
         if field.endswith("p95_tokens"):
             value = _scaled_p95(stated, path, figures, field)
         if field == "deferrable_within_h" and stated.get("priority", "deferrable") != "deferrable":
@@ -59,13 +61,18 @@ def _filled(document: Document, place: KeyPath, stated: dict[str, Any]) -> dict[
 
 def _scaled_p95(stated: dict[str, Any], path: KeyPath, figures: dict[str, Any], field: str) -> float:
     """Keep the class's spread around a mean of the user's own."""
-    own: Any = stated
-    for key in (*path[:-1], "mean"):
-        own = own.get(key) if isinstance(own, dict) else None
+    own = _stated_at(stated, (*path[:-1], "mean"))
     mean = figures[field.replace("p95", "mean")]
     spread: float = figures[field] / mean
     usable = isinstance(own, int | float) and not isinstance(own, bool)
     return spread * (float(own) if usable else float(mean))
+
+
+def _stated_at(stated: Any, path: KeyPath) -> Any:
+    """Return what the user states at a path, None for nothing."""
+    for key in path:
+        stated = stated.get(key) if isinstance(stated, dict) else None
+    return stated
 
 
 def _set_default(

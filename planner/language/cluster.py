@@ -170,7 +170,8 @@ class Cluster(Strict):
         Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
     ) = None
     """Output tokens per second of one accelerator, measured or claimed, in place of the model; scaled from the lengths
-    in throughput_measured_at to each workload's. Default: the model's."""
+    in throughput_measured_at to each workload's. More is never served: what exceeds it is shed or waits. Default: the
+    model's."""
     throughput_measured_at: MeasuredAt | None = None
     """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
     throughput_multiplier: Annotated[

@@ -85,10 +85,20 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
     scenario._document = document
     check_scenario(scenario)
-    return _with_vendors(scenario)
+    return _with_contexts(with_vendors(scenario))
 
 
-def _with_vendors(scenario: Scenario) -> Scenario:
+def _with_contexts(scenario: Scenario) -> Scenario:
+    """Write the model's context as the longest length of workloads whose quantiles state none."""
+    models, workloads = scenario.load_catalog().models, dict(scenario.workloads)
+    for name, workload in workloads.items():
+        longest, tokens = models[workload.model].max_context_tokens.value, workload.tokens
+        sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
+        workloads[name] = workload.model_copy(update={"tokens": tokens.model_copy(update=sides)})
+    return scenario.model_copy(update={"workloads": workloads})
+
+
+def with_vendors(scenario: Scenario) -> Scenario:
     """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
     vendors = scenario.load_catalog().vendors
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
@@ -239,6 +249,24 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
     new = {path: place for path, place in places.items() if path not in document.locations}
     new.update({(*keys, *path): Location(origin, None) for path in value.locations})
     merge(document, Document(layer, new))
+
+
+def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return overrides as a file that extends the scenario would state them: later over earlier, and null kept."""
+
+    def over(below: Any, above: Any) -> Any:
+        if not (isinstance(below, dict) and isinstance(above, dict)):
+            return above
+        return below | {key: over(below.get(key), value) for key, value in above.items()}
+
+    layer: Any = {}
+    for override in overrides:
+        path, _, text = override.partition("=")
+        value = parse_document(text, "--set").content
+        for key in reversed(path.strip().split(".")):
+            value = {key: value}
+        layer = over(layer, value)
+    return layer  # type: ignore[no-any-return]  # a mapping over a mapping
 
 
 def _walk(content: Any, path: KeyPath) -> Any:

@@ -58,6 +58,14 @@ clusters:                  # what you buy; prices come from the catalogue unless
     engine: vllm
     discount_fraction: 0.18
     online: {online}     # first day of service
+
+# promise: {{in_time: 0.99}} # share of requests in time, each month and workload; 0.99 unless you say otherwise
+# choose:                  # planner size finds the cheapest of these that keep the promise
+#   clusters:
+#     h200: {{dates: [{start}, {later}], most_nodes: 100}}
+#     mi325x: {{dates: [{online}, {later}], most_nodes: 100}}
+#   power_kw: 1000
+#   review: {later}     # decide on what comes from then on by the demand seen until then
 """
 
 
@@ -81,5 +89,5 @@ def starter_text(
         name=name if plain else f'"{name}"',  # a name such as 2026 or null needs its quotes
         start=start,
         workloads=workloads or _WORKLOADS,
-        clusters=clusters or _CLUSTERS.format(online=add_months(start, 2)),
+        clusters=clusters or _CLUSTERS.format(start=start, online=add_months(start, 2), later=add_months(start, 12)),
     )

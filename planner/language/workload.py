@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
-from statistics import NormalDist
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from planner.demand.tokens import LengthDistribution
+from planner.errors import ScenarioError
 from planner.language.fields import BelowOne, EntryName, Plausible, Positive
 from planner.validation import Strict
 
@@ -117,34 +118,81 @@ class Shape(Strict):
 
 
 class Length(Strict):
-    """A distribution of lengths in tokens (lognormal)."""
+    """A distribution of lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
 
-    mean: Annotated[float, Field(gt=0, le=1e8), Plausible(1, 2000000, "one token to the longest contexts sold")]
-    """Mean number of tokens."""
+    stated_mean: (
+        Annotated[float, Field(gt=0, le=1e8), Plausible(1, 2000000, "one token to the longest contexts sold")] | None
+    ) = Field(default=None, alias="mean")
+    """Mean number of tokens. Default: that of the quantiles; one of the two must be stated."""
     p95: Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")] | None = None
     """95th percentile, tokens. Default: as wide as chat traffic, 3.0 times the mean."""
+    quantiles: Annotated[
+        dict[str, Annotated[float, Field(gt=0, le=1e9)]],
+        Field(max_length=200),
+        Plausible(1, 8000000, "one token to four times the longest contexts sold"),
+    ] = Field(default_factory=dict)
+    """In place of mean and p95: lengths in tokens by the share of requests that are not longer, as ``{0.5: 1020, 0.9:
+    3000, 0.99: 7400}``. Between two of them the logarithm of length is a straight line against the normal score, a
+    lognormal; beyond the first and last the lines go on. 0 and 1 state the shortest and the longest. Default: mean and
+    p95; of quantiles, the longest is the model's context."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Length:
+        if self.quantiles:
+            if self.stated_mean is not None or self.p95 is not None:
+                stated = "mean" if self.stated_mean is not None else "p95"
+                raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
+            self._check_quantiles()
+        elif self.stated_mean is None:
+            raise ValueError("needs mean, or quantiles such as {0.5: 1020, 0.9: 3000, 0.99: 7400}")
         # A lognormal's p95 / mean is exp(1.645 s − s²/2): 1 at s = 0, at most exp(1.645²/2) = 3.87.
-        if self.p95 is not None and not self.mean <= self.p95 <= 3.86 * self.mean:
+        elif self.p95 is not None and not self.stated_mean <= self.p95 <= 3.86 * self.stated_mean:
             raise ValueError(
-                f"p95 must lie between the mean and 3.86 times the mean ({self.mean:g} to {3.86 * self.mean:g}) "
-                f"for a lognormal, not {self.p95:g}"
+                f"p95 must lie between the mean and 3.86 times the mean ({self.stated_mean:g} to "
+                f"{3.86 * self.stated_mean:g}) for a lognormal, not {self.p95:g}; quantiles state any other"
             )
         return self
 
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of ln(length): the smaller root of p95/mean = exp(1.645 s − s²/2)."""
-        ratio = 3.0 if self.p95 is None else self.p95 / self.mean
-        z = 1.6448536269514722
-        return z - math.sqrt(max(z * z - 2 * math.log(ratio), 0.0))
+    def _check_quantiles(self) -> None:
+        try:
+            shares = [float(share) for share in self.quantiles]
+        except ValueError:
+            wrong = next(share for share in self.quantiles if not _is_number(share))
+            raise ValueError(f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}") from None
+        if len(set(shares)) < len(shares):
+            raise ValueError("a quantile is stated twice")
+        try:
+            _ = self.distribution
+        except ScenarioError as error:
+            raise ValueError(str(error)) from None
 
-    def quantile(self, probability: float) -> float:
-        """Return the length that a share of requests does not exceed."""
-        sigma = self.sigma
-        return math.exp(math.log(self.mean) - 0.5 * sigma * sigma + sigma * NormalDist().inv_cdf(probability))
+    def __hash__(self) -> int:
+        return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
+
+    def within(self, longest_tokens: float) -> Length:
+        """Return quantiles with a longest length, where they state none; a lognormal as it is."""
+        if not self.quantiles or any(float(share) == 1.0 for share in self.quantiles):
+            return self
+        return self.model_copy(update={"quantiles": {**self.quantiles, "1": float(longest_tokens)}})
+
+    @property
+    def distribution(self) -> LengthDistribution:
+        """How long requests are."""
+        if self.stated_mean is None:
+            return LengthDistribution.from_quantiles({float(share): t for share, t in self.quantiles.items()})
+        return LengthDistribution.from_mean_p95(self.stated_mean, self.p95 or 3.0 * self.stated_mean)
+
+    @property
+    def mean(self) -> float:
+        """Mean number of tokens."""
+        return self.distribution.mean_tokens if self.stated_mean is None else self.stated_mean
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 class Tokens(Strict):

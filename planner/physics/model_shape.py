@@ -155,13 +155,6 @@ class ModelShape:
         """Return the bytes one token adds to the cache, before any window slides past it."""
         return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
 
-    def kv_bytes_of_sequence(self, context_tokens: float, bytes_per_value: float = 2.0) -> float:
-        """Return the cache of one sequence; windowed layers keep at most ``sliding_window`` tokens."""
-        windowed = self.sliding_layers_fraction
-        kept = min(context_tokens, float(self.sliding_window)) if self.sliding_window else context_tokens
-        mean_tokens = (1.0 - windowed) * context_tokens + windowed * kept
-        return self.kv_bytes_per_token(bytes_per_value) * mean_tokens
-
     def divides_heads(self, tensor_parallel: int) -> bool:
         """Say whether the query heads split evenly over this many accelerators."""
         return self.heads % tensor_parallel == 0

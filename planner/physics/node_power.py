@@ -245,12 +245,6 @@ class NodePower:
         ends = np.linspace(work[1], 1.0, _FRONTIER_STEPS)
         return ends, np.interp(ends, work, power_kw)
 
-    def cap_for_throughput_kw(self, throughput_fraction: ArrayLike) -> Array:
-        """Return the smallest wall cap that keeps a share of full throughput."""
-        return np.asarray(
-            np.interp(np.asarray(throughput_fraction, dtype=np.float64), self.cap_throughput_fraction, self.cap_kw)
-        )
-
 
 def load_table_kw(node: NodeRating, mix: ServingMix) -> Array:
     """Return a node's wall power on the even grid of loads of :class:`NodePower`."""

@@ -160,19 +160,6 @@ def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> Operat
     return _chunked(replicas, replica, traffic, _solve_saturation)
 
 
-def coefficient_of_variation(mean: FloatLike, p95: FloatLike) -> Floats:
-    """Return the cv of the log-normal length distribution with this mean and 95th percentile.
-
-    With m = ln mean − σ²/2 and ln p95 = m + 1.6449·σ, σ is the smaller root of σ²/2 − 1.6449·σ + ln(p95/mean) = 0;
-    cv² = exp(σ²) − 1. A p95 beyond what the mean allows (σ > 1.6449) is clipped.
-    """
-    z = 1.6448536269514722
-    ratio = np.log(np.maximum(np.asarray(p95, dtype=float) / np.asarray(mean, dtype=float), 1.0))
-    sigma = z - np.sqrt(np.maximum(z**2 - 2.0 * ratio, 0.0))
-    variation: Floats = np.sqrt(np.expm1(sigma**2))
-    return variation
-
-
 def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return batch, TPOT, TTFT and concurrency of closed loops.
 

@@ -159,15 +159,6 @@ def throughput_fraction_at_cap(
     return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
 
 
-def cap_fraction_for_throughput(
-    memory_fraction: ArrayLike, compute_fraction: ArrayLike, throughput_fraction: ArrayLike
-) -> Array:
-    """Return the smallest cap (over TDP) that keeps a throughput: the inverse of ``throughput_fraction_at_cap``."""
-    wanted = np.minimum(power_fraction(memory_fraction, compute_fraction), 1.0)
-    lost = 1.0 - np.minimum(np.asarray(throughput_fraction, dtype=np.float64), 1.0)
-    return np.asarray(CAP_FLOOR_FRACTION + (wanted - CAP_FLOOR_FRACTION) * (1.0 - lost ** (1.0 / CAP_EXPONENT)))
-
-
 def largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]) -> Array:
     """Return by bisection the largest clock that is not over the limit, or the lowest clock where none is."""
     lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)

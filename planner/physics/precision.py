@@ -120,17 +120,3 @@ def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> 
     """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
     written = formats[precision]
     return written.published_weight_bytes if shape.native_precision == precision else written.weight_bytes
-
-
-def needs_conversion(part: Part, precision: str, checkpoint_dialect: str) -> bool:
-    """Say whether weights written in one dialect of a format must be rescaled before this part may use them.
-
-    The same FP8 byte means half as much in *fnuz* (exponent bias 8) as in OCP (bias 7): loading one as the other is
-    wrong by a factor of two (HIP documentation, FP8 types). gfx942 reads *fnuz* alone; gfx950 and NVIDIA read OCP.
-    """
-    return part.dialects.get(precision, checkpoint_dialect) != checkpoint_dialect
-
-
-def may_share(one: Part, other: Part, precision: str) -> bool:
-    """Say whether two parts may exchange tensors of a format (a cache moved between pools) without conversion."""
-    return one.dialects.get(precision) == other.dialects.get(precision)

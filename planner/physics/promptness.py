@@ -88,6 +88,8 @@ class Curve:
     """Mean time per token."""
     too_long_fraction: float
     """Requests whose own prompt takes longer than the objective on an idle replica: late at any load."""
+    alone_s: float
+    """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
 
     def most_requests_per_s(self, percentile: float) -> float:
         """Return the largest rate at which the stated share is in time; 0 where there is none.
@@ -177,6 +179,9 @@ def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, a
         batch=batch,
         tpot_s=tpot_s,
         too_long_fraction=too_long,
+        alone_s=float(
+            np.interp(max(asked.percentile, 1.0 - 0.5 * too_long), np.cumsum(lengths.prompt_weights), alone_s)
+        ),
     )
 
 

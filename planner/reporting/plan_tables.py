@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,23 +50,27 @@ BY_SCENARIO = {
 """Tables of a run that a comparison or a study has for each of its scenarios."""
 
 
-def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
-    """Return the tables of a run that say how it went, where its money and its machine time were spent."""
-    return {
-        TIMELINE_MONTHLY.name: tables.timeline_monthly(result),
-        TIMELINE_WORKLOADS.name: tables.timeline_workloads(result),
-        LOSSES.name: tables.losses(result),
-        PLACEMENT.name: tables.placement(result),
-        ROUTING_MONTHLY.name: tables.routing_monthly(result),
-        LEDGER.name: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
-        EVENTS.name: tables.events(result),
-        WARNINGS.name: _warnings(result),
-    }
-
-
 def _warnings(result: RunResult) -> dict[str, list[str]]:
     told = [("warning", text) for text in result.warnings] + [("note", text) for text in result.plan.notes]
     return {"severity": [severity for severity, _ in told], "text": [text for _, text in told]}
+
+
+RUN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
+    TIMELINE_MONTHLY.name: tables.timeline_monthly,
+    TIMELINE_WORKLOADS.name: tables.timeline_workloads,
+    LOSSES.name: tables.losses,
+    PLACEMENT.name: tables.placement,
+    ROUTING_MONTHLY.name: tables.routing_monthly,
+    LEDGER.name: lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
+    EVENTS.name: tables.events,
+    WARNINGS.name: _warnings,
+}
+"""What makes each table that says how a run went, where its money and its machine time were spent."""
+
+
+def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
+    """Return those tables of a run."""
+    return {name: make(result) for name, make in RUN_COLUMNS.items()}
 
 
 def _stacked(name: str, each: Mapping[str, Mapping[str, Any]]) -> DescribedTable:

@@ -83,6 +83,34 @@ LOSSES = TableDescription(
         *(figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")),
     ),
 )
+LATE_REASONS = TableDescription(
+    name="late_reasons",
+    description="Why requests were not in time, by month and workload: the month evaluated again with one cause after "
+    "another taken away, in the order of the rows (docs/explanation/traffic.md). The shares of a month and workload "
+    "sum to 1 − `slo_attainment_fraction` of `timeline_workloads.csv`.",
+    key=("month", "workload", "reason"),
+    columns=(
+        _MONTH,
+        text_column("workload", "Workload."),
+        text_column(
+            "reason",
+            "power_cap; outage (machines out of service, or the site dark); incident (software); bursts (within the "
+            "hour); no_capacity (beyond what nodes sustain at the objective); queueing; too_long (prompts that miss "
+            "the objective on an idle replica).",
+        ),
+        number_column("lost_fraction", "Share of the month's requests lost to it.", 9),
+        number_column("lost_requests", "The same in requests.", 3),
+        number_column(
+            "mend_amount", "How much would mend it, of what the next column says; empty where nothing is lost.", 4
+        ),
+        text_column(
+            "mend",
+            "What would: nodes that carry what its worst hour of the month loses; nodes that halve the queueing; kW "
+            "that the cap lacks; the first-token objective at which half as many prompts are too long, and no more "
+            "than its percentile allows.",
+        ),
+    ),
+)
 PLACEMENT = TableDescription(
     name="placement",
     description="The models that clusters hold, by month, for every workload that a cluster can serve. Workloads of "
@@ -269,6 +297,7 @@ RUN_TABLES = (
     TIMELINE_WORKLOADS,
     TIMELINE_DAILY,
     LOSSES,
+    LATE_REASONS,
     PLACEMENT,
     ROUTING_MONTHLY,
     MEASURES,

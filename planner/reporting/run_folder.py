@@ -14,6 +14,9 @@ from pydantic import BaseModel
 
 import planner
 from planner.catalog.load import VERSION
+from planner.errors import Problem, ScenarioError
+from planner.files import MANIFEST, read_json
+from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.reporting import run_columns
 from planner.reporting.assumptions import assumptions, model_error
@@ -63,6 +66,21 @@ def common_overrides(scenarios: Sequence[Scenario]) -> tuple[str, ...] | None:
     return None if others else first
 
 
+def planned_from(plan: Path) -> tuple[Path, list[str], int | None]:
+    """Return the file, overrides and seed of a plan: a scenario or study itself, or what a run's folder was made of."""
+    if not plan.is_dir():
+        return plan, [], None
+    found = read_json(plan / MANIFEST)
+    if found.get("kind") != "run" or not found.get("scenario_file"):
+        hint = "give a scenario, a study, or a folder that planner run wrote"
+        raise ScenarioError(Problem(file=str(plan), message="is not the folder of a run", hint=hint))
+    file, overrides = Path(str(found["scenario_file"])), [str(override) for override in found.get("overrides", ())]
+    if scenario_sha256(load_scenario(file, overrides)) != found.get("scenario_sha256"):
+        message = f"{file} is no longer what the run was made of"
+        raise ScenarioError(Problem(file=str(plan), message=message, hint="run it again, or give the scenario itself"))
+    return file, overrides, int(found["seed"])
+
+
 def manifest(result: RunResult) -> dict[str, Any]:
     """Return what identifies a run: the same manifest means the same bytes."""
     identity = scenario_identity(result.scenario, result.seed, result.replication)
@@ -95,12 +113,13 @@ def _file_hashes(scenario: Scenario) -> dict[str, str]:
     return {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
 
 
-def _tables(
-    result: RunResult, chance: Chance | None, *, hourly: bool
+def run_tables(
+    result: RunResult, chance: Chance | None = None, *, hourly: bool = False
 ) -> list[tuple[TableDescription, Mapping[str, Any]]]:
     """Return every table of a run with its columns."""
     columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
+        run_columns.LATE_REASONS.name: tables.late_reasons(result),
         run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
         run_columns.ACCOUNTS.name: tables.accounts(),
         **{table.name: tables.statement(result, span) for span, table in run_columns.STATEMENTS.items()},
@@ -153,7 +172,7 @@ def write_run(
 
     ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
     """
-    found, form = _tables(result, chance, hourly=wanted.hourly), wanted.form
+    found, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
     shown = {table.name: columns for table, columns in found}
     content = workbook_content(result, shown["events"], shown["assumptions"])

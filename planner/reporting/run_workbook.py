@@ -45,8 +45,8 @@ def workbook_content(
         cooling_usd=cooling,
         output_tokens=series.output_tokens,
         total_tokens=series.tokens,
-        assumptions=_sheet(assumptions),
-        events=_sheet(events, MOST_EVENTS),
+        assumptions=sheet_of(assumptions),
+        events=sheet_of(events, MOST_EVENTS),
         levelised_usd_per_million={
             name: measured[f"levelised_cost_per_million_{tokens}_usd"]
             for name, tokens in (("output", "output_tokens"), ("total", "tokens"))
@@ -66,7 +66,7 @@ def _electricity_usd_per_kwh(result: RunResult) -> float:
     return round(paid / 100 / energy, 6) if energy > 0 else 0.0
 
 
-def _sheet(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
+def sheet_of(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
     """Return columns as rows, at most so many; a row then says where the others are."""
     rows = list(zip(*(_cells(column, most) for column in columns.values()), strict=True))
     length = len(next(iter(columns.values()))) if columns else 0

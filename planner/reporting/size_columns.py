@@ -59,11 +59,11 @@ FRONTIER = TableDescription(
 )  # fmt: skip
 FAMILIES = TableDescription(
     name="families",
-    description="The best plan of each part alone beside the answer, and by how much each part's price would have to "
-    "change for it to cost as much: a row for each kind and part.",
+    description="The best plan of each part alone, and of several, beside the answer, and by how much each part's "
+    "price would have to change for it to cost as much: a row for each kind and part.",
     key=("family", "accelerator"),
     columns=(
-        text_column("family", "Kind: all of one part."),
+        text_column("family", "Kind: all of one part, or mixed of several where the answer is of one."),
         text_column("accelerator", "Part whose price changes; empty where no plan of the kind keeps the promise."),
         number_column("price_change_fraction", "Change of its accelerators' price at which this kind costs as much as "
                       "the answer; empty where no change of it does."),
@@ -115,5 +115,40 @@ PRECISIONS = TableDescription(
                       "that precision instead."),
     ),
 )  # fmt: skip
-SIZE_TABLES = (PLAN, FRONTIER, FAMILIES, MONTHS, PROMISES, PRECISIONS)
+REVIEW = TableDescription(
+    name="review",
+    description="What a review on a later day is worth: ways to decide, on the same fresh replications, each held to "
+    "the same promise. Only where `choose.review` is stated.",
+    key=("decided",),
+    columns=(
+        text_column("decided", "How: with a review, at which purchases from then on depend on what was seen; all fixed "
+                    "on the first day; everything bought before the review; with a review but without the parts "
+                    "that can be bought only from it on."),
+        number_column("cost", "What is minimised, mean over the fresh replications, in the unit of frontier.csv; empty "
+                      "where nothing of the kind keeps the promise.", 6),
+        number_column("kept_fraction", "Share of those replications that keep the promise."),
+        number_column("review_saves", "`cost` less that of the way with a review, mean of the differences of "
+                      "replications.", 6),
+        number_column("review_saves_low", "Lower end of the 95% interval of that mean.", 6),
+        number_column("review_saves_high", "Upper end of the 95% interval of that mean.", 6),
+        _PLAN,
+    ),
+)  # fmt: skip
+LEVELS = TableDescription(
+    name="levels",
+    description="What may be seen at the review, in a few levels, and what is bought from then on at each. Only where "
+    "`choose.review` is stated.",
+    key=("level",),
+    columns=(
+        whole_column("level", "Level, from 1."),
+        number_column("replications_fraction", "Share of the search's replications that show it."),
+        Column(name="late", kind=ColumnKind.BOOLEAN, description="Whether something due by the review is missing."),
+        number_column("forecast_low_ratio", "Least demand of the last month, forecast at the growth seen until the "
+                      "review, over the mean forecast of all replications."),
+        number_column("forecast_high_ratio", "Highest such forecast."),
+        text_column("plan", "All that is bought and retired where this is seen."),
+        text_column("file", "The plan as a scenario that runs as it is."),
+    ),
+)  # fmt: skip
+SIZE_TABLES = (PLAN, FRONTIER, FAMILIES, MONTHS, PROMISES, PRECISIONS, REVIEW, LEVELS)
 """Tables of a sizing, in the order of the reference."""

@@ -26,6 +26,7 @@ from planner.studies.analysis import MOST_DROPPED, Driver, Finished, first_broke
 from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
+from planner.studies.runner import Goal
 
 _DRIVERS = 5
 
@@ -220,11 +221,13 @@ def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
     return wrapped(lines)
 
 
-def study_remarks(finished: Finished, until: float | None) -> Iterator[str]:
-    """Yield where an interval stayed too wide and which replications could not be run; refuse a study without any."""
-    if until is not None and not (reached := finished.interval().relative) <= until:
+def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
+    """Yield how narrow an interval became and which replications could not be run; refuse a study without any."""
+    if goal.until is not None:
+        reached = goal.until.width(finished.interval(goal))
         width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
-        yield f"the interval of the mean {width} after {finished.rows:,} replications; extend with --resume and more"
+        more = "" if reached <= goal.until.share else "; extend with --resume and more"
+        yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
     if finished.dropped_share() > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     if finished.is_void():

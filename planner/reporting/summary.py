@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, s
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables
 from planner.results.chance import Chance
+from planner.results.late import REASONS, worst_reasons
 from planner.results.measure_names import FLEET
 from planner.results.measures import Sums, measures, promise_figures, sums_of
 from planner.results.result import RunResult
@@ -54,6 +56,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
         "chance": None if chance is None else chance_summary(chance),
         "worst_month": _worst_month(result, by_month),
+        "late_reasons": [_rounded(reason) for reason in worst_reasons(result)],
         "capacity_fraction": _capacity(result),
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),
@@ -141,6 +144,10 @@ def _worst_month(result: RunResult, sums: Sums) -> dict[str, Any] | None:
     }
 
 
+def _rounded(reason: dict[str, str | float | None]) -> dict[str, str | float | None]:
+    return {key: _round(value) if isinstance(value, float) else value for key, value in reason.items()}
+
+
 def _capacity(result: RunResult) -> dict[str, float]:
     """Return where the node-hours on site went, as shares that sum to one."""
     present = result.monthly.present_node_h.sum()
@@ -202,6 +209,11 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
         lines.append(_chance_sentence(chance))
     if (worst := figures["worst_month"]) is not None:
         lines.append(f"worst month {worst['month']}: {worst['missed_fraction']:.2%} of requests shed or late")
+    lines += [
+        f"{reason['lost_fraction']:.3%} of {reason['workload']} not in time for {REASONS[reason['reason']]}, most in "
+        f"{reason['worst_month']}: {reason['worst_lost_fraction']:.2%}{mend_words(reason)}"
+        for reason in figures["late_reasons"]
+    ]
     names = {"lost_to_failures": "failures", "lost_to_software": "software", "lost_to_outages": "outages",
              "lost_to_power_cap": "power cap", "without_demand": "no demand"}  # fmt: skip
     lost = sorted(((capacity[key], name) for key, name in names.items()), reverse=True)
@@ -209,6 +221,15 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
     if figures["promise"]["kept"] and (advice := sizing(figures)):
         lines.append(advice)
     return wrapped(lines)
+
+
+def mend_words(reason: Mapping[str, Any]) -> str:
+    """Say what would mend a loss, and how much of it."""
+    amount = reason["mend_amount"]
+    if amount is None:
+        return ""
+    number = f"{amount:.3g}" if reason["reason"] == "too_long" else f"{math.ceil(amount):,}"  # seconds, or whole nodes
+    return f"; {number} {reason['mend']}"
 
 
 def _chance_sentence(chance: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ in some setting is not painted as one there, and the summary says why (:func:`fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,8 @@ class WorkbookContent:
     tax: TaxRules | None = None
     purchase_income_cents: NDArray[np.int64] | None = None
     """What purchases add to taxable income (gains on sales less tax depreciation), shape (months,); None untaxed."""
+    more: Mapping[str, SheetTable] = field(default_factory=dict)
+    """Further sheets of plain tables, by their names, after all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,4 +200,6 @@ def write_workbook(content: WorkbookContent) -> bytes:
         write_summary(sheets, content, figures, (accrual, economic))
         write_plain(sheets.assumptions, sheets, content.assumptions)
         write_plain(sheets.events, sheets, content.events)
+        for name, table in content.more.items():
+            write_plain(book.add_worksheet(name), sheets, table)
     return target.getvalue()

@@ -31,15 +31,17 @@ class _Row(NamedTuple):
     """By cluster."""
 
 
-def events(result: RunResult) -> dict[str, Any]:
+def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
     """One row per event in time order, with the node-hours it took and the tokens they would have carried.
 
     An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
-    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work.
+    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work. Failures
+    are a thousand rows or more, for whom does without them.
     """
-    failures, incidents, outages = _failures(result), _software(result), _outages(result)
+    failures, incidents, outages = _failures(result) if with_failures else [], _software(result), _outages(result)
     monthly = result.monthly
-    _agree("failures", failures, monthly.failed_node_h)
+    if with_failures:
+        _agree("failures", failures, monthly.failed_node_h)
     _agree("software incidents", incidents, monthly.drag_node_h)
     _agree("outages", outages, monthly.dark_node_h)
     rows = sorted([*_deliveries(result), *_waiting(result), *failures, *incidents, *outages, *_notes(result)])

@@ -37,7 +37,7 @@ ABSURD_SHED_FRACTION = 0.9
 """Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class RunResult:
     """One finished replication; frozen, checked, and independent of how it will be shown."""
 
@@ -185,6 +185,10 @@ class RunResult:
     def losses(self) -> pd.DataFrame:
         """Node-hours by month, cluster and cause; the causes sum to the whole."""
         return self._frame("losses")
+
+    def late_reasons(self) -> pd.DataFrame:
+        """Why requests were not in time, by month, workload and reason; the reasons sum to 1 − the share in time."""
+        return self._frame("late_reasons")
 
     def placement(self) -> pd.DataFrame:
         """Replicas of each model by month, cluster and workload."""

@@ -20,6 +20,7 @@ from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import WindowResult
 from planner.results.cohorts import opening_of
 from planner.results.event_table import events
+from planner.results.late import REASONS, lost_requests
 from planner.results.measure_names import FLEET, SITE, TIMELINE
 from planner.results.measures import sums_of, with_fleet
 from planner.results.ownership import levelised_to_date, ownership
@@ -29,6 +30,7 @@ from planner.units import HOURS_PER_DAY
 __all__ = [
     "accounts",
     "events",
+    "late_reasons",
     "ledger",
     "losses",
     "placement",
@@ -157,6 +159,26 @@ def losses(result: RunResult) -> Columns:
     return columns | {f"{fate}_node_h": node_h.ravel() for fate, node_h in monthly.fates_node_h.items()}
 
 
+def late_reasons(result: RunResult) -> Columns:
+    """One row per month, workload and reason why requests were not in time, the worst kind of mend with it."""
+    lost, plan = lost_requests(result), result.plan
+    names = [workload.name for workload in plan.workloads]
+    months, each = len(plan.months.labels), len(names) * len(REASONS)
+
+    def by_row(figures: Floats) -> Floats:
+        return np.moveaxis(figures, 0, -1).ravel()  # reasons within workloads within months
+
+    return {
+        "month": [label for label in plan.months.labels for _ in range(each)],
+        "workload": [name for name in names for _ in REASONS] * months,
+        "reason": [*REASONS] * (months * len(names)),
+        "lost_fraction": by_row(lost.fraction),
+        "lost_requests": by_row(lost.requests),
+        "mend_amount": by_row(lost.mend_amount),
+        "mend": [lost.mends[r][w] for w in range(len(names)) for r in range(len(REASONS))] * months,
+    }
+
+
 def placement(result: RunResult) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
     pairs, held = _residents(result)
@@ -184,8 +206,19 @@ def routing_monthly(result: RunResult) -> Columns:
     return _by_pair(plan, pairs) | {
         "replicas": held.replicas[:, own].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
-        "utilisation_fraction": quantities.utilisation(work, held.held_node_h[:, own]).ravel(),
+        "utilisation_fraction": quantities.utilisation(work, _serving_node_h(plan, pairs, held)).ravel(),
     }
+
+
+def _serving_node_h(plan: Plan, pairs: Sequence[Pair], held: Residence) -> Floats:
+    """Return the node-hours that may serve each pair, of its own replicas and of those it uses while it waits."""
+    assert plan.placement is not None  # its pairs come from there
+    node_h = held.held_node_h[:, [d for _, _, d, _ in pairs]]
+    for place, (c, w, d, _) in enumerate(pairs):
+        for other, each in enumerate(plan.placement.deployments):
+            if plan.placement.placed[c] and each.cluster == c and other != d and w in each.waiting_speed:
+                node_h[:, place] += held.held_node_h[:, other]
+    return node_h
 
 
 Pair = tuple[int, int, int, Deployment]

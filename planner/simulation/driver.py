@@ -56,6 +56,8 @@ class NodeHours:
 class Run:
     """A finished simulation: windows in order, and the log."""
 
+    inputs: tuple[WindowInput, ...]
+    """What each window was evaluated from."""
     windows: tuple[WindowResult, ...]
     node_hours: tuple[NodeHours, ...]
     log: ChangeLog
@@ -101,6 +103,7 @@ class Simulation:
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
         watched = review is not None or isinstance(self.shop, OpenShop)
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
+        inputs: list[WindowInput] = []
         windows: list[WindowResult] = []
         month: list[WindowResult] = []
         ends = frozenset(self.plan.month_edges_h.tolist())
@@ -111,8 +114,7 @@ class Simulation:
             speed, incidents = self._speeds(first, last)
             lit = self._lit_fraction(first, last)
             machines = self._node_hours(first, last, lit)
-            window = evaluate_window(
-                self.plan,
+            inputs.append(
                 WindowInput(
                     first_hour=first,
                     demand_requests=self.demand_requests[:, first:last],
@@ -122,8 +124,9 @@ class Simulation:
                     waiting_requests=waiting,
                     lit_fraction=lit,
                     replicas_before=windows[-1].replicas_after if windows else None,
-                ),
+                )
             )
+            window = evaluate_window(self.plan, inputs[-1])
             waiting = window.waiting_requests
             windows.append(window)
             node_hours.append(machines)
@@ -133,7 +136,13 @@ class Simulation:
                 month = []
                 if review is not None:
                     review.close_month(self.months[-1])
-        return Run(windows=tuple(windows), node_hours=tuple(node_hours), log=self.log, shop=self.shop)
+        return Run(
+            inputs=tuple(inputs),
+            windows=tuple(windows),
+            node_hours=tuple(node_hours),
+            log=self.log,
+            shop=self.shop,
+        )
 
     def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
         """Turn the log into nodes by hour, each averaged over its hour."""

@@ -24,6 +24,7 @@ from planner.studies.intervals import (
     tail_mean_estimate,
 )
 from planner.studies.prepare import Prepared
+from planner.studies.runner import Goal
 from planner.studies.store import Store
 from planner.units import DOLLARS, MILLION, unit_of
 
@@ -141,9 +142,9 @@ class Finished:
         counts = Counter(failure.scenario for failure in self.failures())
         return max(counts.values(), default=0) / self.rows
 
-    def interval(self) -> Estimate:
-        """Return the mean of the headline of the first scenario: what ``--until`` looks at."""
-        return mean_estimate(self.output(self.prepared.headline.name)[:, 0], self.prepared.study.scramblings)
+    def interval(self, goal: Goal) -> Estimate:
+        """Return the figure that ``--until`` looks at."""
+        return goal.estimate(np.stack([self.output(name) for name in goal.columns], axis=1))
 
     def is_void(self) -> bool:
         """Say whether no run of any scenario succeeded."""
@@ -187,9 +188,10 @@ class Finished:
         headline = self.prepared.headline
         names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
         table, shortfalls, months = (self.output(name)[::every] for name in names)
-        asked = [(base.name, base.scenario.promise.in_replications) for base in self.prepared.scenarios]
         groups = self.prepared.study.scramblings if groups is None else groups
-        return standings(table, (shortfalls, months), asked, groups, lower_is_better=headline.lower_is_better)
+        return standings(
+            table, (shortfalls, months), self.prepared.promised, groups, lower_is_better=headline.lower_is_better
+        )
 
     def drivers(self) -> Iterator[Driver]:
         """Yield what drives each scenario's headline, and the first's headline less each other's."""

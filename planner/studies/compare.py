@@ -130,13 +130,18 @@ def compare(
     draws: int = DRAWS,
 ) -> Comparison:
     """Run every scenario under one seed, ``draws`` times, and hold it against the baseline."""
-    warnings = check_comparable(scenarios, baseline)
+    check_comparable(scenarios, baseline)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
         progress(scenario.name)
         results.append(simulate(scenario, seed=common))
-    chances = tuple(draw_again(result, draws) for result in results)
+    return side_by_side(results, [draw_again(result, draws) for result in results], baseline)
+
+
+def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseline: int = 0) -> Comparison:
+    """Hold runs under one seed against one of them; ``chances`` are the same plans drawn again."""
+    warnings = check_comparable([result.scenario for result in results], baseline)
     base = results[baseline]
     factors = [factors_of(result) for result in results]
     first = factors[baseline]
@@ -150,7 +155,7 @@ def compare(
         bridges=tuple(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
         ),
-        chances=chances,
+        chances=tuple(chances),
         warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings)),
     )
 

@@ -25,6 +25,10 @@ _WORKERS_S = 60
 """How long a cluster may take to have its first worker; one that grows with its work starts with none."""
 _COUNT_EVERY_S = 10.0
 """Between two looks at how many workers there are: they come and go."""
+_TASK_S = 5.0
+"""Work in one task: enough that the scheduler, a millisecond a task, keeps thousands of cores busy."""
+_QUEUED = 256
+"""Tasks that wait at least: a cluster that grows with its work grows by what it is told of."""
 _LOOPBACK = "127.0.0.1"
 """Dask exchanges pickles, which are code, with whoever connects: a cluster of our own listens to this machine alone."""
 _QUIET = {
@@ -46,18 +50,18 @@ def dask_batches(setup: Setup, todo: deque[Batch], workers: int, scheduler: str)
         flight = _Flight(client, setup, todo)
         flight.fill()
         while flight.flying:
-            rows = flight.landed()
+            landed = flight.landed()
             flight.fill()
-            if rows is not None:
-                yield rows
+            yield from landed
 
 
-def _work(payload: bytes, digest: str, first: int, last: int) -> Rows:
-    """Run a batch on a Dask worker; each of its threads keeps its own study."""
+def _work(payload: bytes, digest: str, batches: list[Batch]) -> tuple[list[Rows], float]:
+    """Run batches on a Dask worker and say how long one takes; each of its threads keeps its own study."""
     if getattr(_thread, "digest", None) != digest:
         _thread.replicator, _thread.digest = Replicator(pickle.loads(payload)), digest
-    rows: Rows = _thread.replicator.run(first, last)
-    return rows
+    begin_s = time.monotonic()
+    rows = [_thread.replicator.run(*batch) for batch in batches]
+    return rows, (time.monotonic() - begin_s) / len(batches)
 
 
 def _same(payload: bytes) -> bytes:
@@ -99,7 +103,7 @@ def _client(scheduler: str, workers: int) -> Iterator[Any]:
 
 
 class _Flight:
-    """Batches that a cluster has been given and has not returned: two for each thread of its workers."""
+    """Batches that a cluster was given and has not returned: tasks of some seconds, at least two for each thread."""
 
     def __init__(self, client: Any, setup: Setup, todo: deque[Batch]) -> None:
         import distributed  # noqa: PLC0415 - as above
@@ -108,7 +112,8 @@ class _Flight:
         self.client, self.todo, self.address = client, todo, client.scheduler.address
         self.digest = hashlib.sha256(self.payload).hexdigest()
         self.study = self._sent()
-        self.flying: dict[Any, Batch] = {}
+        self.flying: dict[Any, list[Batch]] = {}
+        self.batch_s = _TASK_S  # unknown yet: the first tasks are of one batch
         self.losses: dict[Batch, int] = {}
         self.queue = distributed.as_completed()
         self.threads, self.counted_s = 0, 0.0
@@ -129,20 +134,23 @@ class _Flight:
             self.counted_s = time.monotonic()
         if self.study.cancelled():  # by a connection that was lost and found again
             self.study = self._sent()
-        while self.todo and len(self.flying) < 2 * self.threads:
-            batch = self.todo.popleft()
-            future = self.client.submit(_work, self.study, self.digest, *batch, pure=False)
-            self.flying[future] = batch
+        # The last tasks are small again, so that no worker waits long for another's.
+        count = max(1, min(int(_TASK_S / self.batch_s), len(self.todo) // (4 * self.threads)))
+        while self.todo and len(self.flying) < max(_QUEUED, 2 * self.threads):
+            batches = [self.todo.popleft() for _ in range(min(count, len(self.todo)))]
+            future = self.client.submit(_work, self.study, self.digest, batches, pure=False)
+            self.flying[future] = batches
             self.queue.add(future)
 
-    def landed(self) -> Rows | None:
-        """Return the next batch that is finished, or None where one was lost and will be run again."""
+    def landed(self) -> list[Rows]:
+        """Return the batches of the next task that is finished, none where it was lost and will be run again."""
         import distributed  # noqa: PLC0415 - as above
 
         future = next(self.queue)
-        batch = self.flying.pop(future)
+        batches = self.flying.pop(future)
+        rows: list[Rows]
         try:
-            rows: Rows = future.result()
+            rows, self.batch_s = future.result()
         except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
             message = f"the Dask workers cannot run a study: {error}; install this planner there"
             raise ScenarioError(message) from None
@@ -150,9 +158,11 @@ class _Flight:
             if self.client.status != "running":
                 message = f"the Dask scheduler at {self.address} is gone; finished replications are kept"
                 raise ScenarioError(Problem(message=message, hint="add --resume")) from None
-            self.losses[batch] = self.losses.get(batch, 0) + 1
-            if self.losses[batch] >= MAX_LOSSES:
-                raise PlannerError(f"Dask workers die on replications {batch[0]} to {batch[1]}: {error}") from None
-            self.todo.appendleft(batch)
-            return None
+            for batch in batches:
+                self.losses[batch] = self.losses.get(batch, 0) + 1
+            if self.losses[batches[0]] >= MAX_LOSSES:
+                message = f"Dask workers die on replications {batches[0][0]} to {batches[-1][1]}: {error}"
+                raise PlannerError(message) from None
+            self.todo.extendleft(reversed(batches))
+            return []
         return rows

@@ -50,6 +50,22 @@ class MonteCarlo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Points drawn elsewhere, each with a chance of its own: those of a forecast after months that happened."""
+
+    listed: Floats
+    """Shape (rows, inputs)."""
+    first_chance: int
+    """Chance number of the first row; the others follow."""
+    name: str = "listed"
+    keeps_correlations: bool = True
+
+    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+        """Return some of the points."""
+        return self.listed[first:last], np.arange(self.first_chance + first, self.first_chance + last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OneAtATime:
     """Per chance: all inputs at their median, then each alone at P10 and at P90."""
 

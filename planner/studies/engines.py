@@ -11,15 +11,18 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from typing import Any, TypeVar
 
 from planner.errors import PlannerError
 from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
-__all__ = ["LOCAL_DASK", "Batch", "run_batches", "start_worker"]
+__all__ = ["LOCAL_DASK", "Batch", "in_order", "run_batches", "start_worker"]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def run_batches(
@@ -38,6 +41,48 @@ def run_batches(
             yield replicator.run(first, last)
     else:
         yield from _processes(setup, todo, workers)
+
+
+def in_order(
+    work: Callable[[Any, Item], Result], shared: object, items: Sequence[Item], workers: int
+) -> Generator[Result, None, None]:
+    """Yield ``work(shared, item)`` of each item in order, done here or by processes that are sent ``shared`` once."""
+    if workers == 1 or len(items) < 2:
+        yield from (work(shared, item) for item in items)
+        return
+    context = _context()
+    life, held = context.Pipe(duplex=False)
+    pool = concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=context, initializer=_share, initargs=(pickle.dumps(shared), life)
+    )
+    try:
+        yield from pool.map(_with_shared, [work] * len(items), items)
+    except BrokenProcessPool:
+        raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        held.close()
+        life.close()
+
+
+_shared: dict[str, Any] = {}  # of a worker process: what it was started with
+
+
+def _share(payload: bytes, life: Connection) -> None:
+    start_worker(life)
+    _shared["of all"] = pickle.loads(payload)
+
+
+def _with_shared(work: Callable[[Any, Item], Result], item: Item) -> Result:
+    return work(_shared["of all"], item)
+
+
+def _context() -> Any:
+    """Return how worker processes are made: each a fork of a small server that has read the code."""
+    context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+    if hasattr(context, "set_forkserver_preload"):
+        context.set_forkserver_preload([__name__])
+    return context
 
 
 _own: dict[str, Replicator] = {}  # of a worker process: what it was started with
@@ -67,9 +112,7 @@ def _work(first: int, last: int) -> Rows:
 
 def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]:
     """Run batches in worker processes; when one dies, start anew with what is not finished."""
-    context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-    if hasattr(context, "set_forkserver_preload"):
-        context.set_forkserver_preload([__name__])
+    context = _context()
     payload = pickle.dumps(setup)
     life, held = context.Pipe(duplex=False)  # nothing is ever sent: only this process holds the writing end
     losses = 0

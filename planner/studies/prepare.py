@@ -20,6 +20,11 @@ from planner.studies.replicate import Setup
 from planner.studies.resolve import far_ends, resolve_inputs
 from planner.validation import choices, nearest
 
+USUAL_REPLICATIONS = 1000
+"""Replications of a study where none are asked for, at least."""
+_FEWEST_HINTED = 16
+"""Points of each scrambling below which a study is a trial, and a hint on its size would be noise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -41,6 +46,25 @@ class Prepared:
     def names(self) -> tuple[str, ...]:
         """Names of the scenarios."""
         return tuple(base.name for base in self.scenarios)
+
+    @property
+    def promised(self) -> tuple[tuple[str, float], ...]:
+        """Name of each scenario, and the share of replications that is to keep its promise."""
+        return tuple((base.name, base.scenario.promise.in_replications) for base in self.scenarios)
+
+    @property
+    def usual_replications(self) -> int:
+        """Replications where none are asked for: whole nets of points, a power of two for each scrambling."""
+        per_scrambling = USUAL_REPLICATIONS // self.study.scramblings
+        return self.study.scramblings << (per_scrambling - 1).bit_length()
+
+    def uneven(self, replications: int) -> str | None:
+        """Return a hint where Sobol points are no whole net, whose mean has two to four times less variance."""
+        each, rest = divmod(replications, self.study.scramblings)
+        if self.study.sampling != "sobol" or each < _FEWEST_HINTED or (rest == 0 and each.bit_count() == 1):
+            return None
+        better = self.study.scramblings << each.bit_length()
+        return f"hint: Sobol points come in powers of two: {better:,} replications tell more than their number suggests"
 
     def setup(self, design: Design) -> Setup:
         """Return what workers are sent."""

@@ -11,15 +11,16 @@ from pydantic import ValidationError
 from planner.compile import Reuse, build_plan
 from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
+from planner.language.actuals import Seen
 from planner.language.scenario import Scenario
-from planner.results.measures import series_of
+from planner.results.measures import Series, measures, series_of, service
+from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 from planner.studies.designs import Design
-from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.studies.headlines import HEADLINES, MONTHLY, headline_names
 from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, changed
-from planner.studies.outputs import headlines, monthly_series
 
 Floats = NDArray[np.float64]
 NOT_RUN = "not run: "
@@ -35,6 +36,8 @@ class Setup:
     scenarios: tuple[Stated, ...]
     inputs: Inputs
     design: Design
+    seen: tuple[Seen, ...] = ()
+    """Series that are kept by month in place of the study's own, where months that happened are held against them."""
     code: str = ""
     """Hash of the planner that prepared it; a worker with another one refuses. Empty: not asked."""
 
@@ -57,7 +60,7 @@ class Rows:
     headlines: Floats
     """Shape (rows, scenarios, outputs); NaN where a run failed."""
     monthly: Floats
-    """Shape (rows, scenarios, outputs, months)."""
+    """Shape (rows, scenarios, outputs, months); the outputs of a study, or the series that its setup asks for."""
     errors: tuple[tuple[int, int, str], ...]
     """Row, scenario and message of each run that failed."""
 
@@ -83,12 +86,15 @@ class Replicator:
         values, chance = self.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
-        monthly = np.full((*shape, len(MONTHLY), setup.months), np.nan)
+        monthly = np.full((*shape, len(setup.seen) or len(MONTHLY), setup.months), np.nan)
         errors = []
         for row in range(last - first):
             for which in range(len(setup.scenarios)):
                 try:
                     result = self.simulate(which, values[row], int(chance[row]))
+                    if setup.seen:
+                        monthly[row, which] = observed(result, setup.seen)
+                        continue
                     series = series_of(result)
                     figures[row, which] = headlines(result, series)
                     monthly[row, which] = monthly_series(series)
@@ -125,3 +131,21 @@ def _message(error: Exception) -> str:
         return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
     begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
     return printable(f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+
+
+def headlines(result: RunResult, series: Series | None = None) -> Floats:
+    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning.
+
+    ``series`` are the run's monthly series, where the caller has them already.
+    """
+    series = series_of(result) if series is None else series
+    figures = {**measures(result, series), **service(result, series), "served_tokens": float(series.tokens.sum())}
+    found = [figures[name] for name in headline_names()]
+    return np.array([np.nan if value is None else value for value in found])
+
+
+def monthly_series(series: Series) -> Floats:
+    """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
+    figures = series.sums.figures()
+    shown = {name: table[:, -1] for name, table in figures.items()} | {"spend_usd": -series.cash_flow_usd}
+    return np.stack([shown[output.name] for output in MONTHLY])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
+from planner.studies.decision import standings
 from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.headlines import headline_names
-from planner.studies.intervals import Estimate, half_width
+from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
 from planner.studies.store import Store
 
 Floats = NDArray[np.float64]
@@ -21,6 +23,9 @@ EVALUATIONS_PER_BATCH = 16
 _FEWEST_PER_SCRAMBLING = 32
 _CHECK_EVERY = 16
 """Rows per randomisation between two looks at the interval; looks are at fixed places, whoever finishes first."""
+_LOOK_AGAIN = 0.05
+"""Share of the rows so far between two looks, where that is more: so the looks of a long study cost little."""
+_WRITTEN = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,41 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     return Workforce(workers=workers or cores, scheduler=scheduler)
 
 
+@dataclass(frozen=True, slots=True)
+class Until:
+    """How narrow the 95% interval of which figure is to be for a study to end early."""
+
+    share: float
+    """Half width of the interval: of the mean or a percentile as a share of it, of a probability as it is."""
+    figure: str = "mean"
+    """``mean`` or a percentile such as ``p90`` of the first scenario's headline; ``best``: P(best) of the likeliest."""
+
+    @classmethod
+    def read(cls, text: str) -> Until:
+        """Read ``0.5%``, ``0.005``, ``p90=2%`` or ``best=1%``."""
+        written = _WRITTEN.fullmatch(text.strip())
+        try:
+            share = float(written[3]) / (100.0 if written[4] else 1.0) if written else 0.0
+        except ValueError:
+            share = 0.0
+        if written is None or not 0.0 < share < 1.0 or (written[2] and float(written[2]) == 0.0):
+            raise ScenarioError(f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}")
+        return cls(share, written[1] or "mean")
+
+    @property
+    def percentile(self) -> float | None:
+        """Return the percentile asked for, None of another figure."""
+        return float(self.figure[1:]) if self.figure.startswith("p") else None
+
+    def words(self) -> str:
+        """Return the figure's name in a sentence."""
+        return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
+
+    def width(self, found: Estimate) -> float:
+        """Return the half width that is held against the share."""
+        return found.half_width if self.figure == "best" else found.relative
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """How far a study is to run."""
@@ -46,8 +86,31 @@ class Goal:
     rows: int
     headline: str
     scramblings: int = 1
-    until: float | None = None
-    """Share of the headline's mean to which its interval is to shrink; None: run all rows."""
+    until: Until | None = None
+    """When the study may end early; None: run all rows."""
+    promised: tuple[tuple[str, float], ...] = ()
+    """Each scenario's name and the share of replications that is to keep its promise: whom P(best) counts among."""
+    lower_is_better: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the headlines that the looks read."""
+        if self.until is not None and self.until.figure == "best":
+            return (self.headline, "promise_shortfall_fraction", "promise_kept_months")
+        return (self.headline,)
+
+    def estimate(self, rows: Floats) -> Estimate:
+        """Return the figure that decides, and its interval; ``rows`` has shape (rows, columns, scenarios)."""
+        if self.until is None or self.until.figure == "mean":
+            return mean_estimate(rows[:, 0, 0], self.scramblings)
+        if (percentile := self.until.percentile) is not None:
+            return percentile_estimate(rows[:, 0, 0], self.scramblings, percentile)
+        headline, shortfalls, months = rows.transpose(1, 0, 2)
+        judged = standings(
+            headline, (shortfalls, months), self.promised, self.scramblings, lower_is_better=self.lower_is_better
+        )
+        known = [one.best_fraction for one in judged if one.keeps_promise]
+        return max(known, key=lambda found: found.value, default=Estimate(value=np.nan, half_width=np.nan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +120,7 @@ class Progress:
     done: int
     total: int
     interval: Estimate | None
-    """Mean of the headline of the first scenario over the rows finished without a gap."""
+    """The figure that may end the study, the headline's mean unless stated, over the rows finished without a gap."""
 
 
 Watch = Callable[[Progress], None]
@@ -69,10 +132,10 @@ def batch_size(scenarios: int) -> int:
 
 
 class _Prefix:
-    """The headline of the first scenario, row by row, and how far it is known without a gap."""
+    """The headlines that the looks read, row by row, and how far they are known without a gap."""
 
-    def __init__(self, rows: int, batch: int) -> None:
-        self.values = np.full(-(-rows // batch) * batch, np.nan)
+    def __init__(self, rows: int, batch: int, columns: int, scenarios: int) -> None:
+        self.values = np.full((-(-rows // batch) * batch, columns, scenarios), np.nan)
         self.known = np.zeros(len(self.values) // batch, dtype=bool)
         """By batch."""
         self.batch, self.end = batch, 0
@@ -88,15 +151,17 @@ class _Prefix:
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
     """Run what is missing of a design's first rows and consolidate; return how many rows the study has.
 
-    With ``until``, the study ends at the first look where the interval of the headline's mean is narrower than that
-    share of it: a look is every sixteen rows of each randomisation, so the end does not depend on who ran what.
+    With ``until``, the study ends at the first look where the interval is narrow enough: looks are at fixed numbers of
+    rows, so the end does not depend on who ran what.
     """
     store.check_extends(goal.rows)
-    place = headline_names().index(goal.headline)
+    places = [headline_names().index(name) for name in goal.columns]
+    # Only P(best) looks at more than the first scenario.
+    scenarios = slice(0, len(goal.promised) if len(places) > 1 else 1)
     finished = set(store.finished())
     missing = [batch for batch in store.batches(goal.rows) if batch not in finished]
-    prefix = _Prefix(goal.rows, store.batch)
-    _read_back(store, prefix, goal, sorted(first for first, _ in finished))
+    prefix = _Prefix(goal.rows, store.batch, len(places), scenarios.stop)
+    _read_back(store, prefix, goal, sorted(first for first, _ in finished), scenarios)
     looks = _Looks(prefix, goal)
     end = looks.end()
     done = len(prefix.values) - len(missing) * store.batch
@@ -104,7 +169,7 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     try:
         while end is None and (part := next(results, None)) is not None:
             store.write(part)
-            prefix.add(part.first, part.headlines[:, 0, place])
+            prefix.add(part.first, part.headlines[:, scenarios, places].transpose(0, 2, 1))
             done += store.batch
             end = looks.end()
             if watch is not None:
@@ -117,11 +182,11 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     return rows
 
 
-def _read_back(store: Store, prefix: _Prefix, goal: Goal, starts: list[int]) -> None:
-    """Take in the headline of rows that were stored before."""
+def _read_back(store: Store, prefix: _Prefix, goal: Goal, starts: list[int], scenarios: slice) -> None:
+    """Take in the headlines of rows that were stored before."""
     if not starts:
         return
-    stored = store.column(f"out:{goal.headline}")[:, 0]
+    stored = np.stack([store.column(f"out:{name}")[:, scenarios] for name in goal.columns], axis=1)
     for position, first in enumerate(starts):
         if first < goal.rows:
             prefix.add(first, stored[position * store.batch : (position + 1) * store.batch])
@@ -131,31 +196,16 @@ class _Looks:
     """Looks at the interval, at fixed numbers of rows."""
 
     def __init__(self, prefix: _Prefix, goal: Goal) -> None:
-        self.prefix, self.until, self.scramblings = prefix, goal.until, goal.scramblings
-        self.looked = 0
-        self.sums = np.zeros(goal.scramblings)
-        self.counts = np.zeros(goal.scramblings)
+        self.prefix, self.goal, self.looked = prefix, goal, 0
         self.interval: Estimate | None = None
 
     def end(self) -> int | None:
         """Return the number of rows at which the study may end, or None."""
-        step = self.scramblings * _CHECK_EVERY
-        while self.looked + step <= self.prefix.end:
-            rows = self.prefix.values[self.looked : self.looked + step].reshape(-1, self.scramblings)
-            # Running sums: a look costs the same however far the study is.
-            self.sums += np.where(np.isfinite(rows), rows, 0.0).sum(axis=0)
-            self.counts += np.isfinite(rows).sum(axis=0)
-            self.looked += step
-            self.interval = self._estimate()
-            enough = self.looked >= _FEWEST_PER_SCRAMBLING * self.scramblings
-            if self.until is not None and enough and self.interval.relative <= self.until:
-                return self.looked
+        until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
+        while (looked := self.looked + step * max(1, int(_LOOK_AGAIN * self.looked / step))) <= self.prefix.end:
+            self.looked = looked
+            self.interval = self.goal.estimate(self.prefix.values[:looked])
+            enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
+            if until is not None and enough and until.width(self.interval) <= until.share:
+                return looked
         return None
-
-    def _estimate(self) -> Estimate:
-        """Return the mean of all rows so far, with the interval from the means of the randomisations."""
-        known = self.counts > 0
-        if not known.any():
-            return Estimate(value=float("nan"), half_width=float("nan"))
-        mean = float(self.sums.sum() / self.counts.sum())
-        return Estimate(value=mean, half_width=half_width(self.sums[known] / self.counts[known]))

@@ -11,7 +11,7 @@ from planner.studies.analysis import Finished
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.identity import identity
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.runner import Goal, Workforce, batch_size, run_rows
+from planner.studies.runner import Goal, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store
 
 
@@ -31,12 +31,19 @@ def open_store(
 
 
 def goal_of(
-    prepared: Prepared, design: MonteCarlo | OneAtATime | Morris | Saltelli, size: int, until: float | None = None
+    prepared: Prepared, design: MonteCarlo | OneAtATime | Morris | Saltelli, size: int, until: Until | None = None
 ) -> Goal:
     """Return how far a design is to run: ``size`` replications of Monte Carlo, or rounds of another design."""
     headline = prepared.headline.name
     if isinstance(design, MonteCarlo):
-        return Goal(rows=size, headline=headline, scramblings=prepared.study.scramblings, until=until)
+        return Goal(
+            rows=size,
+            headline=headline,
+            scramblings=prepared.study.scramblings,
+            until=until,
+            promised=prepared.promised,
+            lower_is_better=prepared.headline.lower_is_better,
+        )
     return Goal(rows=size * design.period, headline=headline)
 
 
@@ -53,7 +60,7 @@ def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any
 
 def run_study(
     path: str | os.PathLike[str],
-    replications: int = 1000,
+    replications: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     force: Workforce | None = None,
@@ -65,7 +72,11 @@ def run_study(
     prepared = prepare(Path(path), overrides)
     store = open_store(prepared, Path(folder) if folder else Path("outputs") / prepared.study.name, resume=True)
     try:
-        rows = run_rows(store, goal_of(prepared, prepared.montecarlo(), replications), force or Workforce())
+        rows = run_rows(
+            store,
+            goal_of(prepared, prepared.montecarlo(), replications or prepared.usual_replications),
+            force or Workforce(),
+        )
         store.commit(study_manifest(prepared, store, rows))
     finally:
         store.close()

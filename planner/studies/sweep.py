@@ -23,6 +23,7 @@ from planner.language.scenario import Scenario
 from planner.results.chance import figures_of
 from planner.results.run import simulate_plan
 from planner.studies.axes import Axis
+from planner.studies.engines import in_order
 from planner.studies.identity import scenario_identity
 from planner.studies.work import Work
 
@@ -71,33 +72,44 @@ def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:
 def sweep(
     scenario: Source,
     axes: Sequence[Axis],
-    overrides: Sequence[str] = (),
     seed: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
     work: SweepWork | None = None,
+    workers: int = 1,
 ) -> tuple[Point, ...]:
     """Run every combination under one seed, the last axis moving fastest; ``work`` keeps points as they come.
 
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
     """
-    base = load_scenario(scenario, overrides)
-    points = []
-    for number, values in enumerate(itertools.product(*(axis.values for axis in axes))):
-        if work is not None and (point := work.kept.get(values)) is not None:
-            points.append(point)
-            continue
-        progress(number)
-        try:
-            loaded, plan = _plan(base, axes, values)
-            result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
-        except ScenarioError as error:
-            points.append(Point(values=values, figures=None, problem=str(error).splitlines()[0]))
-        else:
-            warnings = tuple(hardly_meant(loaded, plan))
-            points.append(Point(values=values, figures=figures_of(result), problem="", warnings=warnings))
+    grid = _Grid(load_scenario(scenario), tuple(axes), seed)
+    known = {} if work is None else dict(work.kept)
+    combinations = list(itertools.product(*(axis.values for axis in axes)))
+    missing = [values for values in combinations if values not in known]
+    for point in in_order(_Grid.point, grid, missing, workers):
+        progress(len(known))
+        known[point.values] = point
         if work is not None:
-            work.add(points[-1])
-    return tuple(points)
+            work.add(point)
+    return tuple(known[values] for values in combinations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """What all points of a sweep share."""
+
+    base: Scenario
+    axes: tuple[Axis, ...]
+    seed: int | None
+
+    def point(self, values: tuple[str, ...]) -> Point:
+        """Run one combination."""
+        try:
+            loaded, plan = _plan(self.base, self.axes, values)
+            result = simulate_plan(loaded, plan, plan.seed if self.seed is None else self.seed)
+        except ScenarioError as error:
+            return Point(values=values, figures=None, problem=str(error).splitlines()[0])
+        warnings = tuple(hardly_meant(loaded, plan))
+        return Point(values=values, figures=figures_of(result), problem="", warnings=warnings)
 
 
 class SweepWork(Work):

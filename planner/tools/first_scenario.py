@@ -202,7 +202,7 @@ def _workloads(traffic: Fitted, files: Files) -> str:
     if growth is not None and traffic.end_s is not None:
         begin = datetime.datetime.combine(files.start, datetime.time(), tzinfo=datetime.UTC).timestamp()
         years = (begin - traffic.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        carried = (level.fitted or 0.0) * math.exp(years * math.log1p(growth.fitted or 0.0))
+        carried = level.number * math.exp(years * math.log1p(growth.number))
         remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level.remark}"
         level = dataclasses.replace(level, fitted=carried, remark=remark)
     if growth is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.catalog.workload_classes import workload_class as class_figures
+from planner.catalog.load import workload_class as class_figures
 from planner.errors import Problem, ScenarioError
 from planner.tools.traffic_log import parse_columns, read_hourly_rates, read_request_log
 from planner.tools.traffic_statistics import (
@@ -20,9 +20,10 @@ from planner.tools.traffic_statistics import (
     fit_trend,
 )
 
+SHOWN_QUANTILES = (0.5, 0.95, 0.99)
+"""Those that a table has room for."""
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 GROWTH = "growth.per_year"
-_MAX_P95_TO_MEAN = 3.85  # just inside what a lognormal can have, 3.87
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +32,17 @@ class Figure:
 
     field: str
     """Dotted path inside the workload, or a name for what is only reported."""
-    fitted: float | None
-    """What goes into the scenario; None: only reported or left to the class."""
+    fitted: float | Mapping[float, float] | None
+    """What goes into the scenario, quantiles by share; None: only reported or left to the class."""
     remark: str
     """The fit's error, or where the figure comes from if not from the log."""
     from_class: bool = False
     """Whether the class stands in for what the log cannot show."""
+
+    @property
+    def number(self) -> float:
+        """What is fitted, of a figure that is one number; 0 where there is none."""
+        return self.fitted if isinstance(self.fitted, float | int) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +255,7 @@ def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | Non
 
 def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
     """Return (field, figure, error or origin) as text, for a table."""
-    return [(f.field, "" if f.fitted is None else _number(f.fitted), f.remark) for f in figures]
+    return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in figures]
 
 
 def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) -> dict[str, Any]:
@@ -271,7 +277,9 @@ def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) ->
         "model": heading.model,
         "class": heading.workload_class,
         "source": heading.source,
-        "figures": {f.field: {"value": f.fitted, "remark": f.remark, "from_class": f.from_class} for f in figures},
+        "figures": {
+            f.field: {"value": _plain(f.fitted), "remark": f.remark, "from_class": f.from_class} for f in figures
+        },
         "reported": reported,
     }
 
@@ -290,14 +298,15 @@ def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
 
 
 def _length_figures(side: str, fit: LengthFit) -> list[Figure]:
-    errors = f"p50 {fit.p50_error_fraction:+.0%}, p99 {fit.p99_error_fraction:+.0%} against the log"
+    """Return the quantiles: any mean or p95 that the class might lay beneath is left out with them."""
+    errors = f"mean {fit.mean_tokens:,.0f} in the log, {fit.mean_error_fraction:+.1%} in the fit"
     remark = f"{errors}; largest gap in the distribution {fit.largest_distribution_error:.2f}"
-    p95 = fit.distribution.quantile(0.95)
-    moved = "" if abs(p95 / max(fit.p95_tokens, 1e-9) - 1.0) < 1e-6 else f"log has {fit.p95_tokens:,.0f}; "
-    return [
-        Figure(field=f"tokens.{side}.mean", fitted=fit.mean_tokens, remark="as in the log"),
-        Figure(field=f"tokens.{side}.p95", fitted=min(p95, _MAX_P95_TO_MEAN * fit.mean_tokens), remark=moved + remark),
-    ]
+    return [Figure(field=f"tokens.{side}.quantiles", fitted=fit.quantiles, remark=remark)]
+
+
+def _plain(fitted: float | Mapping[float, float] | None) -> float | dict[str, float] | None:
+    """Return a figure as JSON has it, whose keys are words."""
+    return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
 
 
 def _default(name: str, defaults: Mapping[str, Any], why: str, field: str | None = None) -> Figure:
@@ -311,7 +320,7 @@ def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(node, dict):
             lines += [f"{pad}{key}:", *_branch_lines(node, indent + 2)]
         elif isinstance(node, Figure):
-            lines.append(f"{pad}{key}: {_number(node.fitted or 0.0)}  # {node.remark}")
+            lines.append(f"{pad}{key}: {_written(node.fitted)}  # {node.remark}")
         else:
             lines.append(f"{pad}{key}: {node}")
     return lines
@@ -322,6 +331,14 @@ def _profile_lines(profile: tuple[float, ...]) -> list[str]:
     days = [profile[day * 24 : day * 24 + 24] for day in range(7)]
     rows = [", ".join(f"{factor:.3f}" for factor in day) for day in days]
     return [*lines, "        [", *(f"          {row}," for row in rows), "        ]"]
+
+
+def _written(fitted: float | Mapping[float, float] | None, shown: Collection[float] = ()) -> str:
+    """Write a figure as YAML has it; of quantiles those shown, or all."""
+    if isinstance(fitted, Mapping):
+        kept = {share: tokens for share, tokens in fitted.items() if not shown or share in shown}
+        return "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
+    return "" if fitted is None else _number(fitted)
 
 
 def _number(number: float) -> str:

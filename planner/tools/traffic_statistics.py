@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.calendar import HOURS_PER_WEEK
-from planner.demand.tokens import MAX_P95_TO_MEAN, LengthDistribution, RequestLog
+from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError
 from planner.units import HOURS_PER_YEAR
 
@@ -21,36 +22,37 @@ WEEKS_FOR_GROWTH = 26
 _EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 
 
+FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
+"""Shares of requests whose lengths every fit takes from the log."""
+MEAN_ERROR_FRACTION, LARGEST_GAP = 0.005, 0.03
+"""More quantiles are taken until the mean, which decides load, and the cumulative fractions come out this close."""
+_MOST_QUANTILES, _MOST_POINTS = 40, 2000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthFit:
-    """A lognormal through a log's mean and 95th percentile, and how far it lies from the log elsewhere."""
+    """A log's quantiles of length, and how far the distribution through them lies from the log elsewhere."""
 
-    distribution: LengthDistribution
-    """The fit."""
+    quantiles: dict[float, float]
+    """Tokens by share of requests not longer."""
     mean_tokens: float
-    """The log's mean, met exactly."""
-    p50_tokens: float
-    """The log's median."""
-    p95_tokens: float
-    """The log's 95th percentile."""
-    p99_tokens: float
-    """The log's 99th percentile."""
+    """The log's mean."""
     log_mu: float
     """Maximum likelihood: mean of ln L over non-empty requests."""
     log_sigma: float
     """Maximum likelihood: standard deviation of ln L over non-empty requests."""
     largest_distribution_error: float
-    """Kolmogorov–Smirnov distance: the largest gap between the two cumulative fractions."""
+    """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov)."""
 
     @property
-    def p50_error_fraction(self) -> float:
-        """Return fitted ÷ logged median − 1."""
-        return self.distribution.quantile(0.5) / max(self.p50_tokens, 1.0) - 1.0
+    def distribution(self) -> LengthDistribution:
+        """The fit."""
+        return LengthDistribution.from_quantiles(self.quantiles)
 
     @property
-    def p99_error_fraction(self) -> float:
-        """Return fitted ÷ logged 99th percentile − 1."""
-        return self.distribution.quantile(0.99) / max(self.p99_tokens, 1.0) - 1.0
+    def mean_error_fraction(self) -> float:
+        """Return fitted ÷ logged mean − 1."""
+        return self.distribution.mean_tokens / self.mean_tokens - 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,28 +145,33 @@ def fit_traffic(log: RequestLog) -> TrafficFit:
 
 
 def fit_lengths(tokens: NDArray[np.float64], which: str = "request") -> LengthFit:
-    """Fit a lognormal through mean and 95th percentile.
-
-    Where no lognormal has both (p95 under the mean, or over 3.87 times it), p95 is moved to the nearest value one can
-    have; the errors reported are those of the distribution in use.
-    """
-    mean = float(tokens.mean())
-    if mean <= 0.0:
+    """Fit a distribution through a log's quantiles; an empty request counts as one token, the least a scenario has."""
+    if not np.any(tokens > 0.0):
         raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
-    p50, p95, p99 = (float(q) for q in np.quantile(tokens, [0.5, 0.95, 0.99]))
-    distribution = LengthDistribution.from_mean_p95(
-        mean, float(np.clip(p95, mean, mean * MAX_P95_TO_MEAN * (1.0 - 1e-12)))
-    )
+    lengths = np.sort(np.maximum(tokens, 1.0))
     logs = np.log(tokens[tokens > 0.0])
+    points = min(lengths.size, _MOST_POINTS)
+    shares = (np.arange(points) + 0.5) / points
+    scores = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+    logged, taken = np.quantile(lengths, shares), list(FITTED_QUANTILES)
+    while True:
+        quantiles = dict(zip(taken, np.quantile(lengths, taken).tolist(), strict=True))
+        distribution = LengthDistribution.from_quantiles(quantiles)
+        fitted = distribution.at_scores(scores)
+        gaps = _gaps(lengths, shares, fitted)
+        is_mean_met = abs(distribution.mean_tokens / lengths.mean() - 1.0) < MEAN_ERROR_FRACTION
+        if (is_mean_met and gaps.max() < LARGEST_GAP) or len(taken) >= _MOST_QUANTILES:
+            break
+        # Where the log departs most from its line, as where prompts pile up at a template's length, the line is parted.
+        cell = np.searchsorted(taken, shares)
+        place = cell[np.argmax(gaps)] if is_mean_met else np.argmax(np.abs(np.bincount(cell, fitted - logged)))
+        taken.insert(int(place), round(0.5 * ((taken[place - 1] if place else 0.0) + taken[place]), 6))
     return LengthFit(
-        distribution=distribution,
-        mean_tokens=mean,
-        p50_tokens=p50,
-        p95_tokens=p95,
-        p99_tokens=p99,
+        quantiles=quantiles,
+        mean_tokens=float(tokens.mean()),
         log_mu=float(logs.mean()),
         log_sigma=float(logs.std()),
-        largest_distribution_error=_kolmogorov_smirnov(tokens, distribution),
+        largest_distribution_error=float(gaps.max()),
     )
 
 
@@ -289,13 +296,13 @@ def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
     return float(first @ second) / scale if scale > 0.0 else 0.0
 
 
-def _kolmogorov_smirnov(tokens: NDArray[np.float64], distribution: LengthDistribution) -> float:
-    """Return the largest gap between the log's and the fit's cumulative fraction, over the log's distinct lengths."""
-    from scipy.special import ndtr  # noqa: PLC0415 - one function needs it
+def _gaps(
+    lengths: NDArray[np.float64], shares: NDArray[np.float64], fitted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the gaps between the log's and the fit's cumulative fractions at shares of the fit, in their shape.
 
-    lengths, counts = np.unique(tokens, return_counts=True)
-    reached = np.cumsum(counts) / tokens.size
-    z = (np.log(np.maximum(lengths, 1e-9)) - distribution.mu) / max(distribution.sigma, 1e-9)
-    fitted = ndtr(z)
-    before = np.concatenate([[0.0], reached[:-1]])
-    return float(np.maximum(np.abs(fitted - reached), np.abs(fitted - before)).max())
+    Lengths are whole tokens and many alike: a share is met where it lies between those below and up to its length.
+    """
+    below = np.searchsorted(lengths, np.floor(fitted), side="left") / lengths.size
+    up_to = np.searchsorted(lengths, np.ceil(fitted), side="right") / lengths.size
+    return np.asarray(np.maximum(np.maximum(below - shares, shares - up_to), 0.0))

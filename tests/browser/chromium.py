@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ class Browser:
         )  # fmt: skip
         os.close(to_read)
         os.close(to_write)
-        target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        self._enter(self.call("Target.createTarget", {"url": "about:blank"})["targetId"])
+
+    def _enter(self, target: str) -> None:
         self.session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.page(f"{domain}.enable")
@@ -95,9 +98,22 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until it is loaded."""
+        self.visit(path.absolute().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Go to an address, and wait until it is loaded."""
         self.events.clear()
-        self.page("Page.navigate", url=path.absolute().as_uri())
+        self.page("Page.navigate", url=address)
         self.wait_for(lambda event: event.get("method") == "Page.loadEventFired")
+
+    @contextlib.contextmanager
+    def another_tab(self) -> Iterator[None]:
+        """Be in another tab for a while; the one before goes on."""
+        before, target = self.session, self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        self._enter(target)
+        yield
+        self.call("Target.closeTarget", {"targetId": target})
+        self.session = before
 
     def evaluate(self, script: str) -> Any:
         """Evaluate JavaScript in the page and return its value."""

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import planner.catalog
-from planner.catalog.workload_classes import workload_class, workload_class_names
+from planner.catalog.load import workload_class, workload_class_names
 from planner.demand.noise import LognormalNoise
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import LengthDistribution

@@ -54,6 +54,7 @@ def test_fitted_yaml_is_a_workload_the_scenario_language_accepts(tmp_path: Path)
     assert workload.model == "llama-3.1-8b"
     assert workload.requests_per_s == pytest.approx(2000 / 3600, rel=0.01)
     assert workload.tokens.input.mean == pytest.approx(np.exp(6.5 + 0.7**2 / 2), rel=0.1)
+    assert workload.tokens.input.distribution.quantile(0.5) == pytest.approx(np.exp(6.5), rel=0.1)
     assert "standard error" in out.read_text(encoding="utf-8")
     assert "class default: not visible in" in result.stdout
     assert list(tmp_path.glob("tmp*")) == []
@@ -61,7 +62,7 @@ def test_fitted_yaml_is_a_workload_the_scenario_language_accepts(tmp_path: Path)
 
 def test_table_and_yaml_go_to_the_terminal_without_out(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["fit-traffic", str(_log_file(tmp_path))], catch_exceptions=False)
-    assert "tokens.input.p95" in result.stdout
+    assert "tokens.input.quantiles" in result.stdout
     assert _workload(result.stdout[result.stdout.index("# Fitted") :]).requests_per_s > 0
 
 
@@ -73,7 +74,7 @@ def test_json_carries_every_figure_and_where_it_is_from(tmp_path: Path) -> None:
         "remark": "class default: no cached tokens or block hashes in the log",
         "from_class": True,
     }
-    assert not figures["tokens.input.mean"]["from_class"]
+    assert not figures["tokens.input.quantiles"]["from_class"]
 
 
 def test_series_of_two_weeks_gives_a_weekly_profile(tmp_path: Path) -> None:

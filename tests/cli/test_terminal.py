@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from planner.cli.app import GROUPS, app
-from planner.cli.colour import paint
+from planner.cli.progress import paint
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -24,6 +24,7 @@ Write = Callable[..., Path]
 WITHOUT_JSON = {
     "import": "holds the readers of published results",
     "init": "writes a file and says so",
+    "serve": "prints an address alone",
     "schema": "prints JSON anyway",
 }
 

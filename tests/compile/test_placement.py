@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
@@ -17,6 +20,7 @@ from planner.physics.memory import memory_fit
 from planner.results.run import simulate
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
 
+Floats = NDArray[np.float64]
 SEVEN = ("llama-3.1-405b", "deepseek-v3", "llama-3.1-70b", "qwen3-235b-a22b", "gpt-oss-120b", "qwen3-32b", "kimi-k2.5")
 
 
@@ -114,3 +118,84 @@ def test_slower_storage_loads_longer() -> None:
         for site in ({}, {"weight_load_gb_per_s_per_node": 0.43})
     )
     assert slow == pytest.approx(10 * fast)
+
+
+def day_and_night(batch: str | None, requests_per_s: float = 120.0, nodes: int = 12) -> dict[str, Any]:
+    """Chat whose peaks take a cluster of H200 whole, and batch that may wait for the night."""
+    chat = {
+        "model": "llama-3.1-70b",
+        "requests_per_s": 160,
+        "shape": {"peak_to_mean": 1.6, "weekend_fraction": 0.7},
+        "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+        "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
+    }
+    waits = {
+        "model": batch,
+        "requests_per_s": requests_per_s,
+        "shape": {"peak_to_mean": 1.1, "weekend_fraction": 1.0},
+        "tokens": {"input": {"mean": 900, "p95": 2500}, "output": {"mean": 250, "p95": 700}},
+        "slo": {"ttft_s": 60.0, "tpot_s": 0.2},
+        "priority": "deferrable",
+        "deferrable_within_h": 24,
+    }
+    works = {"chat": chat, "nightly": None} | ({"batch": waits} if batch else {})
+    return merged(
+        QUIET, {"horizon_months": 1, "workloads": works, "clusters": {"mi325x": None, "h200": {"nodes": nodes}}}
+    )
+
+
+def most_served(arrivals: Floats, room: Floats, deadline_h: int) -> float:
+    """The most that can be served of arrivals, each within its deadline, by a linear program of another library."""
+    hours = np.arange(arrivals.size)
+    of, at = (each.ravel() for each in np.meshgrid(hours, np.arange(deadline_h), indexing="ij"))
+    of, at = of[of + at < hours.size], (of + at)[of + at < hours.size]
+    ones, pairs = np.ones(of.size), np.arange(of.size)
+    rows = scipy.sparse.vstack(
+        [scipy.sparse.csr_array((ones, (row, pairs)), shape=(hours.size, of.size)) for row in (of, at)]
+    )
+    scale = arrivals.max()
+    limits = np.append(arrivals, room) / scale
+    found = linprog(-ones, A_ub=rows, b_ub=limits)  # type: ignore[call-overload]  # its stubs know no sparse matrix
+    return float(-found.fun * scale)
+
+
+@pytest.mark.parametrize(("model", "requests_per_s"), [("llama-3.1-70b", 60.0), ("llama-3.1-70b", 160.0),
+                                                       ("qwen3-32b", 100.0)])  # fmt: skip
+def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_per_s: float) -> None:
+    """Between what a linear program serves at 85% use and at the speed of chat's replicas, and at best.
+
+    At best: every node-hour that chat leaves, at the speed of the layout that batch would choose. A quarter and more
+    was shed where batch had none but its own few replicas.
+    """
+    result = simulate(scenario_of(day_and_night(model, requests_per_s)))
+    (window,), plan = result.run.windows, result.plan
+    assert plan.placement is not None
+    chat, batch = window.demand_requests
+    rates = plan.requests_per_node_h[0, :, 0]
+    (slower,) = plan.placement.deployments[0].waiting_speed.get(1, np.ones(1))
+    assert slower == pytest.approx(0.88, abs=0.02) if model == "llama-3.1-70b" else slower == 1.0
+
+    def bound(utilisation: float, speed: float) -> float:
+        idle = np.maximum(12 - chat / rates[0] / utilisation, 0.0)
+        return most_served(batch, idle * rates[1] * speed, 24)
+
+    served = float(window.served_requests[0, 1].sum())
+    assert bound(0.85, slower) * 0.99 <= served <= bound(1.0, 1.0) * (1 + 1e-9)
+    assert window.shed_requests[1].sum() == 0.0 or requests_per_s > 100
+    alone = simulate(scenario_of(day_and_night(None)))
+    late = [run.monthly.late_requests[0, 0] / run.monthly.demand_requests[0, 0] for run in (result, alone)]
+    assert late[0] == pytest.approx(late[1], abs=1e-3)
+
+
+def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own() -> None:
+    """Chat keeps the layout it has alone, and batch is served on it, never counted as a model beside it."""
+    alone, both = held(day_and_night(None, nodes=1)), held(day_and_night("llama-3.1-70b", nodes=1))
+    wide = merged(day_and_night("llama-3.1-70b", nodes=1), {"workloads": {"chat": {"slo": {"tpot_s": 0.015}}}})
+    assert [each.nodes_per_replica for each in alone] == [0.25]
+    assert [each.workloads for each in both] == [(0,), (1,)]  # two and one of eight accelerators
+    (shared,) = held(wide)
+    assert (shared.workloads, shared.nodes_per_replica, shared.speed) == ((0, 1), 1.0, 1.0)
+    assert shared.waiting_speed[1] == pytest.approx(0.46, abs=0.02)
+    result = simulate(scenario_of(merged(wide, {"workloads": {"chat": {"requests_per_s": 0.01}}})))
+    served = result.monthly.served_requests[0, 0, 1] / result.monthly.present_node_h[0, 0]
+    assert served == pytest.approx(result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01)

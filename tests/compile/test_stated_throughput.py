@@ -11,8 +11,9 @@ import pytest
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
+from planner.results.run import simulate
 from planner.tools.benchmarks.grid import Grid, evaluate_grid
-from tests.simulation.worlds import plan_of
+from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
 
 STATED = 1000.0
 LENGTHS = {"input_tokens": 1000, "output_tokens": 250}
@@ -109,3 +110,17 @@ def test_lengths_from_which_nothing_can_be_scaled_are_refused() -> None:
     """400,000 prompt tokens have no first token within five seconds, so the formula has no rate to scale by."""
     with pytest.raises(ScenarioError, match="cannot be scaled to 1000 and 250"):
         rate(LENGTHS, throughput_measured_at={"input_tokens": 400000, "output_tokens": 250})
+
+
+@pytest.mark.parametrize("on_overload", ["refuse", "queue"])
+def test_an_overload_is_served_up_to_what_is_stated_and_no_more(on_overload: str) -> None:
+    """Four nodes of eight that are asked for five times what they are said to generate: 1.6 times it was served."""
+    tokens = {name: {"mean": LENGTHS[f"{name}_tokens"]} for name in ("input", "output")}
+    chat = {"model": "llama-3.1-70b", "tokens": tokens, "slo": {"ttft_s": 5, "tpot_s": 0.1}, "on_overload": on_overload}
+    stated = {"throughput_tokens_per_s_per_accelerator": STATED, "throughput_measured_at": LENGTHS}
+    most = STATED * 32 / LENGTHS["output_tokens"]
+    flat = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}, "requests_per_s": 5 * most}
+    change = {"horizon_months": 1, "workloads": {"chat": chat | flat, "nightly": None}}
+    result = simulate(scenario_of(merged(QUIET, change, {"clusters": {"h200": stated, "mi325x": None}})))
+    served = result.monthly.served_requests.sum() / (result.plan.hours * 3600.0)
+    assert 0.95 * most < served <= most * (1 + 1e-9)

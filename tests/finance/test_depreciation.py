@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
 from planner.finance.depreciation import (
-    DOUBLE_DECLINING,
     Cohorts,
     DepreciationSchedule,
     ResaleCurve,
@@ -97,7 +96,7 @@ def test_retired_after_its_life_leaves_the_residual_to_write_off() -> None:
 
 def test_double_declining_balance_by_hand() -> None:
     # 12,000 over 4 months at 2/4: 6,000, 3,000, then straight line of what is left: 1,500 and 1,500.
-    schedule = schedule_of(make_cohorts([12_000.0], [0.0], life_months=4, declining_factor=DOUBLE_DECLINING), 5)
+    schedule = schedule_of(make_cohorts([12_000.0], [0.0], life_months=4, declining_factor=2.0), 5)
     assert schedule.depreciation_cents[0].tolist() == [600_000, 300_000, 150_000, 150_000, 0]
 
 

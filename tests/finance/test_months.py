@@ -78,7 +78,6 @@ def test_hours_and_dates_give_the_same_coordinate() -> None:
     days = np.array([-40, 0, 10, 15, 200, 700])
     by_date = grid.coordinates([grid.start + timedelta(days=int(d)) for d in days])
     assert np.array_equal(grid.coordinate_of_hour(days * 24.0), by_date)
-    assert grid.date_of_hour(10 * 24 + 23.9) == date(2026, 4, 26)
 
 
 @pytest.mark.parametrize("horizon_months", [36, 1])
@@ -106,18 +105,6 @@ def test_times_outside_the_horizon_are_marked() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=2)
     inside = grid.period_of_hour(np.array([-1.0, 0.0, 743.9, 744.0, 59 * 24.0 - 0.1, 59 * 24.0]))
     assert inside.tolist() == [-1, 0, 0, 1, 1, 2]
-
-
-def test_sums_and_peaks_by_period() -> None:
-    grid = MonthGrid(start=date(2026, 1, 1), horizon_months=3)
-    hourly = np.arange(grid.hour_count, dtype=float)[:, None] * [1.0, 2.0]
-    sums = grid.sum_by_period(hourly)
-    assert sums.shape == (3, 2)
-    assert sums[0, 0] == sum(range(744))
-    assert sums.sum() == hourly.sum()
-    assert grid.maximum_by_period(hourly)[:, 1].tolist() == [2 * 743, 2 * (744 + 672 - 1), 2 * (90 * 24 - 1)]
-    with pytest.raises(ValueError, match="expected 2160 hours"):
-        grid.sum_by_period(hourly[:-1])
 
 
 @pytest.mark.parametrize("months", [0, -3, 601])

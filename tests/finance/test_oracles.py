@@ -18,7 +18,7 @@ from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.measures import CashFlows, annuity_factor, internal_rate, net_present_value
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.purchase import DiscountTier, Quote, TierRule
-from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_usd, hourly_prices_usd_per_kwh
+from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_of_peaks_usd, hourly_prices_usd_per_kwh
 
 START = date(2026, 1, 1)
 DAYS = st.dates(min_value=date(2025, 6, 1), max_value=date(2028, 6, 1))
@@ -237,7 +237,7 @@ def test_tariff_against_the_calendar(split: int, summer: set[int], prices: list[
         in_summer = prices[0] if moment.hour < split else prices[1]
         assert ours[hour] == (in_summer if moment.month in summer else prices[2])
     load = np.abs(np.sin(np.arange(grid.hour_count)))
-    charge = demand_charges_usd(tariff, grid, load)
+    charge = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
     for period in range(grid.period_count):
         peak = load[grid.hour_periods == period].max()
         assert charge[period] == pytest.approx(7.0 * peak * grid.month_fractions[period])

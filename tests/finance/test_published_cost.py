@@ -16,7 +16,7 @@ from planner.catalog.load import load_catalog
 from planner.finance.accounts import Account, View
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import LedgerBuilder, LedgerLabels
-from planner.finance.measures import annual_payment
+from planner.finance.measures import annuity_factor
 from planner.finance.money import series_cents
 from planner.finance.months import MonthGrid
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
@@ -51,7 +51,9 @@ def cost_per_hour(part: str, owner: str) -> dict[str, float]:
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, np.array([0]))
     utility_kw = base(f"allin_utility_kw_{part.lower()}")
     prices = hourly_prices_usd_per_kwh(flat_tariff(base("electricity_price")), GRID)
-    builder.post_clusters(Account.ENERGY, series_cents(GRID.sum_by_period(prices * utility_kw)[:, None]))
+    builder.post_clusters(
+        Account.ENERGY, series_cents(np.add.reduceat(prices * utility_kw, GRID.edge_hours[:-1])[:, None])
+    )
     it_kw = np.full((GRID.period_count, 1), utility_kw / UTILITY_KW_PER_IT_KW)
     if owner == "neocloud":
         rent_usd_per_kw_month = base("colo_rent")
@@ -113,6 +115,6 @@ def test_the_catalogues_own_prices_come_near_the_published_cost(part: str, all_i
 def test_a_capital_charge_of_ten_percent_would_add_a_quarter() -> None:
     # Paid back as a four-year annuity instead of straight line: 1.33 an hour instead of 1.06.
     capital = base("capex_allin_h200")
-    annuity = annual_payment(capital, base("discount_rate"), 4) / HOURS_PER_YEAR
+    annuity = capital / annuity_factor(base("discount_rate"), 4) / HOURS_PER_YEAR
     assert annuity == pytest.approx(1.332, abs=5e-4)
     assert annuity / (capital / (4 * HOURS_PER_YEAR)) == pytest.approx(1.26, abs=5e-3)

@@ -13,7 +13,7 @@ from planner.finance.months import MonthGrid
 from planner.finance.tariffs import (
     Tariff,
     TariffWindow,
-    demand_charges_usd,
+    demand_charges_of_peaks_usd,
     flat_tariff,
     hourly_prices_usd_per_kwh,
     local_offsets_h,
@@ -83,7 +83,7 @@ def test_demand_charge_takes_the_highest_hour_of_each_month() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=13)
     load = np.full((grid.hour_count, 2), 100.0)
     load[5, 0] = 500.0
-    charges = demand_charges_usd(tariff, grid, load)
+    charges = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
     assert charges.shape == (13, 2)
     assert charges[:2, 0] == pytest.approx([7_500.0, 1_500.0])
     assert charges[12] == pytest.approx([1_650.0, 1_650.0])
@@ -92,7 +92,7 @@ def test_demand_charge_takes_the_highest_hour_of_each_month() -> None:
 def test_a_part_month_pays_its_days() -> None:
     tariff = flat_tariff(0.05, demand_charge_usd_per_kw_month=10.0)
     grid = MonthGrid(start=date(2026, 4, 16), horizon_months=1)
-    charges = demand_charges_usd(tariff, grid, np.full(grid.hour_count, 60.0))
+    charges = demand_charges_of_peaks_usd(tariff, grid, np.full(2, 60.0))
     assert charges == pytest.approx([600 * 15 / 30, 600 * 15 / 31])
 
 
@@ -105,7 +105,7 @@ def test_a_ratchet_bills_the_earlier_peak() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=14)
     load = np.full(grid.hour_count, 50.0)
     load[10] = 100.0
-    charges = demand_charges_usd(tariff, grid, load)
+    charges = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
     assert charges == pytest.approx([1_000] + [800] * 11 + [500] * 2)
 
 

@@ -21,7 +21,7 @@ from planner.finance.money import series_cents, usd
 from planner.finance.months import MonthGrid
 from planner.finance.purchase import DiscountTier, Quote, choose_quote
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
-from planner.finance.tariffs import demand_charges_usd, flat_tariff, hourly_prices_usd_per_kwh
+from planner.finance.tariffs import demand_charges_of_peaks_usd, flat_tariff, hourly_prices_usd_per_kwh
 from planner.finance.tax import TaxRules, income_tax, tax_depreciation
 from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.reporting.csv_table import CsvFormat, write_csv
@@ -49,6 +49,11 @@ LEDGER_FILE = TableDescription(
         Column(name="amount_usd", kind=ColumnKind.CENTS, unit="USD", description="Amount."),
     ),
 )
+
+
+def by_month(fold: np.ufunc, hourly: np.ndarray) -> np.ndarray:
+    """Fold hours into the months of the grid."""
+    return np.asarray(fold.reduceat(hourly, GRID.edge_hours[:-1]))
 
 
 def purchases() -> np.ndarray:
@@ -86,15 +91,17 @@ def post_running(builder: LedgerBuilder) -> None:
     tariff = flat_tariff(0.075, escalator_per_year=0.035, demand_charge_usd_per_kw_month=12.0)
     load_kw = np.full((GRID.hour_count, 1), 900.0)
     energy = hourly_prices_usd_per_kwh(tariff, GRID)[:, None] * load_kw
-    builder.post_clusters(Account.ENERGY, series_cents(GRID.sum_by_period(energy)))
-    builder.post_clusters(Account.COOLING, series_cents(GRID.sum_by_period(energy) * 0.3))
-    builder.post_clusters(Account.DEMAND_CHARGE, series_cents(demand_charges_usd(tariff, GRID, load_kw)))
+    builder.post_clusters(Account.ENERGY, series_cents(by_month(np.add, energy)))
+    builder.post_clusters(Account.COOLING, series_cents(by_month(np.add, energy) * 0.3))
+    builder.post_clusters(
+        Account.DEMAND_CHARGE, series_cents(demand_charges_of_peaks_usd(tariff, GRID, by_month(np.maximum, load_kw)))
+    )
     builder.post_clusters(
         Account.COLOCATION, series_cents(colocation_usd(np.full((36, 1), 1_100.0), 180.0, GRID, 0.04))
     )
     people = np.full((36, 1), 3.0)
     builder.post_clusters(Account.SOFTWARE_ENGINEERS, series_cents(yearly_cost_usd(people, 280_000.0, GRID)))
-    emitted = operational_kg(GRID.sum_by_period(load_kw * 1.3), 369.0)
+    emitted = operational_kg(by_month(np.add, load_kw * 1.3), 369.0)
     builder.post_clusters(Account.CARBON, series_cents(carbon_cost_usd(emitted, 25.0)))
 
 

@@ -10,14 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.placement import Deployment, Placement, place_window, residence, whole_nodes, with_placement
+from planner.fleet.placement import Deployment, Placement, residence, with_placement
 from planner.fleet.plan import Plan
 from planner.fleet.power import facility_kw
-from planner.fleet.router import ways_of
+from planner.fleet.replicas import place_window, whole_nodes
 from planner.fleet.window import WindowInput, WindowResult, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
-from tests.fleet.test_window import Recipe, built, either, scale, sites, window_of
+from tests.fleet.test_window import Recipe, built, either, scale, served_tokens, sites, window_of
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +52,12 @@ def placed_plan(recipe: Recipe) -> tuple[Plan, Placement, WindowInput]:
             nodes, speed = float(random.choice([0.125, 0.25, 0.5, 1.0, 2.0])), float(random.uniform(0.5, 1.0))
             members, able = tuple(able[:together]), able[together:]
             found.append(deployment(c, members, nodes, speed=speed, load_h=float(random.uniform(0, 1))))
+    for place, each in enumerate(found):  # some hold a model of which others wait for work
+        others = [other for other in found if other.cluster == each.cluster and other is not each]
+        best = {w: other.speed for other in others for w in other.workloads if plan.workloads[w].deadline_h}
+        idle = {w: random.uniform(0.3, 1.0, 1) * speed / each.speed for w, speed in best.items()}
+        if random.random() < 0.5:
+            found[place] = dataclasses.replace(each, waiting_speed=idle)
     mean = window.demand_requests.mean(axis=1) / 3600.0
     plan = dataclasses.replace(plan, demand=demand_plan(plan.workloads, plan.hours, mean.tolist()))
     plan = with_placement(plan, found)
@@ -67,17 +73,19 @@ def test_replicas_are_whole_and_fit(recipe: Recipe) -> None:
     if not any(placement.placed):
         return
     np.testing.assert_array_equal(result.replicas, np.round(result.replicas))
-    held, carried = np.zeros_like(window.nodes), np.zeros_like(result.replicas)
-    ways, whole = ways_of(plan, window), whole_nodes(window)
+    held, whole, pools = np.zeros_like(window.nodes), whole_nodes(window), place_window(plan, placement, window).window
     on = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
-    for d, each in enumerate(placement.deployments):
+    of_pools = evaluate_window(dataclasses.replace(placement.pools, placement=None), pools)
+    for pool, d in enumerate(placement.pool_deployment):
+        if d is None:
+            continue
+        each, carried = placement.deployments[d], np.zeros(held.shape[1])
         held[each.cluster] += result.replicas[d] * each.nodes_per_replica
-        for w in each.workloads:
-            rate = ways[w].rate(each.cluster, slice(None)) * each.speed
-            carried[d] += result.served_requests[each.cluster, w] / rate
-        if placement.placed[each.cluster]:
-            room = (result.replicas[d] * each.nodes_per_replica) * on[each.cluster] - result.loading_nodes[d]
-            assert np.all(carried[d] <= room + 1e-6)
+        for w in {*each.workloads, *each.waiting_speed}:
+            speed = each.speed * each.waiting_speed.get(w, np.ones(1)) * window.speed.get((each.cluster, w), np.ones(1))
+            carried += of_pools.served_requests[pool, w] / (plan.requests_per_node_h[each.cluster, w] * speed)
+        room = (result.replicas[d] * each.nodes_per_replica) * on[each.cluster] - result.loading_nodes[d]
+        assert np.all(carried <= room + 1e-6)
     assert np.all(held <= whole + 1e-6)
     waiting = np.array([row.sum() for row in result.waiting_requests])
     left = result.served_requests.sum(axis=(0, 2)) + result.shed_requests.sum(axis=1) + waiting
@@ -174,7 +182,12 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
         by_priority=tuple(of - w for w in plan.by_priority),
     )
     held = [
-        dataclasses.replace(each, cluster=at[each.cluster], workloads=tuple(of - w for w in each.workloads))
+        dataclasses.replace(
+            each,
+            cluster=at[each.cluster],
+            workloads=tuple(of - w for w in each.workloads),
+            waiting_speed={of - w: speed for w, speed in each.waiting_speed.items()},
+        )
         for c in clusters
         for each in placement.deployments
         if each.cluster == c
@@ -211,7 +224,7 @@ def test_a_node_that_holds_one_model_serves_no_other() -> None:
     shared = two_models(1, [deployment(0, (0,), 0.5), deployment(0, (1,), 0.75)])
     result = evaluate_window(shared, window_of(shared, demand, np.full((1, 3), 1.0)))
     assert result.served_requests[0, :, 0].tolist() == pytest.approx([1800, 0])  # 1.25 nodes do not fit on one
-    together = two_models(1, [deployment(0, (0, 1), speed=0.8), deployment(0, (), 1.0)])
+    together = two_models(1, [deployment(0, (0, 1), speed=0.8)])
     result = evaluate_window(together, window_of(together, demand, np.full((1, 3), 1.0)))
     assert result.served_requests[0, :, 0].sum() == pytest.approx(0.8 * 3600)
 
@@ -230,7 +243,7 @@ def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
 
 def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
     """Of ten nodes the review gives 3 and 7; an hour of 5 nodes' chat leaves code the rest, though it asks for half."""
-    plan = two_models(10, [deployment(0, (0,)), deployment(0, (1,))], chat=1.7, code=5.1)
+    plan = two_models(10, [deployment(0, (0,), load_h=0.0), deployment(0, (1,))], chat=1.7, code=5.1)
     demand = np.array([[3600.0, 5 * 3600.0], [1800.0, 1800.0]])
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 2), 10.0)))
     assert result.replicas.tolist() == [[3, 5], [7, 5]]
@@ -258,6 +271,71 @@ def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
     )
     result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
     assert result.replicas.tolist() == [[2], [0]]
+
+
+def test_an_hour_places_for_what_loading_takes_of_it() -> None:
+    """Chat of 4.6 nodes takes five, and of those that load for a fifth of the hour six, of which 4.8 serve."""
+    for load_h, replicas in ((0.0, 5), (0.2, 6)):
+        plan = two_models(10, [deployment(0, (0,), load_h=load_h), deployment(0, (1,))], chat=0.5, code=8.0)
+        result = evaluate_window(plan, window_of(plan, np.array([[4.6], [0.5]]) * 3600.0, np.full((1, 1), 10.0)))
+        assert result.replicas[0].tolist() == [replicas]
+
+
+def check_more_nodes_never_serve_less(recipe: Recipe, cluster: int, more: int) -> None:
+    """A priority may lose only to one before it, and, in the minutes in which weights are loaded, to these.
+
+    Nothing fails. Which replicas were there the hour before is a matter of what it asked for, so more nodes may have
+    more to load: of that hour they lose it, and no more.
+    """
+    recipe = recipe._replace(deadlines=(0, 0, *[d for d in recipe.deadlines if d][:1]))
+    plan, placement, window = placed_plan(recipe)
+    assume(any(placement.placed))
+    nodes = np.ceil(window.nodes.max(axis=1, keepdims=True)) + 0.0 * window.nodes
+    few = dataclasses.replace(window, nodes=nodes, speed={}, lit_fraction=None)
+    added = np.zeros_like(nodes)
+    added[cluster % len(nodes)] = more
+    many = dataclasses.replace(few, nodes=nodes + added)
+    at_best = float((plan.requests_per_node_h[:, :, 0] * [load.tokens_per_request[0] for load in plan.workloads]).max())
+    for load_h in (0.0, 0.1):
+        held = [dataclasses.replace(each, load_h=each.load_h * load_h) for each in placement.deployments]
+        plan = with_placement(dataclasses.replace(plan, placement=None), held)
+        loading = float(evaluate_window(plan, many).loading_nodes.sum()) * at_best if load_h else 0.0
+        for less, after in zip(served_tokens(plan, few), served_tokens(plan, many), strict=True):
+            if after > less * (1 + 1e-6):
+                break
+            assert after >= less * (1 - 1e-6) - 1e-3 - loading
+
+
+@settings(max_examples=6)
+@given(sites(capped=False), st.integers(0, 2), st.integers(1, 6))
+def test_more_nodes_never_serve_less(recipe: Recipe, cluster: int, more: int) -> None:
+    check_more_nodes_never_serve_less(short(recipe), cluster, more)
+
+
+@pytest.mark.prove
+@settings(max_examples=1500, deadline=None)
+@given(sites(capped=False), st.integers(0, 2), st.integers(1, 6))
+def test_more_nodes_never_serve_less_on_thousands_of_sites(recipe: Recipe, cluster: int, more: int) -> None:
+    check_more_nodes_never_serve_less(recipe, cluster, more)
+
+
+def test_what_can_wait_uses_what_idles_and_an_hour_that_is_short_of_it_makes_room() -> None:
+    """Four nodes: chat takes all of them by day and one by night, when batch works off the day.
+
+    On chat's replicas at 0.8 of its speed; without a way onto these it is loaded onto all but two of the nodes, since
+    what cannot wait is at 85%.
+    """
+    work = [workload_plan("chat"), workload_plan("batch", priority=2, deadline_h=24)]
+    plan = make_plan([cluster_plan(nodes=4)], work, requests_per_s=[3.4, 1.5], preferred_utilisation=0.85)
+    demand = np.array([[4.0] * 12 + [1.0] * 12, [1.5] * 24]) * 3600.0
+    for idle, replicas, served in (({1: np.full(1, 0.8)}, [4, 0], 3 * 0.8), ({}, [2, 2], 2.0)):
+        held = [deployment(0, (0,), waiting_speed=idle), deployment(0, (1,), load_h=0.0)]
+        placed = with_placement(plan, held)
+        result = evaluate_window(placed, window_of(plan, demand, np.full((1, 24), 4.0)))
+        assert result.replicas[:, 0].tolist() == [4, 0]
+        assert result.replicas[:, 20].tolist() == replicas
+        assert result.served_requests[0, 0] == pytest.approx(demand[0])
+        assert result.served_requests[0, 1] == pytest.approx([0.0] * 12 + [served * 3600] * 12)
 
 
 def test_work_finds_the_cluster_with_room_for_its_model() -> None:

@@ -56,6 +56,35 @@ def problem_of(path: Path, *overrides: str) -> str:
             "timezone: unknown time zone 'Europe/Berlni' (did you mean Europe",
         ),
         ("workloads.chat.shape={timezone: ../../etc/passwd}", "unknown time zone '../../etc/passwd'"),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 0.9: 800}, mean: null}",
+            "tokens.input: quantiles must not fall as their share rises: 800 tokens at 0.9 after 900 at 0.5",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 0.9: 1800}}",
+            "tokens.input: quantiles stand in place of mean and p95: leave out mean",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 95: 1800}, mean: null}",
+            "tokens.input: a quantile is that of a share of requests between 0 and 1, not 95",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, p95: 1800}, mean: null}",
+            "tokens.input: a quantile is that of a share of requests, such as 0.95, not 'p95'",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 1: 1800}, mean: null}",
+            "tokens.input: at least two quantiles between 0 and 1 make a distribution, not 1",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 0.50: 900, 0.9: 1000}, mean: null}",
+            "tokens.input: a quantile is stated twice",
+        ),
+        (
+            "workloads.chat.tokens.input={quantiles: {0.5: 900, 0.9: 140000}, mean: null}",
+            "tokens.input.quantiles.0.9: 140,000 tokens exceed the 131,072 that llama-3.1-8b accepts",
+        ),
+        ("workloads.chat.tokens.input={mean: null}", "tokens.input: needs mean, or quantiles such as"),
         ("start=1999-12-31", "start: must be greater than or equal to 2000-01-01, not 1999-12-31"),
         ("start=2101-01-01", "start: must be less than or equal to 2100-12-31, not 2101-01-01"),
     ],
@@ -69,6 +98,25 @@ def test_a_contradiction_has_its_place(write: Write, override: str, message: str
 def test_a_request_longer_than_the_model_accepts(write: Write) -> None:
     found = problem_of(write(), "workloads.chat.tokens.input.mean=200_000")
     assert "tiny.yaml:8: workloads.chat.tokens: a mean request of 200,100 tokens exceeds the 131,072" in found
+
+
+def test_quantiles_are_bounded_by_the_context_where_no_longest_is_stated(write: Write) -> None:
+    steep = "workloads.chat.tokens.input={quantiles: {0.5: 900, 0.9: 90000}, mean: null}"
+    stated = "workloads.chat.tokens.input.quantiles.1=100_000"
+    lengths = [
+        load_scenario(write(), overrides).workloads["chat"].tokens.input for overrides in ([steep], [steep, stated])
+    ]
+    assert [length.distribution.quantile(0.999) for length in lengths] == [131_072, 100_000]
+    assert lengths[0].mean > lengths[1].mean > 0.5 * 900
+    assert hash(lengths[0]) != hash(lengths[1])
+
+
+def test_a_class_lays_no_mean_under_stated_quantiles(write: Write, tiny: str) -> None:
+    text = tiny.replace("tokens: {input: {mean: 500}, output: {mean: 100}}", "class: chat")
+    scenario = load_scenario(write(text), ["workloads.chat.tokens={input: {quantiles: {0.5: 900, 0.9: 2000}}}"])
+    tokens = scenario.workloads["chat"].tokens
+    assert tokens.input.distribution.quantile(0.9) == pytest.approx(2000)
+    assert tokens.output.p95 is not None
 
 
 def test_the_last_day_of_the_horizon_is_inside_it(write: Write) -> None:

@@ -205,13 +205,6 @@ def test_more_prefill_loses_more_under_a_cap() -> None:
     assert kept[0] > kept[1] > kept[2]
 
 
-def test_the_cap_for_a_throughput_gives_that_throughput(node_power: NodePower) -> None:
-    wanted = np.array([0.6, 0.8, 0.95])
-    cap_kw = node_power.cap_for_throughput_kw(wanted)
-    np.testing.assert_allclose(node_power.throughput_fraction(cap_kw), wanted, atol=1e-9)
-    assert np.all(cap_kw < node_power.full_kw)
-
-
 def test_a_b200_node_at_its_limit_draws_what_lenovo_measured() -> None:
     mix = ServingMix(
         batch=1000.0,

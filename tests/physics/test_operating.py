@@ -12,7 +12,6 @@ from planner.physics.operating import (
     at_concurrency,
     at_objective,
     at_saturation,
-    coefficient_of_variation,
 )
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL
@@ -205,15 +204,6 @@ def test_shapes_broadcast() -> None:
     )
     assert point.tpot_s.shape == (len(SPECS), 3)
     assert point.fits.all()
-
-
-@pytest.mark.parametrize("cv", [0.0, 0.3, 1.0, 2.0])
-def test_cv_from_p95_inverts_the_lognormal(cv: float) -> None:
-    from scipy.stats import lognorm  # noqa: PLC0415
-
-    sigma = np.sqrt(np.log1p(cv**2))
-    p95 = lognorm.ppf(0.95, sigma, scale=100 * np.exp(-(sigma**2) / 2)) if cv else 100.0
-    assert coefficient_of_variation(100.0, p95) == pytest.approx(cv, abs=1e-6)
 
 
 def test_doubling_every_rate_halves_every_time() -> None:

@@ -9,7 +9,6 @@ from planner.physics.power import (
     FITTED,
     BoardRating,
     board_power_w,
-    cap_fraction_for_throughput,
     clock_bound_fraction,
     power_fraction,
     throttled_clock_fraction,
@@ -101,14 +100,6 @@ def test_under_a_cap_the_board_draws_no_more_than_the_cap(activity: tuple[float,
     stretch = 1.0 - bound + bound / clock
     drawn = float(power_fraction(activity[0] / stretch, activity[1] / stretch, clock))
     assert drawn <= cap + 1e-9 or clock == pytest.approx(0.17)
-
-
-@pytest.mark.slow
-@given(activities, st.floats(0.75, 0.99))
-def test_the_inverse_cap_keeps_the_throughput_and_no_more_is_needed(activity: tuple[float, float], kept: float) -> None:
-    cap = float(cap_fraction_for_throughput(*activity, kept))
-    assert float(throughput_fraction_at_cap(*activity, cap)) >= kept - 1e-6
-    assert float(throughput_fraction_at_cap(*activity, cap - 1e-3)) <= kept + 1e-6
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 0.1))

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from planner.physics.precision import (
     canonical_precision,
     compute_flops_per_s,
-    may_share,
-    needs_conversion,
     refusal,
     shared_weight_bytes,
 )
@@ -56,11 +52,3 @@ def test_four_bit_mixtures_keep_attention_wider() -> None:
 def test_scales_are_weighed() -> None:
     assert FORMATS["fp4"].weight_bytes == 9 / 16  # NVFP4: 4 bits and one byte of scale per 16 values
     assert 1.0 < FORMATS["fp8"].weight_bytes < 1.001
-
-
-def test_fp8_dialects_do_not_mix() -> None:
-    assert needs_conversion(MI300X, "fp8", "ocp")
-    assert not needs_conversion(H200, "fp8", "ocp")
-    assert not may_share(MI300X, H200, "fp8")
-    assert may_share(H200, B200, "fp8")
-    assert may_share(MI300X, dataclasses.replace(MI300X, name="MI325X"), "fp8")

@@ -28,7 +28,7 @@ def test_axes_are_numbers_where_all_their_values_are() -> None:
 def test_the_table_is_tidy(write: Write, tmp_path: Path) -> None:
     path = write()
     axes = parse_axes(["clusters.h200.nodes=0:4:2", "finance.residual_fraction=0.1,0.25"])
-    points = sweep(path, axes, ["horizon_months=1", "clusters.mi325x=null"])
+    points = sweep(load_scenario(path, ["horizon_months=1", "clusters.mi325x=null"]), axes)
     for form in (CsvFormat(), CsvFormat(decimal_comma=True)):
         write_sweep(load_scenario(path), axes, points, tmp_path / "out", {"seed": 1}, form)
         with (tmp_path / "out" / "sweep.csv").open(newline="") as stream:

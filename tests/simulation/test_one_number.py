@@ -23,7 +23,7 @@ from planner.simulation.expansion import MonthFigures, Review
 from planner.studies.axes import parse_axes
 from planner.studies.bridge import factors_of
 from planner.studies.headlines import MONTHLY, headline_names
-from planner.studies.outputs import headlines, monthly_series
+from planner.studies.replicate import headlines, monthly_series
 from planner.studies.sweep import sweep
 from tests.conftest import TINY
 
@@ -108,7 +108,7 @@ def test_every_reader_finds_the_same_number_for_the_same_word(
     told = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     with (tmp_path / "run" / "measures.csv").open(encoding="utf-8", newline="") as file:
         listed = {row["measure"]: float(row["value"]) for row in csv.DictReader(file) if row["value"]}
-    point = sweep(seen.path, parse_axes(["seed=1,2"]), BUSY)[0].figures
+    point = sweep(load_scenario(seen.path, BUSY), parse_axes(["seed=1,2"]))[0].figures
     assert point is not None
     readers: dict[str, dict[str, float | None]] = {
         "tables": dict(from_tables(seen)),

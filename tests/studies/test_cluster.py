@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
 
-pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
+distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,23 @@ def test_a_lost_scheduler_is_one_message_and_the_study_is_resumed(
     assert "--resume" in err
     finish(study, tmp_path / "out", "--workers", "1", "--resume")
     assert files(tmp_path / "out") == whole
+
+
+@pytest.mark.prove
+def test_a_cluster_that_grows_with_its_work_grows(study: Path, tmp_path: Path) -> None:
+    """From one worker to six within 15 s, with the settings that Dask ships."""
+    prepared = prepare(study)
+    setup = prepared.setup(prepared.montecarlo())
+    with distributed.LocalCluster(
+        host="127.0.0.1", n_workers=1, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
+    ) as cluster:
+        cluster.adapt(minimum=1, maximum=6)
+        begin_s = time.monotonic()
+        rows = run_batches(setup, [(first, first + 8) for first in range(0, 80_000, 8)], 1, cluster.scheduler_address)
+        while len(cluster.scheduler_info["workers"]) < 6:
+            next(rows)
+            assert time.monotonic() - begin_s < 15.0
+        rows.close()
 
 
 def test_a_cluster_without_workers_is_one_message(

@@ -20,11 +20,10 @@ from planner.studies.analysis import Finished
 from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
 from planner.studies.inputs import Inputs
-from planner.studies.intervals import mean_estimate
-from planner.studies.outputs import headlines
+from planner.studies.intervals import Estimate, mean_estimate
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator
-from planner.studies.runner import Goal, Progress, Workforce, batch_size, run_rows
+from planner.studies.replicate import Replicator, headlines
+from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store
 from tests.studies.conftest import SMALL
 
@@ -178,12 +177,63 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
 
 def test_a_study_stops_when_its_interval_is_narrow_enough(study_file: Write, tmp_path: Path) -> None:
     prepared = prepare(study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line)))
-    wide = finish(prepared, tmp_path / "a" / "s", rows=400, until=0.2)
+    wide = finish(prepared, tmp_path / "a" / "s", rows=400, until=Until(0.2))
     assert wide.rows == 128  # the fewest: 32 rows of each of 4 randomisations
-    again = finish(prepared, tmp_path / "b" / "s", rows=400, until=0.2, force=Workforce(workers=2))
+    again = finish(prepared, tmp_path / "b" / "s", rows=400, until=Until(0.2), force=Workforce(workers=2))
     assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
     reached = mean_estimate(again.output(prepared.headline.name)[:, 0], 4).relative
     assert reached <= 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("0.5%", Until(0.005)),
+        ("0.005", Until(0.005)),
+        ("mean = 2 %", Until(0.02)),
+        ("p90=2%", Until(0.02, "p90")),
+        ("p2.5=0.1", Until(0.1, "p2.5")),
+        ("best=1%", Until(0.01, "best")),
+    ],
+)
+def test_what_may_end_a_study_is_read(text: str, until: Until) -> None:
+    assert Until.read(text) == until
+
+
+@pytest.mark.parametrize("text", ["half", "200%", "0", "p0=1%", "p100=1%", "worst=1%", "p90", "best=e%"])
+def test_what_cannot_end_a_study_is_refused(text: str) -> None:
+    with pytest.raises(ScenarioError, match="p90=2%"):
+        Until.read(text)
+
+
+def test_a_study_looks_at_the_figure_it_is_told() -> None:
+    """Of 4 scramblings and three plans, of which the cheapest breaks its promise: against numpy, by hand."""
+    random = np.random.default_rng(3)
+    headline = random.normal([[9.0, 10.0, 10.5]], 1.0, (400, 3))
+    short = np.where([[True, False, False]], 0.2, np.zeros((400, 3)))
+    rows = np.stack([headline, short, np.full((400, 3), 12.0)], axis=1)
+    plans = (("cheap", 0.9), ("sound", 0.9), ("dear", 0.9))
+
+    def found(until: Until) -> Estimate:
+        goal = Goal(rows=400, headline="cost_usd", scramblings=4, until=until, promised=plans)
+        return goal.estimate(rows[:, : len(goal.columns)])
+
+    assert found(Until(0.1)).value == pytest.approx(headline[:, 0].mean())
+    ninth = found(Until(0.1, "p90"))
+    each = [np.percentile(headline[which::4, 0], 90, method="median_unbiased") for which in range(4)]
+    assert ninth.value == pytest.approx(np.percentile(headline[:, 0], 90, method="median_unbiased"))
+    assert ninth.half_width == pytest.approx(3.182446 * np.std(each, ddof=1) / 2, rel=1e-6)  # Student's t, 3 degrees
+    best = found(Until(0.1, "best"))
+    assert best.value == pytest.approx((headline[:, 1] < headline[:, 2]).mean())
+    assert Until(0.1, "best").width(best) == best.half_width
+    assert Until(0.1, "p90").width(ninth) == ninth.half_width / ninth.value
+
+
+def test_a_study_that_is_told_no_size_takes_whole_nets(prepared: Prepared) -> None:
+    assert (prepared.study.scramblings, prepared.usual_replications) == (4, 1024)
+    assert prepared.uneven(1024) is None
+    assert prepared.uneven(32) is None  # a trial
+    assert "2,048" in str(prepared.uneven(1100))
 
 
 def test_replication_17_is_the_same_run_alone(prepared: Prepared, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import planner
 from planner.errors import CapacityError, ScenarioError
@@ -21,8 +22,9 @@ from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
 from planner.studies.sizing.relaxation import Relaxation
-from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, judged
-from planner.studies.sizing.size import price_change, trial_of
+from planner.studies.sizing.replications import Surveyed
+from planner.studies.sizing.search import Clock, Judged, Search, judged
+from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
 
 REPLICATIONS = 3
 CALM = {
@@ -68,7 +70,7 @@ def problem(content: dict[str, Any], overrides: Sequence[str] = (), parts: Seque
 
 
 def whole(search: Search, counts: Counts) -> Judged:
-    return judged(counts, search.archive.outcomes(counts, range(REPLICATIONS)))
+    return judged(counts, search.outcomes(counts, range(REPLICATIONS)))
 
 
 def keeps(search: Search, plan: Judged) -> bool:
@@ -260,7 +262,7 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     answer = planner.size(content, tmp_path / "out", replications=REPLICATIONS, confirmations=4, workers=1)
     result = simulate(load_scenario(answer.plan), seed=1, replication=0)
     _, search = problem(content)
-    own = search.archive.outcomes(answer.sized.plan.counts, [0])[0]
+    own = search.outcomes(answer.sized.plan.counts, [0])[0]
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()
@@ -268,9 +270,26 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     assert 0.0 <= summary["kept_low_fraction"] <= summary["kept_fraction"] <= summary["kept_high_fraction"] <= 1.0
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
+    assert "workbook.xlsx" in files
+    assert answer.sized.as_stated().cost_cents().sum() == simulate(load_scenario(answer.plan)).cost_cents().sum()
+    check_families(answer.sized)
     frontier = answer.table()
     assert frontier.is_answer.sum() == 1
     assert (np.diff(frontier.cost) > 0).all()
+
+
+def check_families(sized: Sized) -> None:
+    """A mixed plan stands beside an answer of one part, keeps the promise and costs no less."""
+    families = {family.name: family for family in sized.families}
+    assert set(families) | {sized.family} == {"all-H200", "all-MI325X", "mixed"}
+    assert sized.family == "mixed" or families["mixed"].plan is not None
+    for name, family in families.items():
+        if family.plan is None:
+            continue
+        assert family_of(sized.choices, family.plan.counts) == name
+        assert family.plan.kept(0.99).mean() >= 0.9
+        assert family.plan.cost >= sized.plan.cost * (1 - 1e-9)
+        assert family.bound <= family.plan.cost
 
 
 def test_nothing_is_written_where_nothing_keeps_the_promise(tmp_path: Path) -> None:
@@ -290,3 +309,22 @@ def test_a_cluster_that_is_not_needed_is_retired() -> None:
     stays = whole(search, (0, 0, 0))
     assert whole(search, found).cost <= stays.cost
     assert keeps(search, whole(search, found))
+
+
+def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_are_called(tmp_path: Path) -> None:
+    content = toy(("2026-01-01", "2026-02-01"))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))
+    reached = {"clusters.mi325x*.unit_price_usd": [20e3, 30e3], "reliability.vendor_failure_multiplier.amd": [1.0, 2.0]}
+    study = {
+        "name": "prices",
+        "scenarios": {"toy": {"extends": "toy.yaml"}},
+        "uncertain": {name: {"kind": "uniform", "low": low, "high": high} for name, (low, high) in reached.items()},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    trial = trial_of(load_scenario(content), (), tmp_path / "study.yaml", "net-present-cost", None)
+    assert [[path[1:] for path in found.targets[0]] for found in trial.inputs.each[:2]] == [
+        [("mi325x-2026-01-01", "unit_price_usd"), ("mi325x-2026-02-01", "unit_price_usd")],
+        [("vendor_failure_multiplier", "amd")],
+    ]
+    outcome = Workers(trial, 1).own.outcome((0, 0, 3, 0), 0)
+    assert np.isfinite(outcome.cost)

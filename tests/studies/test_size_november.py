@@ -42,7 +42,7 @@ def keeps(archive: Archive, counts: Counts, replications: range) -> bool:
     most = len(replications) - math.ceil(0.9 * len(replications))
     broken = 0
     for first in range(0, len(replications), 10):
-        outcomes = archive.outcomes(counts, replications[first : first + 10])
+        outcomes = archive.outcomes([(counts, each) for each in replications[first : first + 10]])
         broken += sum(outcome.worst <= PROMISED - LEAST_SHORTFALL for outcome in outcomes)
         if broken > most:
             return False
@@ -59,13 +59,13 @@ def test_no_random_plan_that_keeps_the_promise_is_cheaper() -> None:
     generator = np.random.Generator(np.random.PCG64(1))
     with workers_of(found.trial, 2) as workers:
         archive = Archive(workers)
-        answer = np.mean([each.cost for each in archive.outcomes(found.plan.counts, fresh)])
+        answer = np.mean([each.cost for each in archive.outcomes([(found.plan.counts, each) for each in fresh])])
         for _ in range(RANDOM_PLANS):
             total = generator.integers(50, MOST_NODES)
             counts = tuple(int(nodes) for nodes in generator.multinomial(total, generator.dirichlet(np.full(9, 0.5))))
             # Cost hardly differs between plans' replications: a first few tell which could be cheaper at all.
             few = fresh[:10]
-            own = [each.cost for each in archive.outcomes(counts, few)]
-            same = [each.cost for each in archive.outcomes(found.plan.counts, few)]
+            own = [each.cost for each in archive.outcomes([(counts, each) for each in few])]
+            same = [each.cost for each in archive.outcomes([(found.plan.counts, each) for each in few])]
             if np.mean(own) < 1.02 * np.mean(same) and keeps(archive, counts, fresh):
-                assert answer <= np.mean([each.cost for each in archive.outcomes(counts, fresh)])
+                assert answer <= np.mean([each.cost for each in archive.outcomes([(counts, each) for each in fresh])])

@@ -111,7 +111,7 @@ def test_every_combination_is_its_own_run(write: Write, vary: list[str]) -> None
     path = write()
     axes = parse_axes(vary)
     seed = None if axes[1].path == "seed" else 5
-    points = sweep(path, axes, ["horizon_months=2"], seed=seed)
+    points = sweep(load_scenario(path, ["horizon_months=2"]), axes, seed)
     assert [point.values for point in points] == list(itertools.product(axes[0].values, axes[1].values))
     for point in points:
         settings = [f"{axis.path}={value}" for axis, value in zip(axes, point.values, strict=True)]
@@ -175,6 +175,15 @@ def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(write: Writ
         path.write_text(tiny.replace("requests_per_s: 5", "requests_per_s: 9"))
 
     assert sweep(path, axes, progress=edit) == wanted
+
+
+def test_two_processes_give_the_points_of_one(write: Write) -> None:
+    axes = parse_axes(["horizon_months=1,2", "clusters.mi325x.online=2026-01-15,2026-02-10"])
+    seen: list[int] = []
+    points = sweep(write(), axes, progress=seen.append, workers=2)
+    assert points == sweep(write(), axes)
+    assert [bool(point.problem) for point in points] == [False, True, False, False]
+    assert seen == [0, 1, 2, 3]
 
 
 def test_the_command_goes_on_to_the_same_bytes(

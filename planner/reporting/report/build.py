@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
+    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -38,7 +39,11 @@ SECTIONS: Sequence[SectionMaker] = (
     compare_sections.sweep_section,
     study_sections.answer_section,
     size_sections.answer_section,
+    size_sections.review_section,
     size_sections.months_section,
+    actuals_sections.answer_section,
+    actuals_sections.forecast_section,
+    actuals_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
@@ -52,6 +57,7 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.money_section,
     elsewhere.maker("money"),
     plans.single(run_sections.losses_section),
+    run_sections.late_section,
     plans.single(run_sections.routing_section),
     plans.losses_section,
     elsewhere.maker("losses"),
@@ -76,10 +82,14 @@ def build_report(contents: Contents) -> bytes:
     return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
-def sections_of(contents: Contents) -> list[Section]:
+FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
+"""How many of the makers the first section takes, which the live page draws before the others."""
+
+
+def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
     """Return the questions that a folder's files answer, in the report's order."""
     found: dict[str, Section] = {}
-    for make in SECTIONS:
+    for make in makers:
         section = make(contents)
         if section is None or (make in elsewhere.MAKERS and section.key in found):
             continue

@@ -32,11 +32,12 @@ def asset(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
-    """Return the content policy: our own script by its hash, inline styles, and no address whatever."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def policy(*scripts: str) -> str:
+    """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
@@ -52,7 +53,7 @@ def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("
             lead=lead,
             sections=sections,
             memo=memo,
-            policy=_policy(script),
+            policy=policy(script),
             style=Html(style),
             script=Html(script),
         )

@@ -293,7 +293,6 @@
     for (const chart of charts) chart.draw();
   };
 
-  for (const figure of document.querySelectorAll("figure.chart")) charts.push(new Chart(figure));
   const drawAll = () => charts.forEach((chart) => chart.draw());
   const rank = (cell) => {
     const text = cell.textContent.trim().replace("−", "-");
@@ -301,36 +300,45 @@
     const found = /^[<±+]?\s*(-?)\$?([\d,]+(?:\.\d+)?)\s*%?\s*([A-Za-z]*)/.exec(text);
     return found ? Number(found[1] + found[2].replaceAll(",", "")) * (scales[found[3]] || 1) : text ? text.toLowerCase() : null;
   };
-  for (const table of document.querySelectorAll("main table")) {
-    const body = table.tBodies[0];
-    if (!body || body.rows.length < 3 || !table.tHead) continue;
-    [...table.tHead.rows[0].cells].forEach((head, column) => {
-      if (!head.textContent.trim() || body.rows[0].cells[column]?.classList.contains("barcell")) return;
-      const button = html("button", undefined, "sort");
-      button.type = "button";
-      button.append(...head.childNodes);
-      head.append(button);
-      button.addEventListener("click", () => {
-        const up = head.getAttribute("aria-sort") !== "ascending";
-        for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const keyed = [...body.rows].map((row, place) => ({ row, place, key: rank(row.cells[column]) }));
-        keyed.sort((a, b) => {
-          if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
-          const numbers = typeof a.key === "number" && typeof b.key === "number";
-          const order = numbers ? a.key - b.key : String(a.key).localeCompare(String(b.key), undefined, { numeric: true });
-          return (up ? order : -order) || a.place - b.place;
+  const sortable = () => {
+    for (const table of document.querySelectorAll("main table")) {
+      const body = table.tBodies[0];
+      if (!body || body.rows.length < 3 || !table.tHead || table.querySelector("button.sort")) continue;
+      [...table.tHead.rows[0].cells].forEach((head, column) => {
+        if (!head.textContent.trim() || body.rows[0].cells[column]?.classList.contains("barcell")) return;
+        const button = html("button", undefined, "sort");
+        button.type = "button";
+        button.append(...head.childNodes);
+        head.append(button);
+        button.addEventListener("click", () => {
+          const up = head.getAttribute("aria-sort") !== "ascending";
+          for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+          head.setAttribute("aria-sort", up ? "ascending" : "descending");
+          const keyed = [...body.rows].map((row, place) => ({ row, place, key: rank(row.cells[column]) }));
+          keyed.sort((a, b) => {
+            if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
+            const numbers = typeof a.key === "number" && typeof b.key === "number";
+            const order = numbers ? a.key - b.key : String(a.key).localeCompare(String(b.key), undefined, { numeric: true });
+            return (up ? order : -order) || a.place - b.place;
+          });
+          body.append(...keyed.map((one) => one.row));
         });
-        body.append(...keyed.map((one) => one.row));
       });
-    });
-  }
-
-  drawAll();
+    }
+  };
+  const attach = () => {
+    charts.length = 0;
+    for (const figure of document.querySelectorAll("figure.chart")) charts.push(new Chart(figure));
+    for (const button of document.querySelectorAll(".toggle")) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.series)));
+    for (const part of document.querySelectorAll("details"))
+      if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
+    sortable();
+    drawAll();
+  };
+  attach();
+  document.addEventListener("planner:redrawn", attach); // the live page has put other sections in place of these
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
-  for (const part of document.querySelectorAll("details"))
-    if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
   const opened = [];
   window.addEventListener("beforeprint", () => {
     for (const one of document.querySelectorAll("details:not([open], .dump, .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }

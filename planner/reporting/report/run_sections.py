@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
 from planner.reporting.report.bars import Part, bar, bar_table, group, legend
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, join, paragraph
+from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
 from planner.reporting.scales import COLOURS
+from planner.reporting.summary import mend_words
+from planner.results.late import REASONS
 from planner.results.measure_names import FLEET, SITE
 
 LOSSES = {
@@ -171,6 +173,32 @@ def losses_section(contents: Contents) -> Section | None:
     )
 
 
+def late_section(contents: Contents) -> Section | None:
+    """Return why requests were not in time, by workload, and what would mend the worst of it."""
+    lost = contents.table("late_reasons")
+    if lost is None or not len(lost):
+        return None
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for workload, reason, requests in zip(
+        lost.texts("workload"), lost.texts("reason"), lost.totals("lost_requests"), strict=True
+    ):
+        sums[workload][REASONS.get(reason, reason)] += requests
+    worst = contents.json("summary.json").get("late_reasons", [])
+    rows = [
+        (reason["workload"], REASONS[reason["reason"]], percent(reason["lost_fraction"], 3), reason["worst_month"],
+         percent(reason["worst_lost_fraction"], 2), mend_words(reason).removeprefix("; "))
+        for reason in worst
+    ]  # fmt: skip
+    header = ("workload", "reason", "of its requests", "worst month", "then", "what would mend it")
+    names = list(REASONS.values())
+    missed = {workload: row for workload, row in sums.items() if sum(row.values()) > 0}
+    parts = [
+        loss_table(missed, names, "workload", "of requests not in time") if missed else "",
+        table(header, rows, "Why requests were not in time, worst first", numeric=(2, 4)) if rows else "",
+    ]
+    return Section(key="losses", title="Where capacity was lost, and to what", body=join(parts))
+
+
 def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
     """Return node-hours on site by cluster and by what became of them; None where the folder does not say."""
     losses = contents.table("losses")
@@ -188,16 +216,18 @@ def _loss_colour(names: Sequence[str], name: str) -> int:
     return LOSS_COLOURS.get(name, list(names).index(name))
 
 
-def loss_table(shares: dict[str, dict[str, float]], names: Sequence[str], of: str) -> Html:
-    """Return what became of node-hours, one row for each cluster or scenario."""
+def loss_table(
+    shares: dict[str, dict[str, float]], names: Sequence[str], of: str, what: str = "of node-hours on site"
+) -> Html:
+    """Return what became of node-hours, or another whole, one row for each cluster, scenario or workload."""
     rows = []
     for cluster, row in shares.items():
         whole = sum(row.values()) or 1.0
         parts = [Part(name=n, share=row[n] / whole, colour=_loss_colour(names, n), shown=percent(row[n] / whole, 2))
                  for n in names]  # fmt: skip
         rows.append((cluster, [percent(row[n] / whole, 2) for n in names], parts))
-    header = (of, *names, "of node-hours on site")
-    return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table(header, rows, "Node-hours on site")])
+    caption = what.removeprefix("of ").capitalize()
+    return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table((of, *names, what), rows, caption)])
 
 
 def routing_section(contents: Contents) -> Section | None:

@@ -68,3 +68,34 @@ def months_section(contents: Contents) -> Section | None:
     header = ("month", "workload", "in time", "utilised", "what binds")
     found = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
     return Section(key="time", title="What binds in each month", body=found)
+
+
+def review_section(contents: Contents) -> Section | None:
+    """Return what a review is worth, and what is bought on what is seen there."""
+    review, levels = contents.table("review"), contents.table("levels")
+    if review is None or levels is None or contents.kind != "size":
+        return None
+    shown = unit_price if contents.json("summary.json").get("objective") == "levelised" else dollars
+    ways = [
+        (name, *(NOTHING if cell is None else shown(cell) for cell in (cost, saved, low, high)), percent(kept, 0), plan)
+        for name, cost, saved, low, high, kept, plan in zip(
+            review.texts("decided"), review.numbers("cost"), review.numbers("review_saves"),
+            review.numbers("review_saves_low"), review.numbers("review_saves_high"), review.numbers("kept_fraction"),
+            review.texts("plan"), strict=True,
+        )
+    ]  # fmt: skip
+    seen = [
+        (level, percent(share), "late" if late == "true" else "as promised", f"{percent(low)} to {percent(high)}", plan)
+        for level, share, late, low, high, plan in zip(
+            levels.texts("level"), levels.numbers("replications_fraction"), levels.texts("late"),
+            levels.numbers("forecast_low_ratio"), levels.numbers("forecast_high_ratio"), levels.texts("plan"),
+            strict=True,
+        )
+    ]  # fmt: skip
+    header = ("decided", "cost", "the review saves", "at least", "at most", "kept", "plan")
+    below = ("level", "of replications", "deliveries", "forecast of the mean one", "plan")
+    body = [
+        table(header, ways, "Ways to decide, on the same fresh replications (95% interval)", numeric=(1, 2, 3, 4, 5)),
+        table(below, seen, "What may be seen at the review, and what is bought on it", numeric=(0, 1)),
+    ]
+    return Section(key="review", title="Now or later", body=join(body, "\n"))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.demand.bursts import BURST_S, Bursts
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
-from planner.language.workload import Workload
+from planner.language.workload import Length, Workload
 from planner.simulation.streams import Streams
 
 Floats = NDArray[np.float64]
@@ -83,8 +83,8 @@ def draw_arrivals(
     minute = np.repeat(np.arange(counts.size) - span.before, counts)
     times_s = np.sort((minute + generator.random(minute.size)) * BURST_S)
     generator = streams(f"zoom/{name}/lengths")
-    prompt = _lognormal(lengths.input_mean_tokens, workload.tokens.input.sigma, times_s.size, generator)
-    output = _lognormal(lengths.output_mean_tokens, workload.tokens.output.sigma, times_s.size, generator)
+    prompt = _drawn(workload.tokens.input, lengths.input_mean_tokens, times_s.size, generator)
+    output = _drawn(workload.tokens.output, lengths.output_mean_tokens, times_s.size, generator)
     beyond = prompt + output > lengths.longest_tokens
     if times_s.size and beyond.mean() > _MOST_BEYOND_FRACTION:
         message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
@@ -115,9 +115,10 @@ def minute_factors(workload: Workload, span: Span, generator: np.random.Generato
     return np.asarray(factors / mean if mean > 0.0 else np.ones(span.all_minutes))
 
 
-def _lognormal(mean: float, sigma: float, size: int, generator: np.random.Generator) -> Ints:
-    lengths = generator.lognormal(np.log(mean) - 0.5 * sigma**2, sigma, size)
-    return np.maximum(np.rint(np.minimum(lengths, 1e12)), 1.0).astype(np.int64)
+def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.Generator) -> Ints:
+    """Draw lengths that have grown to a mean."""
+    tokens = length.distribution.at_scores(generator.standard_normal(size)) * (mean_tokens / length.mean)
+    return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
 
 def replay(log: RequestLog, lengths: Lengths, span: Span, share: float, generator: np.random.Generator) -> Arrivals:

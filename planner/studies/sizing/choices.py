@@ -21,6 +21,7 @@ from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.language.checks import check_scenario
 from planner.language.choose import Choose
+from planner.language.loading import with_vendors
 from planner.language.scenario import Scenario
 from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
@@ -42,6 +43,8 @@ class Purchase:
     date: datetime.date
     """On which it comes online, or is ordered."""
     accelerator: str
+    level: int | None = None
+    """Place of what is seen at a review, where the purchase depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,8 @@ class Choices:
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
+    mixed: bool = False
+    """Whether only plans of several parts are allowed."""
 
     @property
     def scenario(self) -> Scenario:
@@ -127,7 +132,7 @@ class Choices:
 
     def moments_h(self) -> list[float]:
         """Return when nodes are due, in hours from the start: power is highest just then."""
-        return sorted({max(_due_h(cluster), 0.0) for cluster in self.plan.clusters})
+        return sorted({max(due_h(cluster), 0.0) for cluster in self.plan.clusters})
 
     def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
         """Return nameplate IT power on site at a moment, by cluster."""
@@ -140,7 +145,7 @@ class Choices:
         return {
             cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
             for cluster in self.plan.clusters
-            if max(_due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h)
+            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h)
         }
 
     def within_limits(self, counts: Counts) -> bool:
@@ -152,6 +157,8 @@ class Choices:
             totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
             if (bought < 0).any() or (totals < least).any() or (totals > most).any():
                 return False
+        if self.mixed and len({self.purchases[place].accelerator for place in np.flatnonzero(bought)}) < 2:
+            return False
         if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
             return False
         if choose.power_kw is not None and (self.power_kw(counts) > choose.power_kw * (1.0 + 1e-9)).any():
@@ -181,6 +188,26 @@ class Choices:
         """Return the scenario under a choice, ready to be changed by a study's inputs."""
         return dataclasses.replace(self.base, content=self.content(counts))
 
+    def reach(self, counts: Counts) -> NDArray[np.int64]:
+        """Return nodes bought of each cluster up to each date, then the days of retirements, later being more."""
+        bought, groups = len(self.purchases), self.group_of
+        nodes, dates = np.array(counts[:bought], dtype=np.int64), [purchase.date for purchase in self.purchases]
+        reached = [
+            sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
+            for i in range(bought)
+        ]
+        stays = [len(each.dates) + 1 if day == 0 else day
+                 for each, day in zip(self.retirements, counts[bought:], strict=True)]  # fmt: skip
+        return np.array([*reached, *stays], dtype=np.int64)
+
+    def bundles(self) -> list[tuple[int, ...]]:
+        """Return the purchases that a step of a search may change together: each alone."""
+        return [(place,) for place in range(len(self.purchases))]
+
+    def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
+        """Say whether nodes of some purchases may be exchanged for nodes of others: always."""
+        return out != into
+
     def words(self, counts: Counts) -> str:
         """Return a choice as one would say it."""
         said = [
@@ -194,7 +221,7 @@ class Choices:
         return ", ".join(said) or "nothing"
 
 
-def _due_h(cluster: ClusterPlan) -> float:
+def due_h(cluster: ClusterPlan) -> float:
     """Return when a cluster's first nodes are due, as stated."""
     return cluster.order.placed_h + cluster.order.lead_h if cluster.order else cluster.online_h or 0.0
 
@@ -269,7 +296,7 @@ def _stated_fully(
     for purchase in purchases:
         names.setdefault(purchase.cluster, []).append(purchase.name)
     content = _named(content | {"clusters": clusters}, names)
-    full = Scenario.model_validate(content)
+    full = with_vendors(Scenario.model_validate(content))
     full._document = scenario.document
     check_scenario(full)
     return Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))

@@ -12,7 +12,7 @@ import dataclasses
 import multiprocessing
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -56,6 +56,10 @@ class Outcome:
     """In time, as the promise counts them, shape (months, workloads or 1)."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
+    tokens: Floats
+    """Asked for in each month, shape (months,)."""
+    delivered_h: dict[str, float]
+    """By cluster: when the last of its nodes was delivered, in hours from the start."""
 
     @property
     def worst(self) -> float:
@@ -144,8 +148,9 @@ class Evaluator:
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return Outcome(
-                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0]
-            )
+                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
+                tokens=worst[:, 0], delivered_h={},
+            )  # fmt: skip
         cost = float(present_cost_usd(result).sum())
         capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
         levelised = np.nan
@@ -160,6 +165,11 @@ class Evaluator:
             capital_usd=capital,
             shares=promised_shares(result.missed_requests(), result.settled_requests(), self.trial.promise),
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
+            tokens=result.tokens(monthly.demand_requests).sum(axis=1),
+            delivered_h={
+                result.plan.clusters[each.cluster].name: each.time_h
+                for each in sorted(result.run.log.purchases, key=lambda each: each.time_h)
+            },
         )
 
 
@@ -188,9 +198,11 @@ class Workers:
                 count, mp_context=context, initializer=_start, initargs=(pickle.dumps(trial), self._life)
             )
 
-    def map(self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]) -> list[Result]:
+    def map(
+        self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
+    ) -> list[Result]:
         """Call a function of an evaluator and further arguments for each of some; results in their order."""
-        self.runs += len(arguments)
+        self.runs += runs * len(arguments)
         if self._pool is None or len(arguments) == 1:
             return [work(self.own, *each) for each in arguments]
         try:
@@ -237,9 +249,8 @@ class Archive:
         self.workers = workers
         self.known: dict[Run, Outcome] = {}
 
-    def outcomes(self, counts: Counts, replications: Iterable[int]) -> list[Outcome]:
-        """Return a choice's outcomes in some replications."""
-        wanted = list(replications)
-        missing = [(counts, each) for each in wanted if (counts, each) not in self.known]
+    def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
+        """Return what choices come to in replications."""
+        missing = [run for run in dict.fromkeys(runs) if run not in self.known]
         self.known.update(zip(missing, self.workers.map(Evaluator.outcome, missing), strict=True))
-        return [self.known[counts, each] for each in wanted]
+        return [self.known[run] for run in runs]

@@ -16,7 +16,7 @@ from planner.studies.sizing.evaluate import Evaluator
 from planner.studies.sizing.search import Judged, Search, judged
 
 Floats = NDArray[np.float64]
-FRONTIER_SCALES = (0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.12, 1.25)
+FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
 """Times the answer's nodes: plans that serve a little worse and a little better."""
 
 
@@ -67,7 +67,7 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
     for scale in FRONTIER_SCALES:
         scaled = _scaled(search, plan.counts, scale)
         if search.trial.choices.within_limits(scaled):
-            search.archive.outcomes(scaled, every)
+            search.outcomes(scaled, every)
     fewer = tuple(
         _fewer(search, plan, place, every)
         for place, nodes in enumerate(plan.counts[: len(search.trial.choices.purchases)])
@@ -88,7 +88,7 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
     counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
     if not any(counts):
         return Fewer(purchase=place, kept=0, saved=plan.cost, month=0, workload=None, in_time=0.0)
-    less = judged(counts, search.archive.outcomes(counts, every))
+    less = judged(counts, search.outcomes(counts, every))
     kept = less.kept(search.in_time)
     newly = np.flatnonzero(plan.kept(search.in_time) & ~kept)
     saved = plan.cost - less.cost
@@ -133,7 +133,7 @@ def _known(search: Search, every: Sequence[int]) -> list[Judged]:
     for counts, replication in search.archive.known:
         runs[counts] = runs.get(counts, 0) + (replication in wanted)
     whole = [counts for counts, count in runs.items() if count == len(wanted)]
-    return [judged(counts, search.archive.outcomes(counts, every)) for counts in whole]
+    return [judged(counts, search.outcomes(counts, every)) for counts in whole]
 
 
 def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:

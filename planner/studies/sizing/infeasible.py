@@ -7,8 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Trial
-from planner.studies.sizing.relaxation import Relaxation, Rows, minimised, rows_of
+from planner.studies.sizing.program import Rows, minimised, rows_of
+from planner.studies.sizing.relaxation import Relaxation
+from planner.studies.sizing.search import Search, judged
 from planner.studies.sizing.survey import Prices, Survey
 
 Floats = NDArray[np.float64]
@@ -34,6 +37,24 @@ def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> st
     if _least(program, frozenset(), "nodes") is not None:
         return lead + "budget, power and most_nodes stand in the way together; relax more than one of them"
     return lead + _when(program)
+
+
+def nearest_miss(search: Search) -> str:
+    """Say how near the best within the limits comes, where the relaxation allows a plan and the simulation none."""
+    promise, choices = search.trial.promise, search.trial.choices
+    every = range(len(search.surveyed.surveys))
+    tried: dict[Counts, list[float]] = {}
+    for (counts, _), outcome in search.archive.known.items():
+        tried.setdefault(counts, []).append(outcome.worst)
+    nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
+    service = judged(nearest, search.outcomes(nearest, every)).service(promise.in_replications_fraction)
+    more = [tuple(nodes + (at == place) for at, nodes in enumerate(nearest)) for place in range(len(choices.purchases))]
+    room = "" if any(choices.within_limits(each) for each in more) else ", and limits allow no node more"
+    return (
+        f"nothing that may be chosen was found to keep the promise: {choices.words(nearest)} comes nearest, with "
+        f"{service:.2%} in time in {promise.in_replications_fraction:.0%} of replications{room}; promise no more than "
+        "that, or allow more nodes, budget or power"
+    )
 
 
 def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None:

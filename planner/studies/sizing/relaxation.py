@@ -16,29 +16,23 @@ of a set bound it by their order statistic (Luedtke and Ahmed 2008).
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 from planner.finance.measures import discount_factors, running_months
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Trial
+from planner.studies.sizing.program import Places, Rows, minimised, rows_of
 from planner.studies.sizing.survey import BINS, Prices, Survey
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
 _ROUNDING = 1e-7  # of a solver's bound
-_MOST_SOLVING_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,34 +49,6 @@ class Relaxed:
     def counts(self) -> Counts:
         """Return the choice, nodes rounded up."""
         return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Rows of a program: least ≤ Σ value·variable ≤ most, entry by entry."""
-
-    row: Places
-    column: Places
-    value: Floats
-    least: Floats
-    """Shape (rows,)."""
-    most: Floats
-
-
-def rows_of(
-    row: Places, column: Places, value: Floats, *, least: Floats | None = None, most: Floats | None = None
-) -> Rows:
-    """Return rows that are bounded on one side, or on both."""
-    size = most if least is None else least
-    assert size is not None
-    free = np.full(size.shape, np.inf)
-    return Rows(
-        row=row,
-        column=column,
-        value=value,
-        least=-free if least is None else least,
-        most=free if most is None else most,
-    )
 
 
 class Relaxation:
@@ -308,68 +274,62 @@ class Relaxation:
         return upper
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The columns that several programs share."""
+
+    places: Sequence[Places]
+    """Of each program: which of them its own columns are, shape (its columns,)."""
+    cost: Floats
+    """Shape (columns,)."""
+    upper: Floats
+    purchases: int
+    """How many of them are purchases; days of retirements follow."""
+
+
 def solve_together(
-    programs: Sequence[Relaxation], *, whole: bool, allowed: Sequence[bool] | None = None
+    programs: Sequence[Relaxation],
+    *,
+    whole: bool,
+    allowed: Sequence[bool] | None = None,
+    shared: Shared | None = None,
 ) -> Relaxed | None:
     """Return the choice of least cost that keeps the promise in each of some replications; None where none does.
 
-    All share the nodes; each has its own work, whose cost is the mean over them.
+    All share the nodes, or those that ``shared`` says; each has its own work, whose cost is the mean over them.
     """
-    first, columns = programs[0], programs[0].columns
-    rows, costs, upper = [], [first.prices.column], [first.upper(allowed)[:columns]]
-    offset = 0
-    for program in programs:
+    first = programs[0]
+    if shared is None:
+        own = first.columns
+        shared = Shared(
+            places=[np.arange(own)] * len(programs),
+            cost=first.prices.column,
+            upper=first.upper(allowed)[:own],
+            purchases=len(first.choices.purchases),
+        )
+    rows, costs, upper = list[Rows](), [shared.cost], [shared.upper]
+    size = shared.cost.size
+    for program, places in zip(programs, shared.places, strict=True):
+        own = program.columns
         rows += [
-            replace(each, column=np.where(each.column < columns, each.column, each.column + offset))
+            replace(
+                each,
+                column=np.where(each.column < own, places[np.minimum(each.column, own - 1)], each.column - own + size),
+            )
             for each in program.constraints()
         ]
-        costs.append(program.cost()[columns:] / len(programs))
-        upper.append(np.full(program.variables - columns, np.inf))
-        offset += program.variables - columns
-    size = columns + offset
+        costs.append(program.cost()[own:] / len(programs))
+        upper.append(np.full(program.variables - own, np.inf))
+        size += program.variables - own
     marks = np.zeros(size, dtype=np.int64)
-    marks[:columns] = int(whole)
+    marks[: shared.cost.size] = int(whole)
     solved = minimised(np.concatenate(costs), rows, marks, np.concatenate(upper))
     if solved is None:
         return None
     values, cost = solved
     least = cost + first.prices.fixed
-    nodes = values[: len(first.choices.purchases)]
-    return Relaxed(cost=least - _ROUNDING * abs(least), nodes=nodes, retired=first.retired(values))
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Keep HiGHS from standard output, to which it now and then writes whatever it is told: --json writes there."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
-
-
-def minimised(cost: Floats, rows: Sequence[Rows], whole: Places, upper: Floats) -> tuple[Floats, float] | None:
-    """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
-    starts = np.cumsum([0, *(each.least.size for each in rows)])
-    places = np.concatenate([each.row + start for each, start in zip(rows, starts[:-1], strict=True)])
-    columns, values = np.concatenate([each.column for each in rows]), np.concatenate([each.value for each in rows])
-    matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
-    least, most = np.concatenate([each.least for each in rows]), np.concatenate([each.most for each in rows])
-    scale = float(np.abs(cost).max()) or 1.0
-    with _silenced():
-        found = milp(
-            cost / scale, integrality=whole, bounds=Bounds(0.0, upper),
-            constraints=LinearConstraint(matrix, least, most),
-            options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
-        )  # fmt: skip
-    if found.x is None:
-        return None
-    dual = found.mip_dual_bound if whole.any() and found.mip_dual_bound is not None else found.fun
-    return np.asarray(found.x), float(dual) * scale
+    retired = first.retired(values[shared.places[0]])
+    return Relaxed(cost=least - _ROUNDING * abs(least), nodes=values[: shared.purchases], retired=retired)
 
 
 def _groups(choices: Choices) -> list[list[int]]:

@@ -7,6 +7,7 @@ run on the rest only once it is to be the answer.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -19,18 +20,16 @@ from numpy.typing import NDArray
 
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts
-from planner.studies.sizing.evaluate import Archive, Outcome, Trial, Workers
-from planner.studies.sizing.relaxation import Relaxation, solve_together
-from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
+from planner.studies.sizing.evaluate import Archive, Outcome
+from planner.studies.sizing.replications import Surveyed, spared
 
 Floats = NDArray[np.float64]
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
 _CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
-_DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
 _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
 _MARGIN_STEP = 1.02
-_MOST_TRIED = 24  # choices in a row that fail at one step before the next step is taken
-_AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
+_MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
+_RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
 
 class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
@@ -90,67 +89,20 @@ def judged(counts: Counts, outcomes: Sequence[Outcome]) -> Judged:
     )
 
 
-def spared(replications: int, share: float) -> int:
-    """Return how many of some replications may break the promise: ⌊(1 − p)·n⌋."""
-    return replications - math.ceil(share * replications - 1e-9)
-
-
-class Surveyed:
-    """Every replication's figures, and the least that its relaxation costs."""
-
-    def __init__(self, trial: Trial, workers: Workers, replications: int) -> None:
-        """Survey the replications, with nodes enough that no hour of their runs has to be planned anew."""
-        choices = trial.choices
-        self.trial = trial
-        variants = 1 + max((len(each.dates) for each in choices.retirements), default=0)
-        few = [survey(workers.own, choices.reference(day), 0) for day in range(variants)]
-        one = Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE).solve(whole=False)
-        reference = choices.reference()
-        if one is not None:
-            reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
-        bought = reference[: len(choices.purchases)]
-        days = [(*bought, *choices.reference(day)[len(bought) :]) for day in range(variants)]
-        made = workers.map(survey, [(day, each) for each in range(replications) for day in days])
-        self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
-        self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
-        self.prices: Prices = prices_of(trial, self.surveys, bound=False)
-
-    def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:
-        """Return each replication's least cost with some purchases alone, infinity where nothing keeps the promise."""
-        promise = self.trial.promise
-        least = self._least(self.surveys, allowed, working=working)
-        if working or not (promise.each_month and promise.of_workload):
-            return least
-        means = [[averaged(each, promise.in_time_fraction) for each in days] for days in self.surveys]
-        return np.maximum(least, self._least(means, allowed))  # both are bounds: of peaks, and of the month's mean
-
-    def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
-        solved = [
-            Relaxation(self.trial, each, self.bound_prices, working=working).solve(whole=False, allowed=allowed)
-            for each in surveys
-        ]
-        return np.array([np.inf if each is None else each.cost for each in solved])
-
-    def predicted(self, counts: Counts) -> float:
-        """Return what the nodes of a choice cost, as the relaxation counts it."""
-        choices, place, cost = self.trial.choices, len(self.trial.choices.purchases), self.prices.fixed
-        cost += float(np.dot(counts[:place], self.prices.column[:place]))
-        for each, day in zip(choices.retirements, counts[place:], strict=True):
-            cost += float(self.prices.column[place + day])
-            place += 1 + len(each.dates)
-        return cost
-
-
 class Search:
     """A search among some purchases, over the replications that were surveyed."""
 
     def __init__(
         self, surveyed: Surveyed, archive: Archive, clock: Clock, allowed: Sequence[bool], *,
-        tries: int = _MOST_TRIED, gap: float = 0.0,
+        tries: int = _MOST_TRIED, like: Search | None = None,
     ) -> None:  # fmt: skip
-        """Rank the replications by what they cost at least; ``tries`` choices in a row may fail at one step."""
-        self.tries, self.gap = tries, gap
+        """Rank the replications by what they cost at least; ``tries`` choices in a row may fail at one step.
+
+        A search ``like`` another takes over what that one has learned of which replications are hard.
+        """
+        self.tries, self.gap = tries, 0.0
         self.trial, self.surveyed, self.archive, self.clock = surveyed.trial, surveyed, archive, clock
+        self.choices = surveyed.choices
         self.allowed = tuple(allowed)
         self.in_time = self.trial.promise.in_time_fraction
         self.spared = spared(len(surveyed.surveys), self.trial.promise.in_replications_fraction)
@@ -159,9 +111,12 @@ class Search:
         """The replication that decides the bound: of those that must keep the promise the hardest."""
         self.bound = float(least[self.decisive])
         """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
-        hard = surveyed.least_costs(allowed, working=True) if math.isfinite(self.bound) else least
-        self.order = [int(place) for place in np.argsort(-hard, kind="stable")]
-        self.design = self.order[self.spared : self.spared + _DESIGNED]
+        if like is None and math.isfinite(self.bound):
+            least = surveyed.least_costs(allowed, working=True)
+        self.order: list[int] = [int(each) for each in np.argsort(-least, kind="stable")]
+        if like is not None:
+            self.order = [each for each in like.order if each < len(least)]
+        self.design = surveyed.designed(self.order, self.spared)
         self._failed: list[NDArray[np.int64]] = []
         self.best: Counts | None = None
 
@@ -170,20 +125,25 @@ class Search:
         trial = dataclasses.replace(
             self.trial, promise=dataclasses.replace(self.trial.promise, in_time_fraction=in_time)
         )
-        other = Surveyed.__new__(Surveyed)
-        other.trial, other.surveys = trial, self.surveyed.surveys
-        other.bound_prices, other.prices = self.surveyed.bound_prices, self.surveyed.prices
-        return Search(other, self.archive, self.clock, self.allowed, tries=4)
+        other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
+        other.trial = trial
+        return Search(other, self.archive, self.clock, self.allowed, tries=_RIVAL_TRIES, like=self)
+
+    def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[Outcome]:
+        """Return what a choice comes to in some replications."""
+        return self.archive.outcomes([self.surveyed.run_of(counts, each) for each in replications])
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
         """Say whether a choice keeps the promise in enough replications, hardest first."""
-        reach = self._reach(counts)
+        reach = self.choices.reach(counts)
         if any((reach <= failed).all() for failed in self._failed):
             return False  # one with as much at every date, or more, did not
+        if not fully and self._breaks_more(counts):
+            return False
         broken = calm = 0
         for first in range(0, len(self.order), _BATCH):
             self.clock.check()
-            for outcome in self.archive.outcomes(counts, self.order[first : first + _BATCH]):
+            for outcome in self.outcomes(counts, self.order[first : first + _BATCH]):
                 kept = outcome.worst > self.in_time - LEAST_SHORTFALL
                 broken, calm = broken + (not kept), calm + 1 if kept else 0
             if broken > self.spared:
@@ -193,19 +153,21 @@ class Search:
                 return True
         return True
 
-    def _reach(self, counts: Counts) -> NDArray[np.int64]:
-        """Return nodes bought of each cluster up to each date, then the days of retirements, later being more."""
-        choices = self.trial.choices
-        bought = len(choices.purchases)
-        groups, nodes = choices.group_of, np.array(counts[:bought], dtype=np.int64)
-        dates = [purchase.date for purchase in choices.purchases]
-        reached = [
-            sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
-            for i in range(bought)
-        ]
-        stays = [len(each.dates) + 1 if day == 0 else day
-                 for each, day in zip(choices.retirements, counts[bought:], strict=True)]  # fmt: skip
-        return np.array([*reached, *stays], dtype=np.int64)
+    def _breaks_more(self, counts: Counts) -> bool:
+        """Say whether a choice breaks several of the replications that the best so far is the last to keep.
+
+        Those that are harder break with the best so far, so they are not asked: this only ever drops a choice.
+        """
+        last = self.order[self.spared : self.spared + _BATCH]
+        if (
+            self.best is None
+            or not self.spared
+            or any(self.surveyed.run_of(self.best, each) not in self.archive.known for each in last)
+        ):
+            return False
+        self.clock.check()
+        broken = [each.worst <= self.in_time - LEAST_SHORTFALL for each in self.outcomes(counts, last)]
+        return sum(broken) > 1
 
     def run(self, start: Counts | None = None) -> Counts | None:
         """Return the best choice found, which keeps the promise in these replications; None where none was."""
@@ -226,8 +188,9 @@ class Search:
 
     def learn(self, counts: Counts) -> None:
         """Rank the replications by what a choice keeps in each: better than by what the relaxation thought."""
-        known = self.archive.known
-        self.order.sort(key=lambda each: known[counts, each].worst if (counts, each) in known else 1.0)
+        known, run_of = self.archive.known, self.surveyed.run_of
+        worst = {each: known[run].worst for each in self.order if (run := run_of(counts, each)) in known}
+        self.order.sort(key=lambda each: worst.get(each, 1.0))
 
     def extend(self, replications: Sequence[int], counts: Counts) -> None:
         """Take in further replications, of which no more may break the promise than chance would explain."""
@@ -268,21 +231,17 @@ class Search:
     def _relaxed(self, margin: float) -> Counts | None:
         """Return the relaxation's choice for the replications that decide, with a margin on demand."""
         self.clock.check()
-        programs = [
-            Relaxation(self.trial, self.surveyed.surveys[each], self.surveyed.prices, margin, working=True)
-            for each in self.design
-        ]
-        relaxed = solve_together(programs, whole=True, allowed=self.allowed)
+        relaxed = self.surveyed.relaxed(self.design, margin, self.allowed)
         made = None if relaxed is None else relaxed.counts()
-        return made if made is not None and self.trial.choices.within_limits(made) else None
+        return made if made is not None and self.choices.within_limits(made) else None
 
     def mend(self, counts: Counts) -> Counts | None:
         """Return one with a little more that keeps the promise, the cheapest found; None where limits forbid it."""
-        choices, step = self.trial.choices, 1
-        places = [place for place, allowed in enumerate(self.allowed) if allowed]
+        step = 1
+        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
         while step < 4 * (sum(counts) + 8):
-            grown = [_moved(counts, {place: step}) for place in places]
-            grown = [each for each in grown if choices.within_limits(each)]
+            grown = [_moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
+            grown = [each for each in grown if self.choices.within_limits(each)]
             for each in sorted(grown, key=self.surveyed.predicted):
                 if self.holds(each):
                     return each
@@ -293,7 +252,7 @@ class Search:
 
     def _descend(self, counts: Counts) -> Counts:
         """Take away, move later and swap, in ever smaller steps, while the promise is kept."""
-        bought = counts[: len(self.trial.choices.purchases)]
+        bought = counts[: len(self.choices.purchases)]
         step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 16))))
         while step:
             tried, moves = 0, self._moves(counts, step)
@@ -315,27 +274,29 @@ class Search:
         cost = self.surveyed.predicted(self.best)
         gap = max(0.0, 1.0 - self.bound / cost)
         self.clock.say(
-            f"{self.archive.workers.runs:,} runs: {self.trial.choices.words(self.best)}; about {cost / 1e6:,.2f} M, "
+            f"{self.archive.workers.runs:,} runs: {self.choices.words(self.best)}; about {cost / 1e6:,.2f} M, "
             f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
         )
         return gap
 
     def _moves(self, counts: Counts, step: int) -> Iterator[Counts]:
         """Yield cheaper choices near one, those that save most first."""
-        choices, before = self.trial.choices, self.surveyed.predicted(counts)
-        bought = len(choices.purchases)
+        choices, before = self.choices, self.surveyed.predicted(counts)
+        bought, bundles = len(choices.purchases), choices.bundles()
+        worth = [self.surveyed.worth(place, self.decisive) for place in range(bought)]
         near: set[Counts] = set()
-        for place in range(bought):
-            if counts[place]:
-                near.add(_moved(counts, {place: -min(step, counts[place])}))
-        for (out, into), times in itertools.product(itertools.permutations(range(bought), 2), (1, 2, 3)):
-            if not counts[out] or not self.allowed[into]:
+        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
+        for bundle in bundles:
+            if most[bundle]:
+                near.add(_moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))))
+        for (out, into), times in itertools.product(itertools.permutations(bundles, 2), (1, 2, 3)):
+            if not most[out] or not self.allowed[into[0]] or not choices.exchangeable(out, into):
                 continue
-            taken = min(times * step, counts[out])  # several of a part may be worth one of another
-            ratio = self._worth(out) / max(self._worth(into), 1e-12)
+            taken = min(times * step, most[out])  # several of a part may be worth one of another
+            ratio = worth[out[0]] / max(worth[into[0]], 1e-12)
             for given in {taken, math.ceil(taken * ratio), math.floor(taken * ratio), math.ceil(taken * ratio) + 1}:
                 if given > 0:
-                    near.add(_moved(counts, {out: -taken, into: given}))
+                    near.add(_moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
         for place, each in enumerate(choices.retirements):
             for day in range(1 + len(each.dates)):
                 near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
@@ -343,15 +304,6 @@ class Search:
         for cost, other in sorted(cheaper):
             if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
                 yield other
-
-    def _worth(self, purchase: int) -> float:
-        """Return what a node serves of the mean traffic of the last month, in its proportions."""
-        first = self.surveyed.surveys[self.decisive][0]
-        place = self.trial.choices.place(self.trial.choices.purchases[purchase].name)
-        asked, rates = first.demand[-1].sum(axis=0), first.rates[place, :, -1]
-        with np.errstate(divide="ignore"):
-            needed = np.where(asked > 0, asked / rates, 0.0).sum()
-        return 0.0 if not np.isfinite(needed) or needed <= 0 else float(1.0 / needed)
 
 
 def _moved(counts: Counts, changes: dict[int, int]) -> Counts:

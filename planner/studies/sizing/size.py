@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from planner.errors import CapacityError
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
 from planner.language.study_loading import load_study
+from planner.results.result import RunResult
 from planner.studies.designs import MonteCarlo
 from planner.studies.inputs import Inputs, stated
 from planner.studies.points import PointSet
@@ -21,8 +23,10 @@ from planner.studies.resolve import resolve_inputs
 from planner.studies.sizing.choices import Choices, Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
-from planner.studies.sizing.infeasible import what_to_relax
-from planner.studies.sizing.search import Clock, Judged, Search, Surveyed, TimeUp, judged
+from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
+from planner.studies.sizing.replications import Surveyed
+from planner.studies.sizing.review import Review, review_of
+from planner.studies.sizing.search import Clock, Judged, Search, TimeUp, judged
 
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
@@ -87,6 +91,8 @@ class Sized:
     confirmation: Confirmation
     families: tuple[Family, ...]
     explanation: Explanation
+    review: Review | None
+    """What a review is worth; None where the scenario states none."""
     runs: int
     stopped: str
     """Why the search ended before its end; empty where it did not."""
@@ -100,6 +106,13 @@ class Sized:
     def promise(self) -> Promise:
         """What is kept."""
         return self.trial.promise
+
+    def as_stated(self) -> RunResult:
+        """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
+        stated = dataclasses.replace(
+            self.trial, inputs=Inputs(each=(), mixing=None), design=None, seed=self.scenario.seed
+        )
+        return Evaluator(stated).simulate(self.plan.counts, 0)
 
     @property
     def gap(self) -> float:
@@ -131,7 +144,7 @@ def trial_of(
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
     every = choices_of(scenario).base
-    bases = {every.name: every, **{name: stated(name, each) for name, each in scenarios.items()}}
+    bases = {"": every, **{name: stated(name, each) for name, each in scenarios.items()}}  # no scenario is called so
     inputs = resolve_inputs(written, bases)
     used = written.seed if seed is None else seed
     points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
@@ -146,13 +159,15 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
         surveyed = Surveyed(trial, workers, effort.replications)
         archive, stopped = Archive(workers), ""
         everything = [True] * len(trial.choices.purchases)
-        main = Search(surveyed, archive, clock, everything, gap=effort.gap)
+        main = Search(surveyed, archive, clock, everything)
+        main.gap = effort.gap
         if not math.isfinite(main.bound):
             raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
         rivals: dict[str, Search] = {}
         try:
             _families(main, rivals)
             main.run(_cheapest(rivals, surveyed))
+            _mixed(main, rivals)
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
@@ -160,15 +175,19 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
         if best is None:
             if stopped:
                 raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
-            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
+            raise CapacityError(nearest_miss(main))
         main.best = best
         clock.say("confirming on fresh replications")
         confirmation = _confirmed(main, effort)
         assert main.best is not None
-        plan = judged(main.best, archive.outcomes(main.best, range(effort.replications)))
+        plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
         _mend_alike(main, rivals)
         families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
         explanation = explain(main, plan, effort.replications)
+        review = None
+        if (date := trial.choices.choose.review) is not None:
+            fresh = range(confirmation.first, confirmation.first + confirmation.replications)
+            review = review_of(main, date, lambda search: _confirmed(search, effort).first, fresh)
         return Sized(
             scenario=scenario,
             trial=trial,
@@ -177,6 +196,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Size
             confirmation=confirmation,
             families=families,
             explanation=explanation,
+            review=review,
             runs=workers.runs,
             stopped=stopped,
         )
@@ -188,8 +208,26 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
         main.clock.say(f"searching among plans of {part} alone")
         allowed = [purchase.accelerator == part for purchase in choices.purchases]
-        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES)
+        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
         rivals[f"all-{part}"].run()
+
+
+def _mixed(main: Search, rivals: dict[str, Search]) -> None:
+    """Search for the best plan of several parts where the answer is of one: from it, with a node of another part."""
+    choices = main.trial.choices
+    if main.best is None or len(choices.accelerators) < 2 or family_of(choices, main.best) == MIXED:
+        return
+    main.clock.say("searching among plans of several parts")
+    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=_FAMILY_TRIES, like=main)
+    search.choices = dataclasses.replace(choices, mixed=True)
+    places = range(len(choices.purchases))
+    more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
+    allowed = [each for each in more if search.choices.within_limits(each)]
+    held = (each for each in sorted(allowed, key=main.surveyed.predicted) if search.holds(each, fully=True))
+    if (start := next(held, None)) is not None:
+        search.best = start
+        rivals[MIXED] = search
+        search.run(start)
 
 
 def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
@@ -203,7 +241,7 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
     for _ in range(_MOST_ROUNDS):
         assert search.best is not None
         fresh = range(first, first + effort.confirmations)
-        outcome = judged(search.best, search.archive.outcomes(search.best, fresh))
+        outcome = judged(search.best, search.outcomes(search.best, fresh))
         kept = int(outcome.kept(search.in_time).sum())
         confirmation = _interval(outcome, first, kept)
         if kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
@@ -241,7 +279,7 @@ def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
     if rival.best is None:
         return Family(name=name, plan=None, bound=rival.bound, price_changes={})
     count = len(main.surveyed.surveys)
-    own = judged(rival.best, main.archive.outcomes(rival.best, range(count)))
+    own = judged(rival.best, main.outcomes(rival.best, range(count)))
     changes = {}
     for part in main.trial.choices.accelerators:
         change = price_change(main, own, plan, part)
@@ -276,7 +314,7 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
     if not names:
         return 0.0
     cheaper = main.archive.workers.map(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
-    before = [each.cost for each in main.archive.outcomes(counts, few)]
+    before = [each.cost for each in main.outcomes(counts, few)]
     return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
 
 

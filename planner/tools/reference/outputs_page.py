@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.finance.accounts import ACCOUNTS, View
+from planner.reporting.actuals_columns import ACTUALS_TABLES
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.run_columns import RUN_TABLES, WARNINGS
@@ -70,6 +71,12 @@ _ZOOM = """\
 A folder of its own, `outputs/<name>-zoom/`, with the tables below, `summary.json`, `report.html` and a
 `manifest.json`."""
 
+_ACTUALS = """\
+## Of `planner actuals`
+
+A folder of its own, `outputs/<name>-actuals/`, with the tables below, `summary.json`, `report.html` and a
+`manifest.json`."""
+
 _ACCOUNTS = """\
 ## Accounts
 
@@ -102,5 +109,7 @@ def outputs_page() -> str:
         reference_page(STUDY_TABLES),
         _ZOOM,
         reference_page(ZOOM_TABLES),
+        _ACTUALS,
+        reference_page(ACTUALS_TABLES),
         _ACCOUNTS + table(("account", "what it holds", *views), rows),
     )

@@ -14,8 +14,7 @@ from planner.tools.reference.errors_page import errors_page
 from planner.tools.reference.metrics_page import metrics_page
 from planner.tools.reference.nomenclature_page import nomenclature_page
 from planner.tools.reference.outputs_page import outputs_page
-from planner.tools.reference.scenario_page import scenario_page
-from planner.tools.reference.study_page import study_page
+from planner.tools.reference.scenario_page import scenario_page, study_page
 
 
 def reference_pages() -> dict[str, str]:

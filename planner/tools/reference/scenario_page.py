@@ -1,7 +1,8 @@
-"""The page of every key a scenario may hold."""
+"""The pages of every key a scenario, and a study, may hold."""
 
 from __future__ import annotations
 
+from planner.language.study import Study
 from planner.tools.reference.fields import ScenarioField, Section, scenario_sections
 from planner.tools.reference.markdown import code, page, table, text
 
@@ -18,10 +19,21 @@ takes a key away again."""
 
 def scenario_page() -> str:
     """Return the page of scenario fields."""
-    return page("Scenario fields", _INTRODUCTION, *(section_text(section) for section in scenario_sections()))
+    return page("Scenario fields", _INTRODUCTION, *(_section_text(section) for section in scenario_sections()))
 
 
-def section_text(section: Section) -> str:
+_STUDY_INTRODUCTION = """\
+Every key that a study file may hold. [Run a study](../how-to/run-a-study.md) shows one; what the distributions mean is
+in [How uncertainty is treated](../explanation/uncertainty.md)."""
+
+
+def study_page() -> str:
+    """Return the page of study fields."""
+    sections = scenario_sections(Study.model_json_schema(by_alias=True))
+    return page("Study fields", _STUDY_INTRODUCTION, *(_section_text(section) for section in sections))
+
+
+def _section_text(section: Section) -> str:
     """Return one mapping with a table of its keys."""
     level = "#" * min(2 + section.path.count(".") - section.path.count(".<name>"), 4)
     title = f"`{section.path}`" if section.path else "Top level"

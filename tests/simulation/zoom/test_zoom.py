@@ -77,6 +77,15 @@ def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
     assert np.array_equal(alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50])  # the same requests
 
 
+def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None:
+    stated = "{quantiles: {0.1: 207, 0.5: 1020, 0.75: 1189, 0.9: 2734, 0.99: 4142}, mean: null, p95: null}"
+    scenario = chat_scenario(tmp_path, 70.9, 0.0, f"workloads.chat.tokens.input={stated}")
+    found, _ = hour(scenario, requests=4000)
+    prompts = found.arrivals[0].prompt_tokens
+    assert np.quantile(prompts, [0.5, 0.75, 0.9]) == pytest.approx([1020, 1189, 2734], rel=0.1)
+    assert prompts.mean() == pytest.approx(found.plan.workloads[0].input_tokens[0], rel=0.1)
+
+
 def monthly_shares(scenario: Scenario) -> tuple[float, float]:
     """Return the hourly model's shares of chat served late and shed."""
     _, monthly = run_engine(build_plan(scenario), 1)

@@ -1,0 +1,211 @@
+"""The desk: plans that were turned on the live page, run once each, as the report's sections read them."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from planner.errors import PlannerError, Problem, ScenarioError
+from planner.language.loading import layer_of, load_scenario
+from planner.language.scenario import Scenario
+from planner.live.knobs import check_turns, knobs_of
+from planner.reporting.comparison import bridge_rows, comparison_rows, comparison_summary
+from planner.reporting.comparison import monthly_rows as comparison_months
+from planner.reporting.comparison_columns import COMPARISON_TABLES
+from planner.reporting.csv_table import write_csv
+from planner.reporting.folder import command_line, json_text
+from planner.reporting.plan_tables import RUN_COLUMNS
+from planner.reporting.report.contents import Contents
+from planner.reporting.run_columns import RUN_TABLES
+from planner.reporting.run_folder import measure_rows, scenario_file, scenario_sha256
+from planner.reporting.summary import summary
+from planner.results.chance import Chance, draw_again
+from planner.results.event_table import events
+from planner.results.measure_names import DRAWS
+from planner.results.result import RunResult
+from planner.results.run import simulate
+from planner.studies.compare import side_by_side
+from planner.verbs import run
+
+PINNED, NOW = "pinned", "this plan"
+_MOST_KEPT = 6  # a run of three years is some 50 MB
+_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
+Turns = tuple[str, ...]
+Check = Callable[[], None]
+"""Raises where nobody waits for the answer any more."""
+
+
+class Lazy(Mapping[str, bytes]):
+    """Files that are written when a section first asks for them: the first one needs a third of them."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
+        self._makers, self._made = makers, dict[str, bytes]()
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers  # a Mapping would make the file to see whether it is there
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """One plan on the desk."""
+
+    result: RunResult
+    drawn: Chance | None = None
+    """Its figures over 19 replications, once somebody asked for intervals."""
+    contents: dict[tuple[bool, bool], Contents] = field(default_factory=dict)
+    """Its files, without and with intervals, for the first section and for the others."""
+
+
+class Desk:
+    """A scenario, and the plans that were made of it by turning knobs."""
+
+    def __init__(self, scenario: Scenario, outputs: Path = Path("outputs")) -> None:
+        """Take a loaded scenario; run folders are written below ``outputs``."""
+        self.stated, self.outputs = scenario, outputs
+        self.knobs = knobs_of(scenario)
+        self.folders: dict[str, Path] = {}
+        """Run folders written from this desk, by name."""
+        self._plans: OrderedDict[Turns, Plan] = OrderedDict()
+        self._engine = threading.Lock()
+
+    def scenario(self, turns: Turns) -> Scenario:
+        """Return the scenario with knobs turned."""
+        check_turns(self.stated, turns)
+        return load_scenario(self.stated, turns)
+
+    def plan(self, turns: Turns, check: Check = lambda: None) -> Plan:
+        """Return the plan of some turns, run before or now; one runs at a time, and what nobody awaits does not."""
+        scenario = self.scenario(turns)
+        with self._engine:
+            check()
+            found = self._plans.pop(turns, None)
+            if found is None:
+                found = Plan(result=simulate(scenario))
+            self._plans[turns] = found
+            while len(self._plans) > _MOST_KEPT:
+                self._plans.popitem(last=False)
+        return found
+
+    def draw(self, plan: Plan, check: Check = lambda: None) -> None:
+        """Draw a plan again for its intervals, beside whatever else is run; ``check`` may end it between two draws."""
+        if plan.drawn is None:
+            plan.drawn = draw_again(plan.result, DRAWS, check)
+
+    def contents(self, plan: Plan, *, intervals: bool, first: bool) -> Contents:
+        """Return a plan as its run folder would read, but for days, assumptions and workbook.
+
+        The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
+        """
+        if (intervals, first) not in plan.contents:
+            result, chance = plan.result, plan.drawn if intervals else None
+            described = {table.name: table for table in RUN_TABLES}
+
+            def file(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], bytes]:
+                return lambda: write_csv(described[name], make(result))
+
+            makers = {f"{name}.csv": file(name, make) for name, make in RUN_COLUMNS.items() if name in described}
+            makers["measures.csv"] = file("measures", lambda result: measure_rows(result, chance))
+            makers["summary.json"] = lambda: json_text(summary(result, chance)).encode()
+            if first:
+                makers["events.csv"] = file("events", lambda result: events(result, with_failures=False))
+            else:
+                before = self.contents(plan, intervals=intervals, first=True).files
+                makers |= {name: functools.partial(before.__getitem__, name) for name in before if name != "events.csv"}
+            identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
+            identity |= {"command": self.command(result.scenario)}
+            plan.contents[intervals, first] = Contents(manifest=identity, files=Lazy(makers))
+        return plan.contents[intervals, first]
+
+    def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
+        """Return what was turned: path, what was stated and what stands now."""
+        before = {knob.path: knob.value or knob.default for knob in self.knobs}
+        after = {knob.path: knob.value or knob.default for knob in knobs_of(plan.result.scenario) if not knob.is_new}
+        return [
+            (path, before.get(path, ""), now or "none") for path, now in after.items() if before.get(path, "") != now
+        ]
+
+    def beside(self, pinned: Plan, now: Plan, *, intervals: bool) -> Contents:
+        """Return two plans as the folder of their comparison would read, the pinned one as baseline."""
+        named = [
+            replace(plan.result, scenario=plan.result.scenario.model_copy(update={"name": name}))
+            for plan, name in ((pinned, PINNED), (now, NOW))
+        ]
+        chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
+        held = side_by_side(named, chances)
+        rows = (comparison_rows(held), bridge_rows(held), comparison_months(held))
+        files = {f"{t.name}.csv": write_csv(t, columns) for t, columns in zip(COMPARISON_TABLES, rows, strict=True)}
+        files["summary.json"] = json_text(comparison_summary(held)).encode()
+        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, files=files)
+
+    def command(self, scenario: Scenario) -> list[str]:
+        """Return the command that runs a plan of this desk; none where the scenario came from no file."""
+        file = scenario_file(self.stated)
+        return command_line("run", [file], [], scenario.document.overrides) if file else []
+
+    def save(self, turns: Turns, name: str) -> Path:
+        """Write a what-if beside the scenario, which it extends: the changes alone, for the same figures."""
+        scenario, file = self.scenario(turns), Path(scenario_file(self.stated))
+        path = file.with_name(f"{_checked(name)}.yaml")
+        layer = layer_of(scenario.document.overrides)
+        saved = load_scenario({"name": scenario.name, "extends": str(file), **layer})
+        if scenario_sha256(saved) != scenario_sha256(scenario):
+            message = "has changed since planner serve read it, so a what-if on it is another plan"
+            raise ScenarioError(Problem(file=str(file), message=message, hint="start planner serve again"))
+        head = f"# A what-if on {file.name}, turned on the live page: run it with planner run.\n"
+        content = {"name": name, "extends": file.name, **layer}
+        try:
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110))
+        except FileExistsError:
+            message = "exists already, and is not written over"
+            raise ScenarioError(Problem(file=str(path), message=message, hint="choose another name")) from None
+        except OSError as error:
+            raise PlannerError(f"{path} cannot be written: {error.strerror}") from None
+        return path
+
+    def write(self, turns: Turns, name: str) -> Path:
+        """Write the plan's run folder, as ``planner run`` with the same overrides does."""
+        folder = run(self.scenario(turns), self.outputs / _checked(name)).folder
+        self.folders[name] = folder
+        return folder
+
+    def file(self, name: str, file: str) -> Path | None:
+        """Return a file of a run folder written from this desk; None for any other."""
+        folder = self.folders.get(name)
+        if folder is None or file not in [entry.name for entry in folder.iterdir() if entry.is_file()]:
+            return None
+        return folder / file
+
+
+def _checked(name: str) -> str:
+    """Return a name that is one of a file or folder right here, or refuse it."""
+    if not _NAME.fullmatch(name):
+        raise ScenarioError(f"{name[:80]!r} is no name: letters, digits, '-' and '_', beginning with a letter or digit")
+    return name
+
+
+def turns_of(words: Sequence[str]) -> Turns:
+    """Return turns with the last of each path alone, where it was first turned: machines come before their knobs."""
+    latest: dict[str, str] = {}
+    for word in words:
+        latest[word.partition("=")[0]] = word
+    return tuple(latest.values())

@@ -1,0 +1,181 @@
+"use strict";
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const tab = crypto.randomUUID();
+  let move = 0, shown = null, knobs = "", isNew = false, gesture = null, under = null;
+
+  // A plan is its address: what is turned, what is pinned, whether intervals are wanted. So back, forward, reload and
+  // a second tab need nothing else.
+  const read = () => {
+    const query = new URLSearchParams(location.search);
+    const turned = (key) => new Map(query.getAll(key).map((turn) => [turn.slice(0, turn.indexOf("=")), turn.slice(turn.indexOf("=") + 1)]));
+    return { set: turned("set"), pin: query.has("pinned") ? turned("pin") : null, intervals: query.has("intervals") };
+  };
+  const words = (turned) => [...turned].map(([path, text]) => path + "=" + text);
+  const write = (state) => {
+    const query = new URLSearchParams();
+    for (const turn of words(state.set)) query.append("set", turn);
+    if (state.pin) query.append("pinned", "1");
+    for (const turn of state.pin ? words(state.pin) : []) query.append("pin", turn);
+    if (state.intervals) query.append("intervals", "1");
+    return location.pathname + (query.size ? "?" + query : "");
+  };
+  const depth = () => (history.state && history.state.depth) || 0;
+
+  const post = async (what, asked, signal) => {
+    const answer = await fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal })
+      .catch((error) => { throw error.name === "AbortError" ? error : new Error("planner serve does not answer; has it ended?"); });
+    if (answer.ok) return answer.json();
+    const error = new Error(await answer.text());
+    error.superseded = answer.status === 409;
+    throw error;
+  };
+  const fail = (text) => { $("failed").textContent = text; $("failed").hidden = !text; };
+  const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+
+  const swap = (place, html) => {
+    const open = new Set([...place.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
+    const closed = new Set([...place.querySelectorAll("details:not([open]) > summary")].map((summary) => summary.textContent));
+    place.innerHTML = html;
+    for (const part of place.querySelectorAll("details")) {
+      const title = part.querySelector("summary").textContent;
+      if (open.has(title)) part.open = true;
+      else if (closed.has(title)) part.open = false;
+    }
+    place.classList.remove("old");
+    document.dispatchEvent(new Event("planner:redrawn"));
+  };
+  // Knobs keep their place while one of them is held; they are put up anew where a plan has others.
+  const setControls = (html) => {
+    const fresh = document.createElement("form");
+    fresh.innerHTML = html;
+    const key = (form) => [...form.querySelectorAll("[id], [data-path]")].map((one) => one.id + one.dataset.path).join();
+    const old = $("controls");
+    if (key(fresh) !== key(old)) {
+      const focused = document.activeElement && document.activeElement.id;
+      const open = new Map([...old.querySelectorAll("details")].map((part) => [part.querySelector("summary").textContent, part.open]));
+      old.innerHTML = html;
+      for (const part of old.querySelectorAll("details")) part.open = open.get(part.querySelector("summary").textContent) ?? part.open;
+      if (focused && $(focused)) $(focused).focus();
+      return;
+    }
+    const mine = old.querySelectorAll("input, select");
+    fresh.querySelectorAll("input, select").forEach((one, i) => {
+      if (gesture && mine[i].dataset.path === gesture) return;
+      mine[i].value = one.value;
+      if (one.placeholder) mine[i].placeholder = one.placeholder;
+    });
+  };
+  const settle = (state) => {
+    shown = state;
+    $("undo").disabled = depth() === 0;
+    $("pin").setAttribute("aria-pressed", String(!!state.pin));
+    $("pin").textContent = state.pin ? "Unpin" : "Pin this plan";
+    $("intervals").setAttribute("aria-pressed", String(state.intervals));
+  };
+
+  // One plan after another: a newer move makes the server and this page drop the one before.
+  const show = async (state, told = "") => {
+    if (under) under.abort();
+    under = new AbortController();
+    const signal = under.signal, number = ++move, begun = performance.now();
+    const asked = (part) => ({ tab, move: number, part, set: words(state.set), pin: state.pin && words(state.pin) });
+    const late = setTimeout(() => { $("status").textContent = "simulating"; }, 300);
+    try {
+      const answer = await post("show", asked("answer"), signal);
+      if (number !== move) return;
+      if (isNew) history.pushState({ depth: depth() + 1 }, "", write(state));
+      else history.replaceState({ depth: depth() }, "", write(state));
+      isNew = false;
+      $("others").classList.add("old");
+      swap($("first"), answer.html);
+      knobs = answer.controls;
+      setControls(knobs);
+      $("line").textContent = answer.line;
+      settle(state);
+      fail(told);
+      await painted();
+      const first = Math.round(performance.now() - begun);
+      swap($("others"), (await post("show", asked("rest"), signal)).html);
+      await painted();
+      clearTimeout(late);
+      $("status").dataset.first = first;
+      $("status").dataset.whole = Math.round(performance.now() - begun);
+      $("status").textContent = `answer in ${first} ms, all of it in ${$("status").dataset.whole} ms`;
+      $("status").dataset.move = number;
+      if (state.intervals) await drawIntervals(asked, signal);
+    } catch (error) {
+      if (error.name === "AbortError" || error.superseded || number !== move) return;
+      clearTimeout(late);
+      isNew = false;
+      gesture = null;
+      fail(error.message);
+      $("status").textContent = "the plan before stands";
+      if (!shown) return told || show({ set: new Map(), pin: null, intervals: false }, error.message);
+      setControls(knobs);
+      $("status").dataset.move = number;
+    } finally {
+      clearTimeout(late);
+    }
+  };
+  const drawIntervals = async (asked, signal) => {
+    $("status").textContent += "; drawing 19 replications for intervals";
+    const answer = await post("show", asked("intervals"), signal);
+    swap($("first"), answer.html);
+    $("status").textContent = "with intervals from 19 replications";
+    $("status").dataset.intervals = asked("").move;
+  };
+
+  const turn = (path, text, held) => {
+    const state = { ...shown, set: new Map(shown.set) };
+    state.set.set(path, text);
+    if (!held || gesture !== path) isNew = true; // a slider that is dragged is one step of undo
+    gesture = held ? path : null;
+    show(state);
+  };
+  const turned = (control) => control.dataset.written.replace("%", control.value === "" ? "null" : control.value);
+  $("controls").addEventListener("input", (event) => {
+    const control = event.target;
+    if (control.type !== "range") return;
+    $("knob-" + control.dataset.path).value = control.value;
+    turn(control.dataset.path, turned(control), true);
+  });
+  $("controls").addEventListener("change", (event) => {
+    const control = event.target;
+    if (control.id === "add") return control.value && turn(control.value.slice(0, control.value.indexOf("=")), control.value.slice(control.value.indexOf("=") + 1));
+    if (control.type === "range") { gesture = null; return; }
+    if (control.required && control.value === "") { fail(control.labels[0].textContent + " needs a number"); return; }
+    turn(control.dataset.path, turned(control));
+  });
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+
+  const change = (more) => { isNew = true; show({ ...shown, ...more }); };
+  $("undo").addEventListener("click", () => { if (depth()) history.back(); });
+  $("pin").addEventListener("click", () => change({ pin: shown.pin ? null : new Map(shown.set) }));
+  $("intervals").addEventListener("click", () => change({ intervals: !shown.intervals }));
+  const ask = (id, what) => $(id).addEventListener("click", async () => {
+    $(id).disabled = true;
+    $("status").textContent = "writing";
+    try {
+      const answer = await post(what, { set: words(shown.set), name: $("name").value });
+      fail("");
+      $("status").textContent = answer.said;
+      if (answer.href) {
+        const link = document.createElement("a");
+        Object.assign(link, { href: answer.href, target: "_blank", rel: "noopener", textContent: "its report" });
+        $("status").append("; ", link);
+        link.focus();
+      }
+    } catch (error) {
+      fail(error.message);
+      $("status").textContent = "nothing written";
+    } finally {
+      $(id).disabled = false;
+    }
+  });
+  ask("save", "save");
+  ask("write", "write");
+  window.addEventListener("popstate", () => { isNew = false; gesture = null; show(read()); });
+  if (matchMedia("(max-width: 56rem)").matches) for (const part of $("controls").querySelectorAll("details")) part.open = false;
+  show(read());
+})();

@@ -1,0 +1,106 @@
+"""The sections of months that happened: what they cost against budget, what moved the forecast, what lay outside."""
+
+from __future__ import annotations
+
+from planner.reporting.report.bars import Part, bar_table
+from planner.reporting.report.contents import Contents
+from planner.reporting.report.html import Html, join, paragraph, table
+from planner.reporting.report.page import Section
+from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timelines import Calendar
+from planner.reporting.report.words import dollars, figure, measured
+from planner.reporting.scales import WHOLE
+
+CAUSES = ("volume", "efficiency", "price", "timing", "unexplained")
+
+
+def answer_section(contents: Contents) -> Section | None:
+    """Return the sentences and budget against actual by account and cause."""
+    variance = contents.table("variance")
+    if contents.kind != "actuals" or variance is None:
+        return None
+    said = [str(sentence) for sentence in contents.json("summary.json").get("sentences", ())]
+    shown = [cause for cause in CAUSES if any(variance.totals(f"{cause}_usd"))]
+    columns = ("budget_usd", "actual_usd", "difference_usd", *(f"{cause}_usd" for cause in shown))
+    amounts = [variance.totals(name) for name in columns]
+    most = max((abs(cell) for cell in amounts[2]), default=0.0) or 1.0
+    rows = [
+        (
+            account.replace("_", " "),
+            [dollars(cell) for cell in cells],
+            [Part(name=account, share=abs(cells[2]) / most, colour=1 if cells[2] > 0 else 2, shown=dollars(cells[2]))],
+        )
+        for account, *cells in zip(variance.texts("account"), *amounts, strict=True)
+        if any(cells)
+    ]
+    body = [
+        *(paragraph(sentence, class_="headline" if not place else None) for place, sentence in enumerate(said)),
+        bar_table(("account", "budget", "actual", "actual less budget", *shown, ""), rows, "Budget against actual"),
+    ]
+    return Section(key="answer", title="Where do we stand?", body=join(body, "\n"))
+
+
+def forecast_section(contents: Contents) -> Section | None:
+    """Return the old and the new forecast by month with their bands, and which inputs moved it."""
+    monthly, inputs = contents.table("forecast_monthly"), contents.table("forecast_inputs")
+    if monthly is None or inputs is None:
+        return None
+    charts = []
+    for name in dict.fromkeys(monthly.texts("figure")):
+        own = monthly.where("figure", name)
+        calendar = Calendar(own.texts("month"))
+        places = [calendar.middle(month) for month in own.texts("month")]
+
+        def line(column: str) -> list[tuple[float, float | None]]:
+            return list(zip(places, own.numbers(column), strict=True))  # noqa: B023 - called within the turn
+
+        series = [
+            Series(name=said, points=line(f"{age}_p50"), colour=colour, bands=[(line(f"{age}_p5"), line(f"{age}_p95"))])
+            for said, age, colour in (("forecast before", "old", 1), ("forecast now", "new", 0))
+        ]
+        series.append(Series(name="actual", points=line("actual"), colour=WHOLE))
+        unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
+        title = name.removesuffix("_usd").removesuffix("_fraction").replace("_", " ").capitalize()
+        charts.append(
+            draw(TimeChart(key=f"forecast-{name.replace('_', '-')}", title=title, unit=unit, start=calendar.start,
+                           days=calendar.days, series=series, summary="The bands hold nine of ten replications."))
+        )  # fmt: skip
+    return Section(key="time", title="What is to come", body=join([*charts, _moved(contents)], "\n"))
+
+
+def _moved(contents: Contents) -> Html:
+    """Return what the months say about each input, the one that moves the forecast most first."""
+    inputs = contents.table("forecast_inputs")
+    if inputs is None:
+        return Html("")
+    names = [f"{age}_{place}" for age in ("old", "new") for place in ("p10", "p50", "p90")]
+    rows = sorted(
+        zip(inputs.texts("input"), *(inputs.texts(name) for name in names), inputs.totals("moved_usd"), strict=True),
+        key=lambda row: -abs(float(row[-1])),
+    )
+    shown = [(row[0], *(figure(str(cell)) for cell in row[1:-1]), dollars(float(row[-1]))) for row in rows]
+    header = ("input", "P10 before", "P50", "P90", "P10 now", "P50", "P90", "moves the months to come by")
+    return table(header, shown, "Why the forecast moved", numeric=range(1, 8))
+
+
+def figures_section(contents: Contents) -> Section | None:
+    """Return what lay outside the interval, month by month."""
+    held = contents.table("actuals")
+    if held is None or contents.kind != "actuals":
+        return None
+    rows = [
+        (f"{of} {name.replace('_', ' ')}", month, *(measured(number, name) for number in numbers), said)
+        for of, name, month, outside, said, *numbers in zip(
+            *(held.texts(column) for column in ("of", "figure", "month", "is_outside", "forecast")),
+            *(held.numbers(column) for column in ("plan", "low", "high", "actual")),
+            strict=True,
+        )
+        if outside == "true"
+    ]
+    header = ("figure", "month", "plan", "P5", "P95", "actual", "forecast")
+    said = paragraph(
+        "Months in which a figure lay outside what nine of ten replications of the plan hold. One in ten does so by "
+        "chance; several of one figure in a row do not."
+    )
+    found = table(header, rows, f"{len(rows)} of {len(held)} lay outside", numeric=(2, 3, 4, 5))
+    return Section(key="outside", title="What the plan did not expect", body=join([said, found], "\n"))

@@ -1,0 +1,131 @@
+"""The replications of a search: their figures, what each costs at least, and which of them decide."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.fleet.promise import Promise
+from planner.studies.sizing.choices import Choices, Counts
+from planner.studies.sizing.evaluate import Evaluator, Run, Trial, Workers
+from planner.studies.sizing.policies import Policies
+from planner.studies.sizing.relaxation import Relaxation, Relaxed, solve_together
+from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
+
+Floats = NDArray[np.float64]
+_AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
+_DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
+_HARD = 8  # replications beyond those whose bound may decide whose busiest hours are looked at
+
+
+def spared(replications: int, share: float) -> int:
+    """Return how many of some replications may break the promise: ⌊(1 − p)·n⌋."""
+    return replications - math.ceil(share * replications - 1e-9)
+
+
+class Surveyed:
+    """Every replication's figures, and the least that its relaxation costs."""
+
+    def __init__(self, trial: Trial, workers: Workers, replications: int) -> None:
+        """Survey the replications, with nodes enough that no hour of their runs has to be planned anew."""
+        choices = trial.choices
+        self.trial, self.workers = trial, workers
+        variants = 1 + max((len(each.dates) for each in choices.retirements), default=0)
+        few = [survey(workers.own, choices.reference(day), 0) for day in range(variants)]
+        one = Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE).solve(whole=False)
+        reference = choices.reference()
+        if one is not None:
+            reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
+        bought = reference[: len(choices.purchases)]
+        days = [(*bought, *choices.reference(day)[len(bought) :]) for day in range(variants)]
+        made = workers.map(survey, [(day, each) for each in range(replications) for day in days])
+        self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
+        self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
+        self.prices: Prices = prices_of(trial, self.surveys, bound=False)
+
+    @property
+    def choices(self) -> Choices | Policies:
+        """What may be chosen."""
+        return self.trial.choices
+
+    def run_of(self, counts: Counts, replication: int) -> Run:
+        """Return the run that tells what a choice comes to in a replication."""
+        return counts, replication
+
+    def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
+        """Return the replications for which a start is designed: the hardest of those that must keep the promise."""
+        return list(hardest[sparing : sparing + _DESIGNED])
+
+    def relaxed(self, design: Sequence[int], margin: float, allowed: Sequence[bool]) -> Relaxed | None:
+        """Return the cheapest choice that keeps the promise in some replications with a margin on demand."""
+        return solve_together(self.programs(design, margin), whole=True, allowed=allowed)
+
+    def programs(self, design: Sequence[int], margin: float) -> list[Relaxation]:
+        """Return the programs of some replications, failures and incidents counted."""
+        return [Relaxation(self.trial, self.surveys[each], self.prices, margin, working=True) for each in design]
+
+    def worth(self, purchase: int, replication: int) -> float:
+        """Return what a node serves of the mean traffic of the last month, in its proportions."""
+        first = self.surveys[replication][0]
+        place = self.choices.place(self.choices.purchases[purchase].name)
+        asked, rates = first.demand[-1].sum(axis=0), first.rates[place, :, -1]
+        with np.errstate(divide="ignore"):
+            needed = np.where(asked > 0, asked / rates, 0.0).sum()
+        return 0.0 if not np.isfinite(needed) or needed <= 0 else float(1.0 / needed)
+
+    def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:
+        """Return the least that each replication costs with some purchases alone, infinity where nothing will do.
+
+        A bound is that of each month's mean load, and, where that is high, of its busiest hours as well: what decides
+        is the order statistic of a few hard ones, so the others need not be known as well.
+        """
+        promise, count = self.trial.promise, len(self.surveys)
+        if working or not (promise.each_month and promise.of_workload):
+            return self._least(self.surveys, allowed, working=working)
+        least = self._least(
+            [[averaged(each, promise.in_time_fraction) for each in days] for days in self.surveys], allowed
+        )
+        hard = np.argsort(-least, kind="stable")[: 2 * spared(count, promise.in_replications_fraction) + _HARD]
+        least[hard] = np.maximum(least[hard], self._least([self.surveys[each] for each in hard], allowed))
+        return least
+
+    def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
+        return np.array(
+            self.workers.map(
+                least_cost,
+                [(self.trial.promise, each, self.bound_prices, tuple(allowed), working) for each in surveys],
+                runs=False,
+            )
+        )
+
+    def predicted(self, counts: Counts) -> float:
+        """Return what the nodes of a choice cost, as the relaxation counts it."""
+        bought = len(self.trial.choices.purchases)
+        nodes = self.prices.fixed + float(np.dot(counts[:bought], self.prices.column[:bought]))
+        return self._with_days(nodes, counts[bought:])
+
+    def _with_days(self, cost: float, days: Sequence[int]) -> float:
+        """Add what the days of retirements cost."""
+        place = len(self.trial.choices.purchases)
+        for each, day in zip(self.trial.choices.retirements, days, strict=True):
+            cost += float(self.prices.column[place + day])
+            place += 1 + len(each.dates)
+        return cost
+
+
+def least_cost(
+    evaluator: Evaluator,
+    promise: Promise,
+    surveys: Sequence[Survey],
+    prices: Prices,
+    allowed: Sequence[bool],
+    working: bool,
+) -> float:
+    """Return the least that one replication costs with some purchases alone, infinity where nothing will do."""
+    trial = dataclasses.replace(evaluator.trial, promise=promise)
+    solved = Relaxation(trial, surveys, prices, working=working).solve(whole=False, allowed=allowed)
+    return math.inf if solved is None else solved.cost

@@ -1,0 +1,93 @@
+"""The command from plan and folder to variances and a forecast."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from tests.conftest import TINY, Planner
+
+PLAN = TINY.replace("requests_per_s: 5", "requests_per_s: 50")
+STUDY = """\
+name: plan-study
+scenarios: {plan: {extends: plan.yaml}}
+throughput_error: false
+uncertain:
+  workloads.chat.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.2, times_stated: true}
+  site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}
+"""
+MAPPING = "files:\n  books.csv: {kind: finance}\n  own.csv: {kind: figures}\n"
+BOOKS = "account,month,usd\nenergy,2026-01,900\nenergy,2026-02,2000\ncolocation,2026-01,9000\ncolocation,2026-02,9000\n"
+OWN = "month,cluster,demand_tokens,served_tokens,energy_kwh,accelerators_in_service\n"
+OWN += "2026-01,fleet,9.2e10,9.2e10,15000,32\n2026-02,fleet,8.4e10,8.4e10,24000,56\n"
+
+
+def _folder(place: Path, books: str = BOOKS, own: str = OWN) -> Path:
+    (place / "plan.yaml").write_text(PLAN)
+    (place / "study.yaml").write_text(STUDY)
+    folder = place / "seen"
+    folder.mkdir(exist_ok=True)
+    for name, content in (("mapping.yaml", MAPPING), ("books.csv", books), ("own.csv", own)):
+        (folder / name).write_text(content)
+    return folder
+
+
+def _table(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path) -> None:
+    seen, out = _folder(tmp_path), tmp_path / "out"
+    call = ("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1", "--out", str(out))
+    done = planner(*call, "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)
+    assert summary == json.loads((out / "summary.json").read_text())
+    assert summary["actual_usd"] == 20_900.0
+    causes = summary["difference_by_cause_usd"]
+    assert round(sum(causes.values()), 2) == round(summary["actual_usd"] - summary["budget_usd"], 2)
+    for row in _table(out, "variance"):
+        parts = sum(float(row[f"{cause}_usd"]) for cause in ("volume", "efficiency", "price", "timing", "unexplained"))
+        assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
+    monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
+    happened, coming = monthly["demand_tokens", "2026-02"], monthly["demand_tokens", "2026-03"]
+    assert float(happened["new_p5"]) == float(happened["new_p95"]) == 8.4e10
+    assert float(coming["new_p5"]) < float(coming["new_p50"]) < float(coming["new_p95"])
+    assert float(coming["new_p95"]) - float(coming["new_p5"]) < float(coming["old_p95"]) - float(coming["old_p5"])
+    inputs = _table(out, "forecast_inputs")
+    moved = sum(float(row["moved_usd"]) for row in inputs)
+    change = summary["remaining_cost_usd"]["new"]["mean"] - summary["remaining_cost_usd"]["old"]["mean"]
+    assert abs(moved - change) < 0.1
+    # Cost of a month seen: the accounts reported are what was booked, the others the plan's.
+    cost = monthly["cost_usd", "2026-01"]
+    assert float(cost["new_p95"]) != float(cost["old_p95"])
+    report = (out / "report.html").read_text()
+    for part in ("Where do we stand?", "What is to come", "What the plan did not expect"):
+        assert part in report
+    assert planner("report", str(out)).code == 0
+    assert (out / "report.html").read_text() == report
+
+
+def test_bad_months_are_refused_and_nothing_is_written(planner: Planner, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for books, said in (
+        (BOOKS + "energy,2026-02,1\n", "is there twice"),
+        (BOOKS + "enrgy,2026-02,1\n", "unknown account 'enrgy'"),
+        (BOOKS + "energy,2027-02,1\n", "outside the plan"),
+        (BOOKS.replace("2026-01", "2026-03"), "2026-01 missing"),
+    ):
+        seen = _folder(tmp_path, books)
+        planner("actuals", str(tmp_path / "plan.yaml"), str(seen), "--out", str(out)).refused(said, "books.csv")
+        assert not out.exists()
+    planner("actuals", str(tmp_path / "plan.yaml"), str(tmp_path / "nowhere")).refused("no such file")
+
+
+def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path) -> None:
+    seen, out = _folder(tmp_path), tmp_path / "run"
+    plan = tmp_path / "plan.yaml"
+    assert planner("run", str(plan), "--draws", "1", "--set", "clusters.h200.nodes=3", "--out", str(out)).code == 0
+    plan.write_text(PLAN.replace("nodes: 3", "nodes: 2"))
+    planner("actuals", str(out), str(seen)).refused("is no longer what the run was made of")
+    planner("actuals", str(seen), str(seen)).refused("is not the folder of a run")

@@ -1,0 +1,152 @@
+"""Small wrongs done to the program: every place where one can be done, and those that once went unnoticed."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("compile", "results", "finance", "fleet")
+SEED = 12
+SAMPLE = 400
+_OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div,
+    ast.Mod: ast.Mult, ast.BitAnd: ast.BitOr, ast.MatMult: ast.Mult, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
+    ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+_NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "floor": "ceil", "ceil": "floor",
+          "any": "all", "all": "any"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A file with one piece of its text replaced."""
+
+    file: str
+    start: int
+    """Where the piece begins, in characters."""
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """The file's text with the wrong in it."""
+        source = (ROOT / self.file).read_text(encoding="utf-8")
+        return source[: self.start] + self.after + source[self.start + len(self.before) :]
+
+    def __str__(self) -> str:
+        above = (ROOT / self.file).read_text(encoding="utf-8")[: self.start].split("\n")
+        before, after = (" ".join(text.split()) for text in (self.before, self.after))
+        return f"{self.file}:{len(above)}:{len(above[-1]) + 1}: {before} -> {after}"
+
+
+def sample(count: int = SAMPLE, rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
+    """Return a random sample of the mutants of some rooms, always the same one of the same source."""
+    files = sorted(path for room in rooms for path in (ROOT / "planner" / room).glob("*.py"))
+    mutants = [mutant for path in files for mutant in mutants_of(path)]
+    return random.Random(SEED).sample(mutants, min(count, len(mutants)))
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Yield every mutant of a file, in the order of its text."""
+    source = path.read_text(encoding="utf-8")
+    starts = [0]
+    for line in source.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def place(line: int, column: int) -> int:  # ast counts columns in bytes
+        return len(source.encode()[: starts[line - 1] + column].decode())
+
+    for node, changed in _changes(ast.parse(source)):
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start, end = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+        after = ast.unparse(changed)
+        after = after if isinstance(changed, ast.stmt | ast.Constant | ast.Call) else f"({after})"
+        yield Mutant(file=str(path.relative_to(ROOT)), start=start, before=source[start:end], after=after)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
+    """Yield nodes of a tree, each with what may stand in its place; messages, types and decorators are left alone."""
+    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.AnnAssign | ast.arg):
+        # What is raised is words; of an annotated field only its default is a figure.
+        children: list[ast.AST] = [node.value] if isinstance(node, ast.AnnAssign) and node.value else []
+    elif isinstance(node, ast.FunctionDef):
+        children = [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
+    elif isinstance(node, ast.ClassDef):
+        children = list(node.body)
+    else:
+        children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.stmt | ast.expr) and (changed := _change(node)) is not None:
+        yield node, changed
+    for child in children:
+        yield from _changes(child)
+
+
+def _change(node: ast.stmt | ast.expr) -> ast.AST | None:
+    """Return what stands in a node's place, if there is anything to get wrong in it."""
+    changed: ast.AST | None = None
+    match node:
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            changed = ast.BinOp(left=left, op=_OPERATORS[type(op)](), right=right)  # type: ignore[arg-type]
+        case ast.AugAssign(target=target, op=op, value=value) if type(op) in _OPERATORS:
+            changed = ast.AugAssign(target=target, op=_OPERATORS[type(op)](), value=value)  # type: ignore[arg-type]
+        case ast.Compare(left=left, ops=[op], comparators=right) if type(op) in _OPERATORS:
+            changed = ast.Compare(left=left, ops=[_OPERATORS[type(op)]()], comparators=right)  # type: ignore[list-item]
+        case ast.BoolOp(op=op, values=values):
+            changed = ast.BoolOp(op=_OPERATORS[type(op)](), values=values)  # type: ignore[arg-type]
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            changed = operand
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            changed = ast.IfExp(test=test, body=orelse, orelse=body)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NAMES:
+            changed = ast.Call(func=ast.Name(id=_NAMES[name]), args=args, keywords=keywords)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=keywords) if name in _NAMES:
+            changed = ast.Call(func=ast.Attribute(value=owner, attr=_NAMES[name]), args=args, keywords=keywords)
+        case ast.Constant(value=bool(figure)):
+            changed = ast.Constant(value=not figure)
+        case ast.Constant(value=int(figure)):
+            changed = ast.Constant(value=figure + 1)
+        case ast.Constant(value=float(figure)):
+            changed = ast.Constant(value=figure * 1.5 if figure else 1.0)
+    return changed
+
+
+# Of 28 wrongs once done by hand to derived formulas, those that no test told: file, before, after.
+ONCE_UNNOTICED = (
+    ("compile/clusters.py", 'lost_with_accelerator.value == "node"', 'lost_with_accelerator.value != "node"'),
+    ("compile/__init__.py", "reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
+    ("compile/__init__.py", "_PREFERRED_UTILISATION = 0.85", "_PREFERRED_UTILISATION = 0.95"),
+    ("compile/clusters.py", '"premium": 900.0', '"premium": 600.0'),
+    ("compile/capacity.py", "dataclasses.replace(spec, precision=wider)", "spec"),
+    ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),
+    ("fleet/quantities.py", '"working": busy - drag', '"working": busy - drag / 2'),
+    ("results/energy.py", "charge[:, None] * shares(monthly.it_kwh)", "charge[:, None] / np.ones_like(monthly.it_kwh)"),
+    ("results/tables.py", "others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
+    (
+        "simulation/driver.py",
+        "quantities.utilisation(busy, in_service)",
+        "quantities.utilisation(busy, 2 * in_service)",
+    ),
+    ("simulation/driver.py", "quantities.shed_share(shed @ tokens,", "quantities.shed_share(refused @ tokens,"),
+    ("fleet/quantities.py", "hours * accelerators / accelerators_per_node", "hours * accelerators"),
+    ("fleet/quantities.py", "slowness @ per_slowness", "(slowness > 0) @ per_slowness"),
+    ("results/event_table.py", "in_service[:, hours] @ dark", "in_service[:, hours] @ (dark > 0)"),
+)
+
+
+def once_unnoticed() -> list[Mutant]:
+    """Return the wrongs that no test told, once."""
+    mutants = []
+    for name, before, after in ONCE_UNNOTICED:
+        source = (ROOT / "planner" / name).read_text(encoding="utf-8")
+        if source.count(before) != 1:
+            raise ValueError(f"planner/{name} has {before!r} {source.count(before)} times: state the wrong anew")
+        mutants.append(Mutant(file=f"planner/{name}", start=source.index(before), before=before, after=after))
+    return mutants

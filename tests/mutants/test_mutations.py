@@ -1,0 +1,28 @@
+"""The mutants themselves: each compiles, changes its file, and the sample is the same from run to run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.mutations import ROOT, Mutant, mutants_of, once_unnoticed, sample
+
+
+def test_the_sample_is_fixed_and_of_every_room() -> None:
+    mutants = sample(400)
+    assert mutants == sample(400)
+    assert len({(mutant.file, mutant.start, mutant.after) for mutant in mutants}) == 400
+    assert {mutant.file.split("/")[1] for mutant in mutants} == {"compile", "results", "finance", "fleet"}
+
+
+@pytest.mark.parametrize("mutant", [*sample(40), *once_unnoticed()], ids=str)
+def test_a_mutant_is_a_program_that_differs(mutant: Mutant) -> None:
+    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+    assert source[mutant.start :].startswith(mutant.before)
+    assert mutant.text != source
+    compile(mutant.text, mutant.file, "exec")
+
+
+def test_messages_and_types_are_left_alone() -> None:
+    changed = {mutant.before for mutant in mutants_of(ROOT / "planner" / "finance" / "rent.py")}
+    assert "1.0 + change_per_year" in changed
+    assert not any("NDArray" in text or text.startswith('"') for text in changed)
