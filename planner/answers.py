@@ -220,7 +220,7 @@ class SweepAnswer(Answer):
         return _frame(sweep_rows(self.axes, self.points))
 
     def frontier(self) -> pd.DataFrame:
-        """Return the rows that no other beats in both levelised cost and requests in time, cheapest first."""
+        """Return the rows that no other beats in both levelised cost and the worst share in time, cheapest first."""
         from planner.reporting.judgement import frontier, served
 
         plans = [served(str(place), point.figures or {}) for place, point in enumerate(self.points)]

@@ -26,6 +26,12 @@ MILLISECOND = 1e-3
 DOLLARS = "USD"
 """The unit of an amount of money; a price per anything else has another."""
 
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 node, 1,200 nodes."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 # What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
 # all read units from here, so a name and its unit cannot disagree.
 _UNIT_BY_SUFFIX = {

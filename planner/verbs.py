@@ -7,13 +7,14 @@ is written. What a verb needs is loaded when it is called.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ActualsAnswer, ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
-from planner.errors import Problem, ScenarioError, printable, refuse
+from planner.errors import CapacityError, Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from planner.studies.analysis import Finished
     from planner.studies.runner import Goal, Watch, Workforce
     from planner.studies.store import Store
+    from planner.studies.work import Work
 
 Place = str | os.PathLike[str]
 Say = Callable[[str], None]
@@ -185,7 +187,7 @@ def sweep(
         if number % 10 == 0 or total <= 10:
             progress(f"point {number + 1} of {total}")
 
-    try:
+    with _kept(work):
         # Few points are done before a second process has started.
         several = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
         points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, several))
@@ -202,10 +204,6 @@ def sweep(
         }
         check_target(folder, work=True)
         write_sweep(loaded, axes, points, folder, manifest, form)
-    except KeyboardInterrupt:
-        raise Stopped("stopped; what is done is kept") from None
-    finally:
-        work.close()
     return SweepAnswer(folder=folder, axes=axes, points=points)
 
 
@@ -300,6 +298,8 @@ def size(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     workers: int | None = None,
+    resume: bool = False,
+    restart: bool = False,
     strict: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
@@ -313,12 +313,11 @@ def size(
     from planner.compile.contradictions import hardly_meant
     from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
     from planner.reporting.run_folder import command_again
     from planner.reporting.size_folder import write_size
     from planner.results.run import check_whole
     from planner.studies.runner import workforce
-    from planner.studies.sizing.evaluate import OBJECTIVES
+    from planner.studies.sizing.evaluate import OBJECTIVES, SizeWork
     from planner.studies.sizing.search import Clock
     from planner.studies.sizing.size import Effort, size, trial_of
     from planner.validation import choices
@@ -330,27 +329,23 @@ def size(
     asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
     loaded = load_scenario(scenario, [*_several(overrides), *asked])
     folder = _folder(out, f"{loaded.name}-size")
-    check_target(folder)
     trial = trial_of(loaded, _several(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
     force = workforce(workers, None)
     effort = Effort(replications=replications, confirmations=confirmations, gap=gap, workers=force.workers)
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
-    sized = size(loaded, trial, effort, clock)
+    work = SizeWork(folder, loaded, trial)
+    work.open(resume=resume, restart=restart)
+    _tell(work.notes, progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    options = [] if study is None else ["--study", os.fspath(study)]
-    options += [
-        *(["--parts", ",".join(parts)] if parts else []),
-        "--objective",
-        objective,
-        "--replications",
-        str(replications),
-        "--confirmations",
-        str(confirmations),
-    ]
+    options = ["--study", os.fspath(study)] if study is not None else []
+    options += ["--parts", ",".join(parts)] if parts else []
+    options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
     options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
-    write_size(sized, folder, command_again("size", [loaded], options), form)
+    with _kept(work):
+        sized = size(loaded, trial, effort, clock, work)
+        write_size(sized, work, command_again("size", [loaded], options), form)
     return SizeAnswer(folder=folder, sized=sized, warned=tuple(warnings))
 
 
@@ -418,6 +413,20 @@ def memo(folder: Place) -> list[Path]:
     from planner.reporting.report.memo import write_memo
 
     return write_memo(folder)
+
+
+@contextlib.contextmanager
+def _kept(work: Work) -> Iterator[None]:
+    """Keep what is done where work is stopped, but not where it is finished without an answer."""
+    try:
+        yield
+    except CapacityError:
+        work.clear()
+        raise
+    except KeyboardInterrupt:
+        raise Stopped("stopped; what is done is kept") from None
+    finally:
+        work.close()
 
 
 def _folder(out: Place | None, name: str) -> Path:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from planner import units
-from planner.units import unit_of
+from planner.units import counted, unit_of
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,7 @@ def test_a_year_is_the_same_length_in_every_unit() -> None:
     hours = units.DAYS_PER_YEAR * units.HOURS_PER_DAY
     assert hours == pytest.approx(units.HOURS_PER_YEAR)
     assert units.GB * units.KILO == units.TB
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(number, "node") for number in (0, 1, 1200)] == ["0 nodes", "1 node", "1,200 nodes"]

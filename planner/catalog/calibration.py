@@ -35,9 +35,11 @@ class ErrorSpread(Strict):
     """Standard deviations of ln(measured/predicted), by what was not measured; they add in squares."""
 
     setting: NonNegativeFloat
-    """The pair was measured, at other settings."""
+    """The pair was measured in this layout, at other lengths."""
+    layout: NonNegativeFloat
+    """The pair was measured, in other layouts (degree, groups of attention)."""
     pair: NonNegativeFloat
-    """The pair (model, accelerator, engine, precision) was not."""
+    """The pair (model, accelerator, engine, precision) was not, in any layout."""
     model: NonNegativeFloat
     """The model was not measured under this engine."""
     part: NonNegativeFloat

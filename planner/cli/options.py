@@ -36,6 +36,6 @@ Draws = Annotated[
         min=1,
         max=10_000,
         metavar="N",
-        help="Draws of chance behind each interval; 19 hold nine in ten of further draws, 1 leaves intervals out.",
+        help="Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out.",
     ),
 ]

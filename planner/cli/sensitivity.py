@@ -27,7 +27,7 @@ def sensitivity(
             "-n",
             min=4,
             max=1_000_000,
-            help="Chances (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256].",
+            help="Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256].",
         ),
     ] = None,
     overrides: Overrides = None,

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import say, tell
-from planner.cli.study_options import Workers
+from planner.cli.study_options import Restart, Resume, Workers
 
 
 def size(
@@ -58,6 +58,8 @@ def size(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>-size].")
     ] = None,
     workers: Workers = None,
+    resume: Resume = False,
+    restart: Restart = False,
     strict: Strict = False,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
@@ -83,6 +85,8 @@ def size(
         overrides=overrides or (),
         seed=seed,
         workers=workers,
+        resume=resume,
+        restart=restart,
         strict=strict,
         decimal_comma=decimal_comma,
         byte_order_mark=byte_order_mark,

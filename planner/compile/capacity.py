@@ -38,7 +38,7 @@ from planner.physics.operating import at_concurrency, at_objective
 from planner.physics.part import Part
 from planner.physics.precision import wider_precision
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
 
 Floats = NDArray[np.float64]
 
@@ -319,7 +319,7 @@ def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str,
 
 def _layout_in_words(spec: ReplicaSpec, apart: Apart | None) -> str:
     """Say how a replica is laid out, for those who set it up."""
-    words = f"{spec.accelerators} accelerator{'s' if spec.accelerators > 1 else ''} a replica"
+    words = f"{counted(spec.accelerators, 'accelerator')} a replica"
     if spec.attention_data_parallel > 1:
         words += f", attention in {spec.attention_data_parallel} groups"
     if apart is not None:

@@ -59,7 +59,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
     refuse_floods(plan, refuse)
     notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
-    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan)]
+    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
     if problems:
         raise ScenarioError(problems)
     return warnings, notes
@@ -244,6 +244,22 @@ def _outgrown(plan: Plan) -> list[str]:
                     "its requests are then so long that no batch meets it, and are refused there"
                 )
     return warnings
+
+
+def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Name the workloads of which no cluster keeps the promised share of first tokens in time, however idle it is."""
+    for w, workload in enumerate(plan.workloads):
+        slo = scenario.workloads[workload.name].slo
+        if plan.calm_tables is None or plan.alone_s is None or not workload.cluster_order:
+            continue
+        too_long, best = min((float(plan.calm_tables[0, c, w, 0]), c) for c in workload.cluster_order)
+        if too_long > 1.0 - slo.percentile + 1e-9:
+            message = (
+                f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
+                f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.percentile:.2g} may: "
+                f"state at least {plan.alone_s[best, w]:.2g} s, shorter prompts, or a faster part"
+            )
+            yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
 
 
 def _demand(plan: Plan) -> list[str]:

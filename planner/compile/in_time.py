@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from planner.compile.capacity import Service
 
 Floats = NDArray[np.float64]
-# Cells of probability: a long prompt makes itself and others late, so the longest hundredth is in cells each half the
-# one before; a short reply has few tokens over which a wait is shared, so cells of replies are finest where short.
-_PROMPT_EDGES = (*(0.0099 * n for n in range(101)), *(1.0 - 0.01 * 0.5**n for n in range(1, 9)), 1.0)
+# Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
+# cells are finest there, and those of the longest two thousandths each half the one before; a short reply has few
+# tokens over which a wait is shared, so cells of replies are finest where short.
+_PROMPT_EDGES = (
+    *(0.00245 * n for n in range(400)),
+    *(0.98 + 0.0005 * n for n in range(37)),
+    *(1.0 - 0.002 * 0.5**n for n in range(1, 7)),
+    1.0,
+)
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
-_POINTS_IN_CELL = 6
+_POINTS_IN_CELL = 3
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
 _POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
 
@@ -115,7 +121,7 @@ class Candidates:
             if chosen is not None and self.mean_rates[index] * speed * _RANKING_SLACK <= chosen[2]:
                 break
             curve = self.curve(index, speed, workload, lengths)
-            rate = curve.most_requests_per_s(workload.slo.percentile) / float(self.replicas.accelerators[index])
+            rate = curve.capacity_requests_per_s / float(self.replicas.accelerators[index])
             if chosen is None or rate > chosen[2]:
                 chosen = (index, curve, rate)
         assert chosen is not None  # there is always a layout: none at all is an error before
@@ -209,7 +215,7 @@ def in_time_point(
 
     def after(growth: float) -> float:
         later = curve if growth == 1.0 else candidates.curve(best, speed, workload, lengths_of(workload, growth))
-        return later.most_requests_per_s(workload.slo.percentile) / accelerators
+        return later.capacity_requests_per_s / accelerators
 
     yearly, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
     batch, tpot_s = curve.at(rate * accelerators)
@@ -228,7 +234,7 @@ def in_time_point(
 
 def _lateness(candidates: Candidates, best: int, speed: float, workload: Workload, curve: Curve) -> Lateness:
     """Return the shares late and refused by load over capacity, for what becomes of late requests by the scenario."""
-    capacity = curve.most_requests_per_s(workload.slo.percentile)
+    capacity = curve.capacity_requests_per_s
     if capacity <= 0.0:
         return SHARP
     loads = np.append(0.0, curve.requests_per_s / capacity)

@@ -54,7 +54,11 @@ def missed_requests(late: Floats, shed: Floats) -> Floats:
 
 
 def in_time(missed: Floats, settled: Floats) -> Floats:
-    """Return 1 − missed / settled: the share of requests that met their objective."""
+    """Return 1 − missed / settled: the share of requests that met their objective, of all that arrived.
+
+    What cannot wait is settled in the hour in which it arrives, so settled is what arrived; of deferrable work it is
+    what was served or given up in the month, whenever it came, and the rest is still waiting within its deadline.
+    """
     return 1.0 - ratio(missed, settled)
 
 

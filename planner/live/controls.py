@@ -63,12 +63,14 @@ def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> H
     return join([_macros().changes(desk.turned(plan)), _sections(sections)], "\n")
 
 
-def line(desk: Desk, plan: Plan) -> str:
+def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
     """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
-    found = desk.contents(plan, intervals=False, first=True).json("summary.json")
+    found = desk.contents(plan, intervals=intervals, first=True).json("summary.json")
     fleet, promise = found["clusters"][FLEET], found["promise"]
     since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
     kept = "kept" if promise["kept"] else f"broken{since}"
+    if promise["replications"] > 1:
+        kept += f" (kept in {promise['kept_replications']} of {promise['replications']} replications)"
     price, in_time = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
     return f"{price} per million tokens, {in_time} in time, promise {kept}"
 

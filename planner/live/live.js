@@ -122,6 +122,7 @@
     $("status").textContent += "; drawing 19 replications for intervals";
     const answer = await post("show", asked("intervals"), signal);
     swap($("first"), answer.html);
+    $("line").textContent = answer.line;
     $("status").textContent = "with intervals from 19 replications";
     $("status").dataset.intervals = asked("").move;
   };

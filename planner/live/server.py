@@ -133,7 +133,7 @@ class Live:
             return {"html": controls.rest(self.desk, plan)}
         shown = controls.answer(self.desk, plan, pinned, intervals=intervals)
         knobs = controls.controls(plan.result.scenario)
-        return {"html": shown, "controls": knobs, "line": controls.line(self.desk, plan)}
+        return {"html": shown, "controls": knobs, "line": controls.line(self.desk, plan, intervals=intervals)}
 
     async def save(self, request: Request) -> Response:
         """Write a what-if."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.physics.doubt import DENSE, MIXTURE, Doubt, Spread, doubt_of
+from planner.physics.doubt import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Spread, doubt_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,23 +88,29 @@ class Groups(NamedTuple):
     """Accelerator, engine and kind."""
     campaign: str
     """Model, accelerator, engine, precision and kind: what one series of runs shares."""
+    layout: str
+    """The campaign's runs in one layout: degrees are tuned, and updated, at different times."""
 
 
-def groups_of(model: str, part: str, engine: str, precision: str, kind: str = SERVING) -> Groups:
+def groups_of(
+    model: str, part: str, engine: str, precision: str, kind: str = SERVING, layout: str = ANY_LAYOUT
+) -> Groups:
     """Return the groups of a model (the name its measurements are pooled under) on a part.
 
     A decode worker serves: of its model and part it shows what serving shows.
     """
     shared = SERVING if kind == DISAGGREGATED else kind
+    campaign = f"{model} / {part} / {engine} / {precision} / {kind}"
     return Groups(
         model=f"{model} / {engine} / {shared}",
         part=f"{part} / {engine} / {shared}",
-        campaign=f"{model} / {part} / {engine} / {precision} / {kind}",
+        campaign=campaign,
+        layout=f"{campaign} / {layout}",
     )
 
 
-GROUP_SIGMA = (0.2, 0.1, 0.1)
-"""Prior spread of the effect of a model, a part and a campaign, in natural logarithms."""
+GROUP_SIGMA = (0.2, 0.1, 0.1, 0.1)
+"""Prior spread of the effect of a model, a part, a campaign and a layout, in natural logarithms."""
 
 KV_RESERVED_OUTPUT_FRACTION = {"tensorrt-llm": 1.0}
 """Share of the output for which an engine holds cache from the start. TensorRT-LLM's default scheduler never evicts,

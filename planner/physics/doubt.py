@@ -2,10 +2,12 @@
 
 The log error of a predicted time per token or throughput is normal with the variance
 
-    σ² = σ_setting² + [pair unmeasured]·σ_pair² + [model unmeasured]·σ_model² + [part unmeasured]·σ_part²
+    σ² = σ_setting² + [layout unmeasured]·σ_layout² or [pair unmeasured]·σ_pair²
+       + [model unmeasured]·σ_model² + [part unmeasured]·σ_part²
 
-σ_setting is what remains when the pair itself (model, part, engine and precision) was measured at other settings; the
-others are what fits without a pair's, a model's or a part's rows under an engine miss by beyond that. Everything known
+σ_setting is what remains when the pair itself (model, part, engine and precision) was measured in the same layout at
+other lengths; the others are what fits without a layout's, a pair's, a model's or a part's rows under an engine miss by
+beyond that. A pair without rows has no layout with any: σ_pair holds that too. Everything known
 of a model under an engine is shared by all its pairs, so the errors of two predictions are correlated as their shared
 terms are.
 """
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from planner.physics.coefficients import Groups
 
 DENSE, MIXTURE = "dense", "mixture-of-experts"
+ANY_LAYOUT = "any"
+"""Stands for a replica whose layout is not settled: it has no effect of its own, and a measured layout's doubt."""
 NORMAL_90 = 1.6448536269514722
 """A normal variable lies within this many standard deviations of its mean nine times in ten."""
 
@@ -32,6 +36,7 @@ class Spread:
     """Standard deviations of ln(measured/predicted) of one architecture class, by what was not measured."""
 
     setting: float
+    layout: float
     pair: float
     model: float
     part: float
@@ -79,12 +84,14 @@ def doubt_of(
     """
     updated = updated or {}
     is_validated, is_own = groups.campaign in measured, groups.campaign in updated
+    is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
 
-    def beyond(group: str, unmeasured: float) -> float:
-        return updated.get(group, 0.0 if group in measured else unmeasured)
+    def beyond(group: str, unmeasured: float, known: float = 0.0) -> float:
+        return updated.get(group, known if group in measured else unmeasured)
 
+    in_layout = 0.0 if is_laid_out else spread.layout
     return Doubt(
-        pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair))),
+        pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
         model=0.0 if is_own else beyond(groups.model, spread.model),
         part=0.0 if is_own else beyond(groups.part, spread.part),
         first_token=spread.first_token,

@@ -155,6 +155,20 @@ def separate_pools(
     return SeparatePools(prefill_requests_per_s=np.where(decode.fits, busy / terms.prefill_s, 0.0), decode=decode)
 
 
+def first_token_apart_s(replicas: Replicas, replica: Ints, traffic: Traffic, tpot_s: Floats) -> Floats:
+    """Return the mean time to first token of clients whose prompts a pool of its own prefills, shape (cases,).
+
+    A pool in balance with the decode workers prefills all C requests in the time that one decodes, C·prefill/W = O·TPOT
+    for W workers: what lies ahead of a request in a closed loop, κ·C·prefill/W, is then κ·O·TPOT whatever W is.
+    """
+    given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
+    terms = _terms(replicas, replica, {name: np.broadcast_to(a, tpot_s.shape) for name, a in given.items()})
+    none = np.zeros_like(tpot_s)
+    share = np.divide(terms.ahead_s, terms.prefill_s, out=none, where=terms.prefill_s > 0)
+    first_s: Floats = terms.first_s + (share * terms.output_tokens + terms.steps) * tpot_s
+    return first_s
+
+
 def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:
     """Return the operating points with a bottomless queue (offline): the batch that memory or the engine allows."""
     return _chunked(replicas, replica, traffic, _solve_saturation)

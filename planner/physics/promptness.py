@@ -48,6 +48,8 @@ _CELLS = 256
 """Grid cells up to an objective; grids run four times as far, so that next to nothing wraps around."""
 _GRID = 4 * _CELLS
 _MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+_STRICTER = np.concatenate([[1.0], np.geomspace(0.97, 0.25, 16)])
+"""First-token objectives over the one asked for, at which capacity is worked out where prompts are too long for it."""
 _IDLE_BATCH = 1e-3  # sequences of a replica with next to no load: what is late then is late at any
 _LEAST_LATE = 1e-9  # of requests: so that it has a logarithm
 _MOST_TOO_LONG = 0.5  # of requests: beyond it a replica does not serve the workload at all
@@ -86,24 +88,13 @@ class Curve:
     batch: Floats
     tpot_s: Floats
     """Mean time per token."""
+    capacity_requests_per_s: float
+    """The largest rate at which the stated share is in time; 0 where there is none. What keeps a stricter first-token
+    objective keeps this one, so it is no less than at any of those."""
     too_long_fraction: float
     """Requests whose own prompt takes longer than the objective on an idle replica: late at any load."""
     alone_s: float
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
-
-    def most_requests_per_s(self, percentile: float) -> float:
-        """Return the largest rate at which the stated share is in time; 0 where there is none.
-
-        Requests too long for the objective are late at any rate. Where they take up more than half of what may be
-        late, half of it is left to all the others, so that what remains can still be served; where most are too long,
-        the objective is none that this replica can keep.
-        """
-        if self.too_long_fraction > _MOST_TOO_LONG:
-            return 0.0
-        allowed = max(1.0 - percentile, self.too_long_fraction + 0.5 * (1.0 - percentile))
-        if self.late_fraction[0] > allowed:
-            return 0.0
-        return float(np.interp(allowed, self.late_fraction, self.requests_per_s))
 
     def most_in_time_requests_per_s(self) -> float:
         """Return the rate at which rate · share in time peaks: beyond it more requests are fewer in time."""
@@ -171,18 +162,50 @@ def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, a
     points = np.linspace(0.0, 1.0, _BETWEEN * _BATCHES + 1)[_BETWEEN:]
     batch = np.append(_IDLE_BATCH, most * points**1.6)
     few = np.append(_IDLE_BATCH, most * points[::_BETWEEN] ** 1.6)
-    late = np.maximum.accumulate(np.clip(_late(replica, lengths, asked, few), max(too_long, _LEAST_LATE), 1.0))
     tpot_s = replica.tpot_s(batch)
+    rates = batch / (replica.output * tpot_s)
+    tight = too_long > 0.25 * (1.0 - asked.percentile)
+    first, tokens = _late_parts(replica, lengths, asked, few, asked.ttft_s * (_STRICTER if tight else _STRICTER[:1]))
+
+    def at_every_batch(late_first: Floats) -> Floats:
+        late = np.clip(1.0 - (1.0 - late_first) * (1.0 - tokens), _LEAST_LATE, 1.0)
+        late[few * replica.mean_prefill_s > _MOST_PROMPT_SHARE * replica.output * replica.tpot_s(few)] = 1.0
+        return np.asarray(np.exp(np.interp(batch, few, np.log(np.maximum.accumulate(late)))))
+
+    late = np.maximum(at_every_batch(first[0]), too_long)
+    objectives = [late, *(at_every_batch(row) for row in first[1:])]
     return Curve(
-        requests_per_s=batch / (replica.output * tpot_s),
-        late_fraction=np.exp(np.interp(batch, few, np.log(late))),
+        requests_per_s=rates,
+        late_fraction=late,
         batch=batch,
         tpot_s=tpot_s,
+        capacity_requests_per_s=max(_most_requests_per_s(rates, row, asked.percentile) for row in objectives),
         too_long_fraction=too_long,
-        alone_s=float(
-            np.interp(max(asked.percentile, 1.0 - 0.5 * too_long), np.cumsum(lengths.prompt_weights), alone_s)
-        ),
+        alone_s=_quantile(alone_s, lengths.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)),
     )
+
+
+def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
+    """Return the number that a share of the weight does not exceed."""
+    order = np.argsort(numbers)
+    return float(np.interp(share, np.cumsum(weights[order]), numbers[order]))
+
+
+def _most_requests_per_s(rates: Floats, late: Floats, percentile: float) -> float:
+    """Return the largest rate at which the stated share is in time; 0 where there is none.
+
+    Some requests are late on a replica that does next to nothing else, and so at any rate. Where they take up more than
+    half of what may be late, half of it is left to the others, so that these can still be served:
+
+        in time ≥ min(p, (1 − late when idle) · (1 − (1 − p)/2));
+
+    where most are late, the objective is none that this replica can keep.
+    """
+    idle = float(late[0])
+    if idle > _MOST_TOO_LONG:
+        return 0.0
+    allowed = max(1.0 - percentile, 1.0 - (1.0 - idle) * (1.0 - 0.5 * (1.0 - percentile)))
+    return float(np.interp(allowed, late, rates))
 
 
 def refusing(
@@ -228,13 +251,20 @@ def _thinned(lengths: Lengths, refused: float) -> Lengths:
 
 def _late(replica: _Replica, lengths: Lengths, asked: Asked, batch: Floats) -> Floats:
     """Return the share of requests not in time at each batch, shape (batches,)."""
+    first, tokens = _late_parts(replica, lengths, asked, batch, np.array([asked.ttft_s]))
+    prompts = batch * replica.mean_prefill_s / (replica.output * replica.tpot_s(batch))
+    return np.where(prompts > _MOST_PROMPT_SHARE, 1.0, 1.0 - (1.0 - first[0]) * (1.0 - tokens))
+
+
+def _late_parts(
+    replica: _Replica, lengths: Lengths, asked: Asked, batch: Floats, ttft_s: Floats
+) -> tuple[Floats, Floats]:
+    """Return the shares late by the first token, shape (objectives, batches), and by their tokens, shape (batches,)."""
     if replica.room < 1.0:
-        return np.ones_like(batch)
-    step_s = replica.decode_s(batch)
+        return np.ones((ttft_s.size, batch.size)), np.ones_like(batch)
     rate = batch / (replica.output * replica.tpot_s(batch))
-    in_time = 1.0 - _late_first(replica, lengths, asked, rate, step_s)
-    in_time *= 1.0 - _late_tokens(replica, lengths, asked, batch, rate)
-    return np.where(rate * replica.mean_prefill_s > _MOST_PROMPT_SHARE, 1.0, 1.0 - in_time)
+    first = _late_first(replica, lengths, asked, rate, replica.decode_s(batch), ttft_s)
+    return first, _late_tokens(replica, lengths, asked, batch, rate)
 
 
 def _most_batch(replica: _Replica, tpot_s: float) -> float:
@@ -244,17 +274,26 @@ def _most_batch(replica: _Replica, tpot_s: float) -> float:
     return float(np.clip(slow, 1.0, max(replica.most_batch, 1.0)))
 
 
-def _late_first(replica: _Replica, lengths: Lengths, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
-    """Return the share of requests whose first token is late at each rate, shape (rates,)."""
+def _late_first(
+    replica: _Replica, lengths: Lengths, asked: Asked, rate: Floats, step_s: Floats, ttft_s: Floats
+) -> Floats:
+    """Return the share of requests whose first token is late by each objective at each rate, shape (objectives, rates).
+
+    Objectives may be the one asked for or stricter: they share its grid of waits.
+    """
     cell_s = asked.ttft_s / _CELLS
     over = _waits_beyond(replica, lengths, cell_s, rate, step_s)
-    slack_s = asked.ttft_s - replica.overhead_s - replica.prefill_s - replica.chunks * step_s[:, None]
-    place = np.clip(slack_s / cell_s, 0.0, _CELLS)
-    low = np.minimum(place.astype(np.intp), _CELLS - 1)
+    taken_s = replica.overhead_s + replica.prefill_s + replica.chunks * step_s[:, None]
     rows = np.arange(rate.size)[:, None]
-    beyond = over[rows, low] + (over[rows, low + 1] - over[rows, low]) * (place - low)
-    late = np.where(slack_s < 0.0, 1.0, np.clip(beyond, 0.0, 1.0) ** asked.pooled_replicas)
-    return np.asarray(late @ lengths.prompt_weights)
+    late = np.empty((ttft_s.size, rate.size))
+    for number, objective_s in enumerate(ttft_s.tolist()):
+        slack_s = objective_s - taken_s
+        place = np.clip(slack_s / cell_s, 0.0, _CELLS)
+        low = np.minimum(place.astype(np.intp), _CELLS - 1)
+        beyond = over[rows, low] + (over[rows, low + 1] - over[rows, low]) * (place - low)
+        missed = np.where(slack_s < 0.0, 1.0, np.clip(beyond, 0.0, 1.0) ** asked.pooled_replicas)
+        late[number] = missed @ lengths.prompt_weights
+    return late
 
 
 def _waits_beyond(replica: _Replica, lengths: Lengths, cell_s: float, rate: Floats, step_s: Floats) -> Floats:

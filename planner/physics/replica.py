@@ -67,7 +67,9 @@ class ReplicaSpec:
 
     def groups(self, kind: str) -> Groups:
         """Return the groups of measurements this replica belongs to, ``kind`` being serving or saturated."""
-        return groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind)
+        experts = " experts whole" if self.expert_parallel and self.shape.experts else ""
+        layout = f"{self.accelerators} in {self.attention_data_parallel}{experts}"
+        return groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind, layout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 import planner
 from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
+from planner.finance.variance import PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
@@ -72,6 +73,18 @@ def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:
     return columns
 
 
+def dollar_rows(comparison: Comparison) -> dict[str, Any]:
+    """Return the columns of bridge_usd.csv; the baseline itself has none."""
+    rows = [
+        (name, cause, amount)
+        for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
+        if parts is not None and position != comparison.baseline
+        for cause, amount in parts.items()
+    ]
+    scenarios, causes, amounts = zip(*rows, strict=True) if rows else ((), (), ())
+    return {"scenario": scenarios, "cause": causes, "difference_usd": np.array(amounts, dtype=np.int64)}
+
+
 def monthly_rows(comparison: Comparison) -> dict[str, Any]:
     """Return the columns of comparison_monthly.csv."""
     series = [series_of(result) for result in comparison.results]
@@ -109,6 +122,11 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         "bridge_per_million_tokens_usd": {
             name: {cause: round(part, 9) for cause, part in parts[0].items()}
             for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
+            if parts is not None and position != comparison.baseline
+        },
+        "bridge_usd": {
+            name: {cause: amount / 100 for cause, amount in parts.items()}
+            for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
             if parts is not None and position != comparison.baseline
         },
         "promise": {
@@ -202,6 +220,12 @@ def comparison_table(comparison: Comparison) -> str:
         heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
         short = ("scenario", "price", "through", "power", "software", "failing")
         lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
+        amounts = [
+            (name[:15], *(signed(part / 100 / MILLION, "+,.3f") for part in (*parts.values(), sum(parts.values()))))
+            for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
+            if parts is not None and position != comparison.baseline
+        ]
+        lines += ["", "M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
     return "\n".join(lines)
 
 
@@ -212,7 +236,7 @@ def _signed(amount: float) -> str:
 
 def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a comparison's folder, whole or not at all."""
-    rows = (comparison_rows(comparison), bridge_rows(comparison), monthly_rows(comparison))
+    rows = (comparison_rows(comparison), bridge_rows(comparison), dollar_rows(comparison), monthly_rows(comparison))
     results = dict(zip(comparison.names, comparison.results, strict=True))
     tables = [
         *zip(COMPARISON_TABLES, rows, strict=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.finance.bridge import CAUSES
+from planner.finance.variance import PLAN_CAUSE_MEANINGS
 from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, number_column, text_column
 from planner.results.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
@@ -32,11 +33,11 @@ COMPARISON = TableDescription(
         number_column("difference_fraction", "`difference` over the size of `baseline_value`."),
         _measured(
             "low",
-            "Lower end of what further draws of chance give for `value`: other traffic noise, failures, incidents "
+            "Lower end of what further replications give for `value`: other traffic noise, failures, incidents "
             "and slips, with every input as stated. Nine in ten lie between `low` and `high`, or as summary.json says.",
         ),
         _measured("high", "Upper end of it."),
-        _measured("difference_low", "The same for `difference`, both plans under the same chance."),
+        _measured("difference_low", "The same for `difference`, both plans in the same replications."),
         _measured("difference_high", "Upper end of it."),
     ),
 )
@@ -50,6 +51,18 @@ BRIDGE = TableDescription(
         text_column("cause", "Cause: " + ", ".join(CAUSES) + "."),
         number_column("difference_per_million_tokens_usd", "Change of the cost per million tokens.", 9),
         number_column("difference_per_million_output_tokens_usd", "Change of the cost per million output tokens.", 9),
+    ),
+)
+BRIDGE_USD = TableDescription(
+    name="bridge_usd",
+    description="Why a scenario's accrued cost over the horizon is more or less than the baseline's, by cause: Shapley "
+    "values. The causes of a scenario sum to the whole difference to the cent; what the books' own choices move stands "
+    "apart as policy.",
+    key=("scenario", "cause"),
+    columns=(
+        _SCENARIO,
+        text_column("cause", "Cause: " + " ".join(f"{c}: {m}" for c, m in PLAN_CAUSE_MEANINGS.items())),
+        Column(name="difference_usd", kind=ColumnKind.CENTS, description="Change of accrued cost.", unit=DOLLARS),
     ),
 )
 COMPARISON_MONTHLY = TableDescription(
@@ -67,7 +80,7 @@ COMPARISON_MONTHLY = TableDescription(
         figure_column("cumulative_cost_per_million_tokens_usd"),
     ),
 )
-COMPARISON_TABLES = (COMPARISON, BRIDGE, COMPARISON_MONTHLY)
+COMPARISON_TABLES = (COMPARISON, BRIDGE, BRIDGE_USD, COMPARISON_MONTHLY)
 
 
 def sweep_description(axes: Sequence[Axis]) -> TableDescription:

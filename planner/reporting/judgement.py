@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.reporting.report.words import percent, unit_price
+from planner.units import counted
 
 COST = "levelised_cost_per_million_tokens_usd"
 """What tells plans that keep their promise apart: cash at its time. Accrued cost moves with the books, which save
@@ -196,7 +197,7 @@ def none_keeps(choice: Choice, what: str = "plans") -> str:
 def recommendation(plans: Sequence[Served], baseline: str, saving: tuple[float, float, str] | None = None) -> str:
     """Say which of several plans to take, and how its cost stands against the baseline.
 
-    ``saving`` has the ends of what it saves under other draws of chance, and how many draws lie between them.
+    ``saving`` has the ends of what it saves in other replications, and how many of them lie between.
     """
     base = next(plan for plan in plans if plan.name == baseline)
     choice = choose([base, *(plan for plan in plans if plan is not base)])
@@ -217,7 +218,7 @@ def recommendation(plans: Sequence[Served], baseline: str, saving: tuple[float, 
 
 
 def _under_chance(saving: tuple[float, float, str] | None) -> str:
-    """Say where a saving lies under other draws of chance."""
+    """Say where a saving lies in other replications."""
     if saving is None:
         return ""
     low, high, words = saving
@@ -301,14 +302,14 @@ def mending(promise: Mapping[str, Any]) -> str:
     lacking = promise["lacking"]
     if lacking is None:
         return ""
-    parts = [f"{nodes:,} nodes of {cluster}" for cluster, nodes in lacking["nodes"].items()]
+    parts = [f"{counted(nodes, 'node')} of {cluster}" for cluster, nodes in lacking["nodes"].items()]
     said = (
         f"What its worst month misses beyond the promise is the work of {' or '.join(parts)} at full load all month: "
         "add that, and more for the peaks."
         if parts
         else "No one cluster can take all that it misses."
     )
-    later = [f"{nodes:,} nodes of {cluster}" for cluster, nodes in lacking["later_nodes"].items()]
+    later = [f"{counted(nodes, 'node')} of {cluster}" for cluster, nodes in lacking["later_nodes"].items()]
     if later:
         said += (
             f" {' and '.join(later)} enter service only after {promise['first_broken']['month']}: bring them forward."

@@ -262,7 +262,7 @@ MEASURES = TableDescription(
         number_column("value", "Its value.", measured_by="measure"),
         number_column(
             "low",
-            "Lower end of what further draws of chance give: other traffic noise, failures, incidents and slips, "
+            "Lower end of what further replications give: other traffic noise, failures, incidents and slips, "
             "inputs as stated. Nine in ten lie between `low` and `high`, or as many as `chance` in summary.json says.",
             measured_by="measure",
         ),

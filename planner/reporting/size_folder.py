@@ -15,7 +15,7 @@ import planner
 from planner.language.loading import layer_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
@@ -36,6 +36,7 @@ from planner.reporting.size_rows import (
 from planner.reporting.text_table import text_table, wrapped
 from planner.reporting.workbook import write_workbook
 from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
 from planner.studies.sizing.size import MIXED, Sized
 from planner.units import MILLION
@@ -241,8 +242,9 @@ def _workbook(sized: Sized) -> bytes:
     return write_workbook(dataclasses.replace(content, more=named))
 
 
-def write_size(sized: Sized, folder: Path, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
-    """Write a sizing's folder, whole or not at all."""
+def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
+    """Write a sizing's folder, whole or not at all, in the place of the work that led to it."""
+    folder = work.folder
     tables = [
         (PLAN, plan_rows(sized)), (FRONTIER, frontier_rows(sized)), (FAMILIES, family_rows(sized)),
         (MONTHS, month_rows(sized)), (PROMISES, promise_rows(sized)), (PRECISIONS, precision_rows(sized)),
@@ -264,6 +266,8 @@ def write_size(sized: Sized, folder: Path, command: Sequence[str], form: CsvForm
         "scenario_sha256": scenario_sha256(sized.scenario),
         "seed": sized.trial.seed,
         "objective": sized.trial.objective,
+        "identity": work.identity,
         "command": list(command),
     }
-    write_folder(folder, with_report(files, manifest), manifest)
+    check_target(folder, work=True)  # what somebody laid into it in the meantime is not swept away
+    place_folder(folder, with_report(files, manifest), manifest)

@@ -71,7 +71,7 @@ def histogram(contents: Contents) -> Picture | None:
         marks = [*boxes, *_percentiles(contents, scenario, output)]
         strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
     strips[-1] = replace(strips[-1], x=x)
-    return Picture(title=f"How the futures are spread, {contents.name}", panels=strips)
+    return Picture(title=f"How the replications are spread, {contents.name}", panels=strips)
 
 
 def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:

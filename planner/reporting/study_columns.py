@@ -125,7 +125,7 @@ DECISION = TableDescription(
             "Mean of what choosing the scenario gives away where the other is better.",
             "unit of the headline",
         ),
-        _number("p95_regret", "The same in the worst of twenty futures.", "unit of the headline"),
+        _number("p95_regret", "The same in the worst of twenty replications.", "unit of the headline"),
         _COMPLETED,
     ),
 )

@@ -48,8 +48,8 @@ class Chance:
     def words(self) -> str:
         """The coverage in words, for a sentence."""
         if self.draws == DRAWS:
-            return "nine of ten draws of chance"
-        return f"{self.coverage_fraction:.0%} of draws of chance"
+            return "nine of ten replications"
+        return f"{self.coverage_fraction:.0%} of replications"
 
     def interval(self, name: str) -> Interval | None:
         """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""

@@ -15,6 +15,7 @@ from planner.fleet import quantities
 from planner.results.measure_names import FLEET
 from planner.results.result import RunResult
 from planner.simulation.log import SpeedChange
+from planner.units import counted
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +116,7 @@ def _waiting(result: RunResult) -> list[_Row]:
             plan.clusters[cohort.cluster].name,
             "waiting",
             "site power",
-            f"{cohort.nodes} nodes paid, not in service",
+            f"{counted(cohort.nodes, 'node')} paid, not in service",
             cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node,
             nothing,
         )

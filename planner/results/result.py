@@ -25,7 +25,7 @@ from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
 from planner.simulation.driver import Run
 from planner.simulation.processes import Process
-from planner.units import unit_of
+from planner.units import counted, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +79,8 @@ class RunResult:
             if waiting:
                 nodes, paid = sum(c.nodes for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
                 idle.append(
-                    f"{nodes} nodes of cluster {cluster.name} were delivered and paid ({paid:,.0f} USD) "
-                    "and did not enter service: for want of power, or too late"
+                    f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
+                    "did not enter service: for want of power, or too late"
                 )
         late = (*idle, *overloaded(self.plan, self.monthly), *self._broken_covenants())
         return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *late)

@@ -17,7 +17,7 @@ from planner.results.measure_names import AGAINST_BASELINE, DRAWS
 from planner.results.measures import series_of
 from planner.results.result import RunResult
 from planner.results.run import simulate
-from planner.studies.bridge import factors_of
+from planner.studies.bridge import BOOKS, dollars, factors_of
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
@@ -35,6 +35,8 @@ class Comparison:
     bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
     """Cost per million tokens, and per million output tokens, by cause against the baseline; None where a run served
     nothing."""
+    dollars: tuple[dict[str, int] | None, ...]
+    """Accrued cost less the baseline's by cause, in cents; None where a run served nothing."""
     chances: tuple[Chance, ...]
     """Each plan drawn again, all under the same chance."""
     warnings: tuple[str, ...]
@@ -90,8 +92,6 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
     return tuple(warnings)
 
 
-BOOKS = ("depreciation_months", "depreciation_method", "declining_balance_ratio", "residual_fraction", "residual_basis")
-"""Choices of the books that move accrued cost and no cash."""
 VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
 """Choices of what is owned at the end, of tax and of timing: they move NPV, and levelised cost with it."""
 
@@ -155,6 +155,7 @@ def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseli
         bridges=tuple(
             (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
         ),
+        dollars=tuple(dollars(result, base) for result in results),
         chances=tuple(chances),
         warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings)),
     )

@@ -16,6 +16,7 @@ from planner.language.scenario import Scenario
 from planner.language.study import Study
 
 if TYPE_CHECKING:
+    from planner.studies.inputs import Inputs
     from planner.studies.replicate import Setup
 
 Identity = dict[str, Any]
@@ -41,8 +42,13 @@ def identity(study: Study, setup: Setup, batch: int) -> Identity:
         "seed": setup.seed,
         "batch": batch,
         "study": _sha256(study.model_dump(mode="json", exclude={"description", "headline", "scenarios"})),
-        "inputs": _sha256([_plain(found) for found in setup.inputs.each]),
+        "inputs": inputs_identity(setup.inputs),
     }
+
+
+def inputs_identity(inputs: Inputs, design: object = None) -> str:
+    """Return the hash of what is drawn, and where a study does not say it by how."""
+    return _sha256([*(_plain(found) for found in inputs.each), *([] if design is None else [_plain(design)])])
 
 
 def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:

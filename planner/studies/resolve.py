@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner.catalog.physics import shape_of
-from planner.compile.capacity import served_precision
+from planner.compile import Reuse
+from planner.compile.capacity import Service, build_services, served_precision
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.language import study as language
@@ -211,13 +213,19 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
     """
     spreads: dict[tuple[str, str, str], float] = {}
     for base in scenarios.values():
-        catalog, calibration = base.scenario.load_catalog(), base.scenario.load_calibration().calibration()
-        for cluster in base.scenario.clusters.values():
-            for workload in base.scenario.workloads.values():
-                shape = shape_of(workload.model, catalog)
-                precision = served_precision(cluster, workload, catalog)
-                groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
-                doubt = calibration.doubt(groups, shape.experts > 0)
+        reuse = Reuse(base.scenario)
+        services: Mapping[tuple[str, str], Service] = {}
+        with contextlib.suppress(ScenarioError):  # a workload that nothing serves is told where its plan is built
+            services, _ = build_services(base.scenario, reuse.calibration, reuse, {})
+        for cluster_name, cluster in base.scenario.clusters.items():
+            for workload_name, workload in base.scenario.workloads.items():
+                if service := services.get((cluster_name, workload_name)):
+                    doubt = service.doubt
+                else:  # not served as stated: some replication's figures may let it
+                    shape = shape_of(workload.model, reuse.catalog)
+                    precision = served_precision(cluster, workload, reuse.catalog)
+                    groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
+                    doubt = reuse.calibration.doubt(groups, shape.experts > 0)
                 if doubt is None:
                     continue
                 for key, sigma in (

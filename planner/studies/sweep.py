@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +12,6 @@ from pathlib import Path
 from planner.compile import build_plan
 from planner.compile.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError, refuse
-from planner.files import replace_synced
 from planner.fleet.plan import Plan
 from planner.language.loading import Source, load_scenario
 from planner.language.scenario import Scenario
@@ -25,9 +20,7 @@ from planner.results.run import simulate_plan
 from planner.studies.axes import Axis
 from planner.studies.engines import in_order
 from planner.studies.identity import scenario_identity
-from planner.studies.work import Work
-
-_POINTS, _SYNC_S = "points.jsonl", 1.0
+from planner.studies.work import LinesWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +105,8 @@ class _Grid:
         return Point(values=values, figures=figures_of(result), problem="", warnings=warnings)
 
 
-class SweepWork(Work):
-    """The folder of a sweep: a line for each point that is done, with a hash of it, until all of them are."""
+class SweepWork(LinesWork):
+    """The folder of a sweep: a line for each point that is done, until all of them are."""
 
     def __init__(
         self, folder: Path, scenario: Scenario, axes: Sequence[Axis], overrides: Sequence[str], seed: int
@@ -128,39 +121,19 @@ class SweepWork(Work):
         super().__init__(folder, "sweep", who)
         self.kept: dict[tuple[str, ...], Point] = {}
         """Points that were done before, by their values."""
-        self._synced_s = 0.0
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder, and take in the points of a sweep that was stopped."""
         super().open(resume=resume, restart=restart)
-        path = self.shards / _POINTS
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        sound = [line for line in lines if _sum_of(line[17:]) == line[:16]]
-        for line in sound:
-            point = Point(**json.loads(line[17:]))
+        for line in self.lines:
+            point = Point(**line)
             self.kept[tuple(point.values)] = dataclasses.replace(
                 point, values=tuple(point.values), warnings=tuple(point.warnings)
             )
-        if len(sound) < len(lines):
-            self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
-        replace_synced(path, b"".join(line + b"\n" for line in sound))
 
     def add(self, point: Point) -> None:
-        """Keep a point; at most a second of them is not on the disk yet."""
-        line = json.dumps(dataclasses.asdict(point)).encode()
-        try:
-            with (self.shards / _POINTS).open("ab") as stream:
-                stream.write(_sum_of(line) + b" " + line + b"\n")
-                if time.monotonic() - self._synced_s > _SYNC_S:
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                    self._synced_s = time.monotonic()
-        except OSError as error:
-            raise self.unwritable(error) from None
-
-
-def _sum_of(line: bytes) -> bytes:
-    return hashlib.sha256(line).hexdigest()[:16].encode()
+        """Keep a point."""
+        self.write(dataclasses.asdict(point))
 
 
 def warnings_of_points(points: Sequence[Point]) -> list[str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from planner.files import (
 from planner.studies.identity import Identity, differences
 
 _KEPT = "make room and add --resume"
+_LINES, _SYNC_S = "points.jsonl", 1.0
 
 
 class Work:
@@ -81,7 +86,7 @@ class Work:
             hint = "continue it with --resume, or begin anew with --restart"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
         else:
-            self._clear()
+            self.clear()
         try:
             self.shards.mkdir(parents=True, exist_ok=True)
             mine = {"product": PRODUCT, "kind": self.kind, "identity": self.identity}
@@ -89,7 +94,7 @@ class Work:
         except OSError as error:
             raise unwritable(self.folder, error) from None
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Throw unfinished work away; the file that says whose it is stays, to be replaced."""
         for path in self.shards.iterdir() if self.shards.is_dir() else ():
             if path.name != OWNER:
@@ -119,3 +124,42 @@ class Work:
         """Return the message for a disk that takes no more; what is finished stays."""
         message = f"cannot be written: {error.strerror or error}; finished work is kept"
         return ScenarioError(Problem(file=str(self.folder), message=message, hint=_KEPT))
+
+
+class LinesWork(Work):
+    """Work whose pieces are lines of a file, each with a hash of it, until all of them are done."""
+
+    def __init__(self, folder: Path, kind: str, who: Identity) -> None:
+        """Point at a folder; nothing is read or written yet."""
+        super().__init__(folder, kind, who)
+        self.lines: list[Any] = []
+        """Pieces that were done before."""
+        self._synced_s = 0.0
+
+    def open(self, *, resume: bool, restart: bool) -> None:
+        """Lock the folder, and take in the pieces of work that was stopped."""
+        super().open(resume=resume, restart=restart)
+        path = self.shards / _LINES
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        sound = [line for line in lines if _sum_of(line[17:]) == line[:16]]
+        self.lines = [json.loads(line[17:]) for line in sound]
+        if len(sound) < len(lines):
+            self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
+        replace_synced(path, b"".join(line + b"\n" for line in sound))
+
+    def write(self, piece: Any) -> None:
+        """Keep a piece; at most a second of them is not on the disk yet."""
+        line = json.dumps(piece).encode()
+        try:
+            with (self.shards / _LINES).open("ab") as stream:
+                stream.write(_sum_of(line) + b" " + line + b"\n")
+                if time.monotonic() - self._synced_s > _SYNC_S:
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                    self._synced_s = time.monotonic()
+        except OSError as error:
+            raise self.unwritable(error) from None
+
+
+def _sum_of(line: bytes) -> bytes:
+    return hashlib.sha256(line).hexdigest()[:16].encode()

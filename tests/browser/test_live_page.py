@@ -233,10 +233,12 @@ def test_a_pinned_plan_stands_beside_until_it_is_unpinned(live: Page) -> None:
     assert "beside" not in [name for name, _ in live.shown]
 
 
+@pytest.mark.prove
 def test_the_switch_adds_intervals_while_one_waits(live: Page) -> None:
     live.press("intervals")
     live.wait('document.getElementById("status").dataset.intervals')
     assert live.run('document.querySelectorAll("#first .card .range").length') > 2
+    assert "of 19 replications" in live.text("line")
     assert live.state == [("intervals", "1")]
     live.press("intervals")
     assert live.run('document.querySelectorAll("#first .card .range").length') == 0

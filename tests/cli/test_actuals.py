@@ -20,7 +20,7 @@ uncertain:
 MAPPING = "files:\n  books.csv: {kind: finance}\n  own.csv: {kind: figures}\n"
 BOOKS = "account,month,usd\nenergy,2026-01,900\nenergy,2026-02,2000\ncolocation,2026-01,9000\ncolocation,2026-02,9000\n"
 OWN = "month,cluster,demand_tokens,served_tokens,energy_kwh,accelerators_in_service\n"
-OWN += "2026-01,fleet,9.2e10,9.2e10,15000,32\n2026-02,fleet,8.4e10,8.4e10,24000,56\n"
+OWN += "2026-01,fleet,9.2e10,9.2e10,15700,32\n2026-02,fleet,8.4e10,8.4e10,25200,56\n"
 
 
 def _folder(place: Path, books: str = BOOKS, own: str = OWN) -> Path:

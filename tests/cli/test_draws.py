@@ -14,7 +14,7 @@ from tests.conftest import TINY, Planner, WriteScenario
 
 def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
     outcome = planner("run", write(), "--out", "out")
-    assert "in nine of ten draws of chance, inputs as stated: " in outcome.out
+    assert "in nine of ten replications, inputs as stated: " in outcome.out
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["chance"]["draws"] == 19
     assert summary["chance"]["coverage_fraction"] == 0.9
@@ -28,14 +28,14 @@ def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenar
 
 
 def test_more_draws_are_said_in_percent_and_remembered(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "in 67% of draws of chance" in planner("run", write(), "--out", "out", "--draws", "5").out
+    assert "in 67% of replications" in planner("run", write(), "--out", "out", "--draws", "5").out
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["draws"] == 5
     assert manifest["command"][-2:] == ["--draws", "5"]
 
 
 def test_one_draw_has_no_interval(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "draws of chance" not in planner("run", write(), "--out", "out", "--draws", "1").out
+    assert "replications, inputs" not in planner("run", write(), "--out", "out", "--draws", "1").out
     assert pd.read_csv(tmp_path / "out" / "measures.csv").low.isna().all()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["chance"] is None
 
@@ -53,7 +53,7 @@ def test_a_comparison_holds_draw_against_draw(planner: Planner, write: WriteScen
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
-    assert "in nine of ten draws of chance, inputs as stated, against tiny: dear costs " in said
+    assert "in nine of ten replications, inputs as stated, against tiny: dear costs " in said
     assert re.search(r"dear costs [\d.]+% more to [\d.]+% more a token", said)
     assert "saves" not in said
     table = pd.read_csv(tmp_path / "out" / "comparison.csv")

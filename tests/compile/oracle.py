@@ -391,7 +391,6 @@ class Oracle(Machines):
         }
 
     def plan(self) -> Doc:
-        late, refused, most = self.late()
         promise = of(self.doc, "promise", {})
         return {
             "name": self.doc["name"],
@@ -404,9 +403,7 @@ class Oracle(Machines):
             "clusters": [self.cluster(name) for name in self.names],
             "demand": self.demand(),
             "requests_per_node_h": self.table(),
-            "late_tables": late,
-            "refused_tables": refused,
-            "most_loads": most,
+            **self.by_load(),
             "by_priority": self.by_priority(),
             "preferred_utilisation": 0.0 if of(self.doc, "routing") == "proportional" else 0.85,
             "reliability": self.reliability(),

@@ -227,20 +227,31 @@ class Machines:
         table = np.array([[self.rates.get((c, w), (0, empty))[1] for w in self.loads] for c in self.names])
         return table if grows else table[:, :, :1]
 
-    def late(self) -> tuple[Any, Any, Any]:
-        """Shares late and refused by load under bursts, and the most load: by a gamma of many equal cells."""
-        shape = (len(self.names), len(self.loads), 257)
-        late, refused, most = np.zeros(shape), np.zeros(shape), np.ones(shape[:2])
+    def by_load(self) -> Doc:
+        """Shares late and refused by load, under bursts of 500 kinds of minute and without; the most load."""
+        loads = np.linspace(0, 2, 257)
+        shape = (len(self.names), len(self.loads), loads.size)
+        burst, calm, most = np.zeros((2, *shape)), np.zeros((2, *shape)), np.ones(shape[:2])
+        alone = np.full(shape[:2], np.nan)
         for (cluster, load), service in self.services.items():
             stated, place = self.workloads[load], (self.names.index(cluster), self.loads.index(load))
             if of(stated, "priority") == "deferrable":
                 continue
             variance = (of(stated, "burst_index_of_dispersion", 12.0) - 1) / (60 * stated["requests_per_s"])
             rate = gamma.ppf((np.arange(500) + 0.5) / 500, 1 / variance, scale=variance)
-            is_late, is_refused = service.lateness.at(np.linspace(0, 2, 257)[:, None] * rate)
-            late[place], refused[place] = (is_late * rate).mean(axis=1), (is_refused * rate).mean(axis=1)
+            burst[(slice(2), *place)] = [
+                (share * rate).mean(axis=1) for share in service.lateness.at(loads[:, None] * rate)
+            ]
+            calm[(slice(2), *place)] = service.lateness.at(loads)
             most[place] = min(service.lateness.loads[-1], 2.0) if service.lateness.refuses else 2.0
-        return late, refused, most
+            alone[place] = service.lateness.alone_s
+        return {
+            "late_tables": burst[0],
+            "refused_tables": burst[1],
+            "calm_tables": calm,
+            "most_loads": most,
+            "alone_s": alone,
+        }
 
     # Clusters
 

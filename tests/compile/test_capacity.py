@@ -19,6 +19,7 @@ from planner.compile.capacity import Service, build_services, dated_log_gain
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
+from planner.physics.memory import candidate_degrees
 from planner.physics.operating import Traffic, at_objective, separate_pools
 from planner.physics.replica import ReplicaSpec, price_replicas
 
@@ -122,6 +123,48 @@ def test_pools_in_balance_by_hand() -> None:
 def test_a_rack_serves_a_mixture_wider_than_a_node(serve: Any) -> None:
     """GB200's 72-way domain admits replicas of many trays."""
     assert serve("tensor_parallel: 32", accelerator="GB200", precision="fp4").tensor_parallel == 32
+
+
+def test_a_racks_gain_over_a_node_rises_and_falls_with_speed_as_published() -> None:
+    """DeepSeek-R1 in fp4 at 1k/1k, separate pools and drafts on both, GB200 over B200 at equal tokens/s a user.
+
+    Published by InferenceX on 22 May 2026: 1.20, 1.35, 2.23, 4.39 and 0.97 at 60, 75, 100, 125 and 250; no row of it is
+    in any fit.
+    """
+    speeds = np.array([60.0, 75.0, 100.0, 125.0, 250.0])
+    rate = {part: np.array([_drafted_pools_rate(part, 1.0 / speed) for speed in speeds]) for part in ("GB200", "B200")}
+    gain = rate["GB200"] / rate["B200"]
+    assert gain[:2] == pytest.approx([1.20, 1.35], rel=0.15)
+    assert 1.3 < gain[2] < gain[3] < 4.5
+    assert gain[4] == pytest.approx(0.97, rel=0.2)
+
+
+def _drafted_pools_rate(name: str, tpot_s: float) -> float:
+    """Return requests/s and accelerator of pools in balance, both in their best layout."""
+    catalog = load_catalog()
+    part, shape = part_of(name, catalog), shape_of("deepseek-r1", catalog)
+    specs = [
+        ReplicaSpec(
+            part=part,
+            shape=shape,
+            precision="fp4",
+            accelerators=degree,
+            engine="tensorrt-llm",
+            attention_data_parallel=groups,
+            expert_parallel=groups > 1,
+            drafted_tokens=3,
+            accepted_tokens=2.5,
+        )
+        for degree in candidate_degrees(part, shape)
+        if degree >= 4
+        for groups in (1, degree)
+    ]
+    replicas = price_replicas(specs, shipped_calibration())
+    traffic = Traffic(input_tokens=1024.0, output_tokens=1024.0)
+    pools = separate_pools(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
+    prefill = (pools.prefill_requests_per_s / replicas.accelerators).max()
+    decode = (pools.decode.requests_per_s / replicas.accelerators).max()
+    return float(prefill * decode / (prefill + decode))
 
 
 def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callable[..., Path]) -> None:

@@ -63,6 +63,21 @@ def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_
     assert monthly.shed_requests[:, others].sum() < 0.002 * demand  # prompts too long for their objective
 
 
+def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_they_need() -> None:
+    long: dict[str, object] = {"model": "llama-3.1-70b", "requests_per_s": 0.5}
+    long |= {"tokens": {"input": {"mean": 12000}, "output": {"mean": 300}}}
+    plans = [
+        plan_of(QUIET, {"workloads": {"long": {**long, "slo": {"ttft_s": ttft_s, "tpot_s": 0.05}}}})
+        for ttft_s in (2.0, 60.0)
+    ]
+    told = [[text for text in plan.warnings if "workloads.long.slo.ttft_s" in text] for plan in plans]
+    (warning,) = told[0]
+    assert "% of its prompts take longer than this on an idle replica of" in warning
+    needed = float(warning.split("state at least ")[1].split(" s")[0])
+    assert told[1] == []
+    assert needed > 2.0
+
+
 @pytest.mark.parametrize("flood", [1.0, 1000.0])
 def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(flood: float) -> None:
     """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.finance.accounts import Account
-from planner.finance.variance import ARRIVED, account_variance
+from planner.finance.variance import (
+    ARRIVED,
+    PLAN_CAUSES,
+    ClusterSpending,
+    Spending,
+    account_variance,
+    dollar_bridge,
+)
 
 QUANTITIES = {"served_tokens": (100.0, 120.0), "energy_kwh": (50.0, 66.0), "accelerators_in_service": (10.0, 10.0)}
 
@@ -45,3 +52,45 @@ def test_a_purchase_is_timing_as_far_as_machines_have_not_come() -> None:
 def test_causes_sum_to_the_difference(budget: int, actual: int, account: Account) -> None:
     quantities = {**QUANTITIES, ARRIVED: (10.0, 7.0), "peak_facility_kw": (5.0, 4.0)}
     assert sum(account_variance(account, (budget, actual), 2 * budget, quantities).values()) == actual - budget
+
+
+def _plan(tokens: float, missed: float, **clusters: tuple[float, float, float, float, float]) -> Spending:
+    names = ("machines", "hours", "usd_per_h", "kwh_per_h", "usd_per_kwh")
+    found = {name: ClusterSpending(**dict(zip(names, row, strict=True))) for name, row in clusters.items()}
+    usd = sum(m * h * (p + w * e) for m, h, p, w, e in clusters.values()) + missed
+    return Spending(cents=round(100 * usd), tokens=tokens, missed_usd_per_token=missed / tokens, clusters=found)
+
+
+ONE = _plan(1e9, 0.0, h200=(10, 1000, 2.0, 1.0, 0.1))  # 21,000 USD
+
+
+def test_each_cause_alone_is_the_whole_difference() -> None:
+    """From 10 machines · 1,000 h · (2 USD + 1 kWh · 0.1 USD), one factor changed at a time, by hand."""
+    for other, cause, cents in (
+        (_plan(2e9, 0.0, h200=(20, 1000, 2.0, 1.0, 0.1)), "volume", 2_100_000),
+        (_plan(1e9, 0.0, h200=(12, 1000, 2.0, 1.0, 0.1)), "efficiency", 420_000),
+        (_plan(1e9, 0.0, h200=(10, 1000, 2.0, 1.5, 0.1)), "efficiency", 50_000),
+        (_plan(1e9, 500.0, h200=(10, 1000, 2.0, 1.0, 0.1)), "efficiency", 50_000),
+        (_plan(1e9, 0.0, h200=(10, 1100, 2.0, 1.0, 0.1)), "timing", 210_000),
+        (_plan(1e9, 0.0, h200=(10, 1000, 2.5, 1.0, 0.1)), "price", 500_000),
+        (_plan(1e9, 0.0, h200=(10, 1000, 2.0, 1.0, 0.2)), "price", 100_000),
+        (_plan(1e9, 0.0, h200=(5, 1000, 2.0, 1.0, 0.1), b200=(5, 1000, 4.0, 1.0, 0.1)), "mix", 1_000_000),
+    ):
+        found = dollar_bridge(ONE, other, 0)
+        assert found is not None
+        assert {name: part for name, part in found.items() if part} == {cause: cents}
+    assert dollar_bridge(ONE, ONE, 700) == dict.fromkeys(PLAN_CAUSES, 0) | {"policy": 700}
+
+
+amounts = st.floats(0.01, 100.0)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(amounts, amounts, amounts, amounts, amounts), min_size=3, max_size=3), st.integers(-99, 99))
+def test_the_bridge_sums_to_the_cent(rows: list[tuple[float, float, float, float, float]], policy: int) -> None:
+    first, second = _plan(1e6, 10.0, a=rows[0], b=rows[1]), _plan(3e6, 0.0, b=rows[2])
+    found, back = dollar_bridge(first, second, policy), dollar_bridge(second, first, 0)
+    assert found is not None
+    assert sum(found.values()) == second.cents - first.cents + policy
+    assert back is not None
+    assert all(abs(back[cause] + found[cause]) <= 5 for cause in PLAN_CAUSES if cause != "policy")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,10 @@ def test_what_has_no_rows_takes_the_common_value() -> None:
     assert {name: values[0] for name, values in found.items()} == pytest.approx(dict(prior.common))
 
 
-SPREAD = Spread(setting=0.03, pair=0.04, model=0.12, part=0.05, first_token=0.5)
+SPREAD = Spread(setting=0.03, layout=0.035, pair=0.04, model=0.12, part=0.05, first_token=0.5)
+
+
+SEEN_LAYOUT = groups_of("llama", "H200", "vllm", "fp8", layout="8 in 1")
 
 
 def _calibration() -> Calibration:
@@ -41,7 +46,7 @@ def _calibration() -> Calibration:
         common=prior.common,
         engine_log_deviation={},
         vendor_log_deviation={},
-        group_log_effect={seen.model: 0.1, seen.part: 0.02, seen.campaign: -0.05},
+        group_log_effect={seen.model: 0.1, seen.part: 0.02, seen.campaign: -0.05, SEEN_LAYOUT.layout: 0.03},
         spread={"dense": SPREAD},
     )
 
@@ -51,8 +56,10 @@ def test_effects_add_and_unmeasured_groups_add_nothing() -> None:
         groups_of("llama", "H200", "vllm", "fp8"),
         groups_of("llama", "B200", "vllm", "fp8"),
         groups_of("llama", "H200", "vllm", "fp8", SATURATED),
+        SEEN_LAYOUT,
+        groups_of("llama", "H200", "vllm", "fp8", layout="4 in 1"),
     ]
-    assert _calibration().log_effects(groups) == pytest.approx([0.07, 0.1, 0.0])
+    assert _calibration().log_effects(groups) == pytest.approx([0.07, 0.1, 0.0, 0.1, 0.07])
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,27 @@ def test_doubt_grows_with_the_distance_from_measurements(
     assert doubt.in_words() == words
     assert doubt.first_token == 0.5
     assert _calibration().doubt(groups_of(model, part, engine, precision), is_mixture=True) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "layout", "variance"),
+    [
+        ("H200", "8 in 1", 0.03**2),
+        ("H200", "4 in 1", 0.03**2 + 0.035**2),
+        ("B200", "4 in 1", 0.03**2 + 0.04**2 + 0.05**2),  # of a pair without rows no layout has any: told once
+    ],
+)
+def test_a_layout_without_rows_is_doubted_more(part: str, layout: str, variance: float) -> None:
+    doubt = _calibration().doubt(groups_of("llama", part, "vllm", "fp8", layout=layout), is_mixture=False)
+    assert doubt is not None
+    assert doubt.sigma == pytest.approx(np.sqrt(variance))
+
+
+def test_own_rows_of_a_pair_stand_for_all_its_layouts() -> None:
+    own = dataclasses.replace(_calibration(), group_log_sigma={SEEN_LAYOUT.campaign: 0.02})
+    doubt = own.doubt(groups_of("llama", "H200", "vllm", "fp8", layout="4 in 1"), is_mixture=False)
+    assert doubt is not None
+    assert doubt.sigma == pytest.approx(np.hypot(0.03, 0.02))
 
 
 def test_the_interval_is_that_of_the_lognormal() -> None:

@@ -290,7 +290,7 @@ def test_what_chance_may_explain_is_not_called_a_difference(one: float, other: f
     low, high = sorted((one, other))
     assume(low != high)
     plans = [served("base", {IN_TIME: 1.0, COST: 1.0}), served("rival", {IN_TIME: 1.0, COST: cost})]
-    said = recommendation(plans, "base", (low, high, "nine of ten draws of chance"))
+    said = recommendation(plans, "base", (low, high, "nine of ten replications"))
     assert ("cannot be told apart" in said) == (low <= 0 <= high)
 
 

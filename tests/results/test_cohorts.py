@@ -93,7 +93,7 @@ def test_hardware_without_power_is_paid_and_waits_as_construction_in_progress(ru
     assert [(c.nodes, c.bought_h, c.in_service_h) for c in result.cohorts] == [
         (1, 0.0, 0.0), (2, 0.0, 75 * 24.0), (1, 0.0, np.inf)
     ]  # fmt: skip
-    told = f"1 nodes of cluster h200 were delivered and paid ({price:,.0f} USD) and did not enter service"
+    told = f"1 node of cluster h200, delivered and paid ({price:,.0f} USD), did not enter service"
     assert any(told in warning for warning in result.warnings)
     waiting = result.events().query("event == 'waiting'")
     assert waiting[["end_time", "accelerators"]].to_numpy().tolist() == [["2026-03-17T00:00:00", 16], ["", 8]]

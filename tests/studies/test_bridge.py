@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge
+from planner.finance.variance import PLAN_CAUSES
 from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.result import RunResult
 from planner.results.run import simulate
-from planner.studies.bridge import factors_of
+from planner.studies.bridge import dollars, factors_of
 
 Write = Callable[..., Path]
 amounts = st.floats(0.01, 100.0)
@@ -114,3 +115,26 @@ def test_every_cause_is_explained(root: Path) -> None:
     assert list(CAUSES) == ["price", "throughput", "power", "software", "failures", "utilisation", "people"]
     page = (root / "docs" / "explanation" / "finance.md").read_text(encoding="utf-8")
     assert all(f"\n| {cause} | " in page for cause in CAUSES)
+
+
+def test_dollars_sum_to_the_cent_and_books_are_no_price(write: Write) -> None:
+    path = write()
+    base = run(path)
+    books = run(path, "finance.depreciation_months=60", "clusters.h200.residual_fraction=0.2")
+    found = dollars(books, base)
+    assert found is not None
+    difference = int((books.cost_cents() - base.cost_cents()).sum())
+    assert found == dict.fromkeys(PLAN_CAUSES, 0) | {"policy": difference}
+    assert difference < 0
+    dear = run(path, "clusters.h200.unit_price_usd=60000")
+    price = dollars(dear, base)
+    assert price == dict.fromkeys(PLAN_CAUSES, 0) | {"price": int((dear.cost_cents() - base.cost_cents()).sum())}
+    both = dollars(run(path, "finance.depreciation_months=60", "clusters.h200.unit_price_usd=60000"), base)
+    assert both is not None
+    # The price is that under the baseline's books, whatever books the plan keeps.
+    assert both["price"] == price["price"]
+    other = run(path, "clusters.mi325x.nodes=9", "clusters.h200.online=2026-02-15", "workloads.chat.requests_per_s=6")
+    mixed = dollars(other, base)
+    assert mixed is not None
+    assert sum(mixed.values()) == int((other.cost_cents() - base.cost_cents()).sum())
+    assert min(abs(mixed[cause]) for cause in ("volume", "mix", "efficiency", "timing")) > 0

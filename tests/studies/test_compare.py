@@ -118,6 +118,9 @@ def test_bridges_sum_to_the_difference(pair: list[Scenario]) -> None:
         assert costs[0] is not None
         assert costs[1] is not None
         assert sum(part.values()) == pytest.approx(costs[0] - costs[1])
+    assert comparison.dollars[0] is not None
+    costs_cents = [int(result.cost_cents().sum()) for result in comparison.results]
+    assert sum(comparison.dollars[0].values()) == costs_cents[0] - costs_cents[1]
     assert comparison.bridges[1] is not None
     assert not any(comparison.bridges[1][0].values())  # the baseline against itself
 
@@ -148,4 +151,5 @@ def test_a_scenario_that_serves_nothing_is_compared_without_a_bridge(write: Writ
     idle = load_scenario(path, ["name=idle", "workloads.chat.requests_per_s=0"])
     comparison = compare([load_scenario(path), idle])
     assert comparison.bridges[1] is None
+    assert comparison.dollars[1] is None
     assert comparison.figures[1]["cost_per_million_tokens_usd"] is None

@@ -29,8 +29,7 @@ workloads:
     growth: {kind: compound, per_year: 0.5}
     tokens: {input: {mean: 1500}, output: {mean: 400}}
 clusters:
-  h200: {accelerator: H200, nodes: 2}
-  b200: {accelerator: B200, nodes: 3, contract: {kind: on-demand, usd_per_accelerator_h: 6.0}}
+  b200: {accelerator: B200, nodes: 4, contract: {kind: on-demand, usd_per_accelerator_h: 6.0}}
 """
 STUDY = """\
 name: rented-study
@@ -38,17 +37,18 @@ scenarios: {rented: {extends: plan.yaml}}
 uncertain:
   workloads.chat.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.25, times_stated: true}
   workloads.chat.growth.per_year: {kind: normal, mean: 0.5, sd: 0.3, low: -0.5, high: 2.0}
-  site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}
   reliability.failure_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
   software.incident_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
 """
 MONTHS, ERROR = 6, 0.02
 SEEN = (
-    *(Seen("cluster", of, name) for of in ("h200", "b200")
-      for name in ("availability_fraction", "utilisation_fraction", "served_tokens", "lost_to_software_node_h")),
+    *(
+        Seen("cluster", "b200", name)
+        for name in ("availability_fraction", "utilisation_fraction", "served_tokens", "lost_to_software_node_h")
+    ),
     Seen("cluster", WHOLE, "demand_tokens"),
-    *(Seen("account", WHOLE, name) for name in ("energy", "cooling", "rent")),
-)  # fmt: skip
+    Seen("account", WHOLE, "rent"),
+)
 EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST)))
 
 
@@ -60,7 +60,9 @@ def _prepared(folder: Path) -> Prepared:
 
 def _seen_of(truth: Floats, generator: np.random.Generator) -> Actuals:
     """Return the first months of a hidden truth, each series off by the stated error, and each month of it."""
-    off = 1.0 + ERROR * generator.standard_normal((len(SEEN), 1)) + ERROR * generator.standard_normal((1, MONTHS))
+    off = (
+        1.0 + ERROR * generator.standard_normal((len(SEEN), 1)) + ERROR * generator.standard_normal((len(SEEN), MONTHS))
+    )
     values = truth[[EVERY.index(series) for series in SEEN], :MONTHS] * off
     mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")}, error_fraction=ERROR)
     months = tuple(f"2026-{month:02d}" for month in range(1, MONTHS + 1))

@@ -19,7 +19,7 @@ from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
 from planner.studies.sizing.choices import Counts, choices_of
-from planner.studies.sizing.evaluate import Archive, Trial, Workers
+from planner.studies.sizing.evaluate import Archive, Evaluator, Outcome, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
@@ -328,3 +328,29 @@ def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_a
     ]
     outcome = Workers(trial, 1).own.outcome((0, 0, 3, 0), 0)
     assert np.isfinite(outcome.cost)
+
+
+def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in its confirmation, it leaves its runs; resumed, it runs only the others, to the same bytes."""
+    content, options = toy(("2026-01-01",)), {"replications": 2, "confirmations": 2, "workers": 1}
+    planner.size(content, tmp_path / "whole", **options)  # type: ignore[arg-type]
+    runs: list[int] = []
+    outcome = Evaluator.outcome
+
+    def counted(evaluator: Evaluator, counts: Counts, replication: int, *changes: Any) -> Outcome:
+        runs.append(replication)
+        if replication >= 2 and "stop" in flags:
+            raise RuntimeError
+        return outcome(evaluator, counts, replication, *changes)
+
+    flags = {"stop"}
+    monkeypatch.setattr(Evaluator, "outcome", counted)
+    with pytest.raises(RuntimeError):
+        planner.size(content, tmp_path / "stopped", **options)  # type: ignore[arg-type]
+    with pytest.raises(ScenarioError, match="holds an unfinished sizing"):
+        planner.size(content, tmp_path / "stopped", **options)  # type: ignore[arg-type]
+    before, flags = len(runs), set[str]()
+    planner.size(content, tmp_path / "stopped", resume=True, **options)  # type: ignore[arg-type]
+    assert not {0, 1} & set(runs[before : before + 2])  # what was searched is not run again
+    for name in ("plan.yaml", "frontier.csv", "families.csv"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_measured_pair_has_an_error_of_its_own(write: Any) -> None:
         (spread.setting**2 + spread.pair**2) ** 0.5
     )
     assert len(sigmas) == 2
+
+
+@pytest.mark.parametrize(("attention", "is_measured"), [("tensor-parallel", True), ("data-parallel", False)])
+def test_a_layout_without_rows_has_a_wider_error(write: Any, attention: str, is_measured: bool) -> None:
+    layout = f"attention: {attention}\n    tensor_parallel: 4"
+    text = TINY.replace("llama-3.1-8b", "minimax-m2.5").replace("nodes: 4", f"nodes: 4\n    {layout}")
+    sigma = _sigmas(write, text)["throughput_error.H200.vllm.minimax-m2.5"]
+    spread = shipped_calibration().spread["mixture-of-experts"]
+    assert sigma == pytest.approx(math.hypot(spread.setting, 0.0 if is_measured else spread.layout))
+    assert spread.layout > 0.05
 
 
 def test_what_is_unknown_of_a_model_is_shared_by_its_pairs(write: Any) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from planner.reporting.folder import change_files
 from planner.reporting.report import (
-    actuals_sections,
     compare_sections,
     drivers,
     elsewhere,
@@ -21,6 +20,7 @@ from planner.reporting.report import (
     size_sections,
     study_sections,
     timelines,
+    variance_sections,
     zoom_sections,
 )
 from planner.reporting.report.contents import REPORT, Contents, fitting, openable, read_contents
@@ -41,9 +41,9 @@ SECTIONS: Sequence[SectionMaker] = (
     size_sections.answer_section,
     size_sections.review_section,
     size_sections.months_section,
-    actuals_sections.answer_section,
-    actuals_sections.forecast_section,
-    actuals_sections.figures_section,
+    variance_sections.answer_section,
+    variance_sections.forecast_section,
+    variance_sections.figures_section,
     evidence.warnings_section,
     measures.measures_section,
     elsewhere.maker("answer"),
@@ -53,6 +53,7 @@ SECTIONS: Sequence[SectionMaker] = (
     plans.timeline_section,
     elsewhere.maker("time"),
     compare_sections.bridge_section,
+    variance_sections.dollars_section,
     plans.single(run_sections.money_section),
     plans.money_section,
     elsewhere.maker("money"),

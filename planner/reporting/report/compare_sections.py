@@ -99,7 +99,7 @@ def answer_section(contents: Contents) -> Section | None:
 
 
 def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str] | None:
-    """Return where the saving of the plan to take lies under other draws of chance."""
+    """Return where the saving of the plan to take lies in other replications."""
     if choice.best is None:
         return None
     interval = summary.get("saving_interval_fraction", {}).get(choice.best.name)

@@ -27,7 +27,7 @@ POINTERS: dict[tuple[str, str], tuple[str, str]] = {
         "planner sensitivity STUDY",
     ),
     ("comparison", "hangs"): (
-        "One draw of luck and one value for each input cannot say which of them decides. Put these scenarios into a "
+        "One replication and one value for each input cannot say which of them decides. Put these scenarios into a "
         "study: {} draws the tornado of their difference, and planner montecarlo says how often the order holds.",
         "planner sensitivity STUDY",
     ),

@@ -173,7 +173,7 @@ def _cost(contents: Contents, own: Contents, plan: str) -> Part:
         ends = [measured(end, name) for end in (low, high) if end is not None]
         span = " to ".join(dict.fromkeys(ends)) or NOTHING
         rows.append((FIGURES[name], measured(value, name), span))
-    what = "nine in ten replications" if contents.kind == "study" else "under other draws of chance"
+    what = "nine in ten replications" if contents.kind == "study" else "in other replications"
     lines = [line] if (line := price_line(own)) else []
     return Part(heading=heading, lines=lines, header=("figure", "expected", what), rows=rows)
 

@@ -38,7 +38,7 @@ def _each(contents: Contents, make: Callable[[Contents], Section | None], title:
 def _chance(contents: Contents) -> str:
     """Say which luck the plans had."""
     if contents.kind == STUDY:
-        return "Below, each plan as it is stated, run once: one future of the many, to see what is inside it."
+        return "Below, each plan as it is stated, run once: one replication of the many, to see what is inside it."
     return "Below, each plan by itself, under the traffic and the luck that all of them had."
 
 

@@ -149,11 +149,11 @@ def _cluster_table(summary: dict[str, Any]) -> Html:
 def _baseline(summary: dict[str, Any]) -> Html:
     chance = summary.get("chance")
     if chance is None:
-        said = "This is one plan and one draw of its luck, so it has no interval and no baseline. "
+        said = "This is one plan and one replication of it, so it has no interval and no baseline. "
     else:
         said = (
-            f"The small figures are where {chance['words']} lie ({chance['draws']} draws of traffic noise, failures, "
-            "incidents and slips, every input as stated). The plan has no baseline here. "
+            f"The small figures are where {chance['words']} lie ({chance['draws']} replications of traffic noise, "
+            "failures, incidents and slips, every input as stated). The plan has no baseline here. "
         )
     return paragraph(
         said, code("planner compare"), " puts it beside another plan on the same traffic and the same luck; ",

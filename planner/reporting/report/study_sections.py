@@ -201,21 +201,21 @@ def advice(contents: Contents) -> str:
 
 
 def _figures(found: Statistics, output: str, name: str) -> str:
-    """Return a scenario's headline in words: its mean, how sure that is, and how far futures lie apart."""
+    """Return a scenario's headline in words: its mean, how sure that is, and how far replications lie apart."""
     value, low, high = _mean_of(found, name)
     p5, p95 = (found[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
     said = f"{spoken(output)} {measured(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
     if p5 is not None and p95 is not None:
-        said += f"; nine futures in ten lie between {measured(p5, output)} and {measured(p95, output)}"
+        said += f"; nine replications in ten lie between {measured(p5, output)} and {measured(p95, output)}"
     return said
 
 
 def _against(contents: Contents, who: tuple[str, str, str], reference: float | None, output: str) -> str:
     """Say how the best scenario stands against another, called ``who[2]``."""
     best, rival, whose = who
-    decision, design = contents.table("decision"), design_of(contents)
+    decision = contents.table("decision")
     if decision is None or not rival:
         return ""
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
@@ -225,8 +225,7 @@ def _against(contents: Contents, who: tuple[str, str, str], reference: float | N
     ):
         if (scenario, against) != (best, rival) or mean is None:
             continue
-        often = "draws of chance" if design == "tornado" else "futures"
-        said = f" Against {whose}, it is better in {percent(chance, 0)} of {often}"
+        said = f" Against {whose}, it is better in {percent(chance, 0)} of replications"
         if low is not None and high is not None and low < 0 < high:
             ends = f"{measured(low, output)} to {measured(high, output)}"
             return f"{said}; the mean difference, {ends} with 95% confidence, cannot be told from none."
@@ -367,7 +366,7 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
 
 def fan_section(contents: Contents) -> Section | None:
     """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
-    said = "The median of all futures by month; the band holds eight futures in ten."
+    said = "The median of all replications by month; the band holds eight in ten."
     charts = fan_charts(contents, [("p10", "p90")], said)
     body = join(map(draw, charts), "\n")
     return Section(key="time", title="How it goes over time", body=body) if charts else None

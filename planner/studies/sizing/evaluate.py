@@ -14,6 +14,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.money import usd
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Promise, promised_shares
+from planner.language.scenario import Scenario
 from planner.results.measures import measures
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
@@ -32,8 +34,10 @@ from planner.results.run import simulate_plan
 from planner.simulation.memory import keep_memory
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import start_worker
+from planner.studies.identity import inputs_identity, scenario_identity
 from planner.studies.inputs import Inputs, changed
 from planner.studies.sizing.choices import Choices, Counts
+from planner.studies.work import LinesWork
 
 Floats = NDArray[np.float64]
 Objective = Literal["net-present-cost", "levelised", "capital"]
@@ -241,16 +245,51 @@ def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
     return work(_own["trial"], *arguments)
 
 
+class SizeWork(LinesWork):
+    """The folder of a sizing: a line for each run that is done, until there is an answer."""
+
+    def __init__(self, folder: Path, scenario: Scenario, trial: Trial) -> None:
+        """Point at a folder; nothing is read or written yet."""
+        who = {
+            **scenario_identity({scenario.name: scenario}),
+            "inputs": inputs_identity(trial.inputs, trial.design),
+            "parts": list(trial.choices.accelerators),
+            "objective": trial.objective,
+            "seed": trial.seed,
+        }
+        super().__init__(folder, "sizing", who)
+
+    def outcomes(self) -> dict[Run, Outcome]:
+        """Return the runs that were done before."""
+        done: dict[Run, Outcome] = {}
+        for counts, replication, line in self.lines:
+            figures: dict[str, Any] = {
+                name: np.array(figure, dtype=np.float64) if isinstance(figure, list) else figure
+                for name, figure in line.items()
+            }
+            done[tuple(counts), replication] = Outcome(**figures)
+        return done
+
+    def add(self, run: Run, outcome: Outcome) -> None:
+        """Keep a run."""
+        figures = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+        plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures.items()}
+        self.write([list(run[0]), run[1], plain])
+
+
 class Archive:
     """Every outcome so far, by choice and replication; what is asked for twice is run once."""
 
-    def __init__(self, workers: Workers) -> None:
-        """Take those who run what is not known yet."""
-        self.workers = workers
-        self.known: dict[Run, Outcome] = {}
+    def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
+        """Take those who run what is not known yet, and the folder that keeps it."""
+        self.workers, self.work = workers, work
+        self.known: dict[Run, Outcome] = {} if work is None else work.outcomes()
 
     def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
         """Return what choices come to in replications."""
         missing = [run for run in dict.fromkeys(runs) if run not in self.known]
-        self.known.update(zip(missing, self.workers.map(Evaluator.outcome, missing), strict=True))
+        for run, outcome in zip(missing, self.workers.map(Evaluator.outcome, missing), strict=True):
+            self.known[run] = outcome
+            if self.work is not None:
+                self.work.add(run, outcome)
         return [self.known[run] for run in runs]

@@ -21,7 +21,7 @@ from planner.studies.inputs import Inputs, stated
 from planner.studies.points import PointSet
 from planner.studies.resolve import resolve_inputs
 from planner.studies.sizing.choices import Choices, Counts, choices_of
-from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Trial, workers_of
+from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
 from planner.studies.sizing.replications import Surveyed
@@ -152,12 +152,15 @@ def trial_of(
     return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, promise=promise)
 
 
-def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock) -> Sized:
-    """Find the cheapest choice that keeps the promise, and confirm it; raise CapacityError where there is none."""
+def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None) -> Sized:
+    """Find the cheapest choice that keeps the promise, and confirm it; raise CapacityError where there is none.
+
+    ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
+    """
     with workers_of(trial, effort.workers) as workers:
         clock.say(f"surveying {effort.replications} replications")
         surveyed = Surveyed(trial, workers, effort.replications)
-        archive, stopped = Archive(workers), ""
+        archive, stopped = Archive(workers, work), ""
         everything = [True] * len(trial.choices.purchases)
         main = Search(surveyed, archive, clock, everything)
         main.gap = effort.gap

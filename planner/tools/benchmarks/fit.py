@@ -2,7 +2,7 @@
 
 The unknowns are logarithms of the coefficients (so none can be negative): one common value each, a deviation for each
 engine and for each vendor other than the reference, and one effect on time per token for each group of measurements
-(model × engine, part × engine, and the campaign itself). The fit minimises
+(model × engine, part × engine, the campaign itself, and its runs in one layout). The fit minimises
 
     Σ w²·ρ(ln(predicted/measured) / scale) + Σ (ln common − ln prior)²/σ² + Σ deviation²/σ_d² + Σ effect²/σ_g²
 
@@ -122,7 +122,7 @@ class Held:
 
     predicted: dict[str, Floats]
     unseen: Bools
-    """Which of a row's groups (model, part, campaign) the fit knew nothing of, shape (rows, 3)."""
+    """Which of a row's groups (model, part, campaign, layout) the fit knew nothing of, shape (rows, 4)."""
 
     def log_errors(self, measurements: Measurements, name: str) -> Floats:
         """Return ln(predicted/measured) of one quantity, shape (rows,); NaN where nothing was measured."""

@@ -7,16 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
 from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
 from planner.physics.doubt import DENSE, MIXTURE
+from planner.physics.memory import memory_fit
+from planner.physics.node_power import PREFILL_MEMORY_FRACTION
+from planner.physics.operating import Traffic, at_concurrency
+from planner.physics.power import FITTED, BoardRating, board_power_w
+from planner.physics.power_fit import board_power_residuals, column, read_power_measurements
+from planner.physics.replica import ReplicaSpec, describe, price_replicas
 from planner.tools.benchmarks.check import GROUPS, check_benchmarks, entries, summary
 from planner.tools.benchmarks.table import read_benchmarks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.physics.coefficients import Calibration
+    from planner.physics.power_fit import PowerMeasurement
     from planner.tools.benchmarks.check import Check
+
+SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
 
 PAGE = "validation.md"
 CHART = "validation.png"
@@ -57,11 +70,12 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
     parts += ["## How far to trust a prediction", _doubt(file)]
     worst = [entry for entry in entries(check) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:_WORST]
     parts += [f"## The {_WORST} worst rows, latency to first token apart", _worst(worst)]
+    parts += ["## Power of boards", _power(file.calibration())]
     return "\n\n".join(parts) + "\n"
 
 
 def _cross_validation(file: CalibrationFile) -> str:
-    """Return what the error becomes when a row's setting, campaign, model or accelerator is left out of the fit."""
+    """Return what the error becomes when a row's setting, layout, campaign, model or accelerator is left out."""
     labels = [f"{vendor}{kind}" for vendor in ("", *(f"{name} " for name in file.vendors)) for kind in (DENSE, MIXTURE)]
     rows = [
         (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
@@ -72,9 +86,10 @@ def _cross_validation(file: CalibrationFile) -> str:
         if errors is not None
     ]
     text = (
-        "Each row predicted by a fit without its own setting (degree and lengths), campaign (model × accelerator × "
-        "engine × precision × kind), model or accelerator. The settings of the fit itself (priors, the cap of ten rows "
-        "a campaign, the form of the spread) were picked on these same rows, so these errors are somewhat hopeful: "
+        "Each row predicted by a fit without its own setting (layout and lengths), layout (degree and groups of "
+        "attention), campaign (model × accelerator × engine × precision × kind), model or accelerator. The settings of "
+        "the fit itself (priors, the cap of ten rows a campaign, the form of the spread) were picked on these same "
+        "rows, so these errors are somewhat hopeful: "
         "rows that nobody looked at may lie further off."
     )
     return text + "\n\n" + _markdown(("left out", "models", "quantity", "rows", "mean", "median"), rows)
@@ -86,7 +101,7 @@ def _doubt(file: CalibrationFile) -> str:
         (label, str(one.rows), f"{one.covered_fraction:.0%}", f"±{one.median_half_width_fraction:.0%}")
         for label, one in file.coverage.items()
     ]
-    terms = ("setting", "pair", "model", "part", "first_token")
+    terms = ("setting", "layout", "pair", "model", "part", "first_token")
     spreads = [(label, *(f"{getattr(one, term):.3f}" for term in terms)) for label, one in file.spread.items()]
     return "\n\n".join(
         [
@@ -95,9 +110,53 @@ def _doubt(file: CalibrationFile) -> str:
             _markdown(("rows of", "rows", "within 90%", "median half-width"), covered),
             "What an interval is made of: standard deviations of ln(measured/predicted) by what was not measured, "
             "added in squares ([throughput](../explanation/throughput.md)).",
-            _markdown(("models", "another setting", "+ pair", "+ model", "+ accelerator", "first token"), spreads),
+            _markdown(("models", "other lengths", "+ layout", "+ pair", "+ model", "+ part", "first token"), spreads),
         ]
     )
+
+
+def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
+    """Return the power of one board of a replica that serves a closed loop of requests, in the row's own phase."""
+    catalog, n = load_catalog(), row.numbers
+    entry, boards = catalog.accelerator(row.accelerator), int(n["boards"])
+    rating = BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value)
+    part, shape = part_of(row.accelerator, catalog), shape_of(row.workload, catalog)
+    spec = ReplicaSpec(part=part, shape=shape, precision=row.precision, accelerators=boards, engine=row.engine)
+    replicas, work = price_replicas([spec], calibration), describe([spec])
+    if row.scenario == "prefill":
+        compute = float(work.flops_s_per_token[0] / replicas.prefill_s_per_token[0])
+        return float(board_power_w(rating, PREFILL_MEMORY_FRACTION, compute))
+    traffic = Traffic(input_tokens=n["input_tokens"], output_tokens=n["output_tokens"])
+    point = at_concurrency(replicas, np.zeros(1, dtype=int), traffic, np.array([n["batch"]]))
+    batch, step_s = float(point.running_sequences[0]), float(point.tpot_s[0])
+    context = n["input_tokens"] + n["output_tokens"] / 2
+    cache_s = memory_fit(part, shape, row.precision, boards).kv_bytes_per_token * context
+    cache_s /= boards * part.hbm_bytes_per_s
+    touched = -np.expm1(batch * float(work.log_expert_missed[0]))
+    moved_s = float(work.shared_stream_s[0]) + float(work.routed_stream_s[0]) * touched + batch * cache_s
+    return float(board_power_w(rating, moved_s / step_s, batch * float(work.flops_s_per_token[0]) / step_s))
+
+
+def _power(calibration: Calibration) -> str:
+    """Return how far board power is off: on the part it was fitted on, and on boards it was not."""
+    rows = read_power_measurements(SHIPPED_POWER)
+    lines = []
+    fitted = [row for row in rows if row.record == "board"]
+    for part, precision in dict.fromkeys((row.accelerator, row.precision) for row in fitted):
+        own = [row for row in fitted if (row.accelerator, row.precision) == (part, precision)]
+        error = board_power_residuals(own, FITTED) / column(own, "power_fraction")
+        told = f"{np.abs(error).mean():.1%} in the mean, {np.abs(error).max():.1%} at worst"
+        lines.append((f"{part}, fitted", precision, f"{len(own)} kernels", "", "", told))
+    for row in (row for row in rows if row.record == "serving"):
+        measured, predicted = row.numbers["board_load_w"], serving_board_w(row, calibration)
+        load = f"{row.workload}, {row.scenario}, concurrency {row.numbers['batch']:g}"
+        told = f"{predicted / measured - 1.0:+.1%}"
+        lines.append((row.accelerator, row.precision, load, f"{measured:,.0f}", f"{predicted:,.0f}", told))
+    text = (
+        "Watts of one board under load. The coefficients are one H200's, by share of TDP ([power](../explanation/"
+        "power.md)); no row of another part is in their fit."
+    )
+    return text + "\n\n" + _markdown(("board", "precision", "load", "measured W", "predicted W", "error"), lines)
 
 
 def _worst(worst: Sequence[dict[str, Any]]) -> str:

@@ -89,7 +89,7 @@ def test_a_study_answers_with_interval_baseline_and_odds() -> None:
     assert page.count("None of the plans could be run as stated") == 2
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
     for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
-                 "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of futures",
+                 "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of replications",
                  "comes to $0.0200 (20.0%) less on average, $0.0150 to $0.0250 with 95% confidence"):  # fmt: skip
         assert part in headline, headline
 
@@ -147,7 +147,7 @@ def test_the_best_may_be_the_baseline() -> None:
         manifest=MANIFEST, files={"percentiles.csv": better.encode(), "decision.csv": DECISION.encode()}
     )
     page = build_report(contents).decode()
-    assert "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of futures" in page
+    assert "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of replications" in page
 
 
 def headline_of_page(contents: Contents) -> str:
@@ -185,7 +185,7 @@ def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
     contents = Contents(manifest={**MANIFEST, "identity": identity}, files={"percentiles.csv": means.encode()})
     page = build_report(contents).decode()
     assert escape(ROWS_OF[design].split(";")[0]) in page
-    assert "nine futures in ten" not in page
+    assert "nine replications in ten" not in page
     assert "P95" not in page
 
 
@@ -231,7 +231,7 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert "lean costs least of the plans that keep their promise" in page
     assert "starved is no alternative as it stands" in page
     low, high = found["saving_interval_fraction"]["lean"]
-    assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten draws of chance)" in page
+    assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten replications)" in page
 
 
 def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write, tmp_path: Path) -> None:

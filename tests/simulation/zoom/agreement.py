@@ -161,7 +161,10 @@ def hourly_missed(cell: Cell) -> float:
 
 
 def first_token_p99_s(cell: Cell) -> float:
-    """Return the time to the first token that the hourly model has 1% of requests exceed, by halving."""
+    """Return the time to the first token that the hourly model has 1% of requests exceed, by halving.
+
+    Of those served: a router that refuses turns away what would be late, and no first token of it is ever seen.
+    """
     service, workload = service_of(cell.work, cell.part, cell.pool), scenario_of(cell, 1.0).workloads["work"]
     assert service.spec is not None
     lengths, replicas = lengths_of(workload), price_replicas([service.spec], shipped_calibration())
@@ -171,16 +174,20 @@ def first_token_p99_s(cell: Cell) -> float:
     )  # fmt: skip
     asked = candidates.asked(0, workload)
     curve = late_curve(replicas, 0, service.speed, lengths, asked)
-    batch, _ = curve.at(cell.load * curve.most_requests_per_s(0.99))
+    batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
     replica = promptness._Replica(replicas, 0, service.speed, lengths)
     at = np.array([batch])
     rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
+
+    def beyond(ttft_s: float) -> float:
+        objective = dataclasses.replace(asked, ttft_s=ttft_s)
+        return float(promptness._late_first(replica, lengths, objective, rate, step_s, np.array([ttft_s]))[0, 0])
+
+    refused = beyond(asked.ttft_s) if cell.overload == "refuse" else 0.0
     low, high = 1e-3, 100.0
     for _ in range(20):
         middle = float(np.sqrt(low * high))
-        objective = dataclasses.replace(asked, ttft_s=middle)
-        late = float(promptness._late_first(replica, lengths, objective, rate, step_s)[0])
-        low, high = (middle, high) if late > 0.01 else (low, middle)
+        low, high = (middle, high) if beyond(middle) - refused > 0.01 * (1.0 - refused) else (low, middle)
     return high
 
 

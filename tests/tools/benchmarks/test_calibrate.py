@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import pytest
 
 from planner.catalog.calibration import (
@@ -14,7 +17,8 @@ from planner.catalog.calibration import (
 )
 from planner.errors import ScenarioError
 from planner.physics.coefficients import NAMES
-from planner.tools.benchmarks.calibrate import calibrate, middle_date
+from planner.tools.benchmarks.calibrate import _factor, calibrate, middle_date
+from planner.tools.benchmarks.fit import Held, Measurements
 from tests.benchmarks.tables import write_table
 
 
@@ -50,6 +54,19 @@ def test_intervals_hold_nine_times_in_ten(shipped: CalibrationFile) -> None:
         found = shipped.coverage[label]
         assert 0.85 <= found.covered_fraction <= 0.95, label
         assert found.median_half_width_fraction <= widest, label
+
+
+def test_one_factor_makes_nine_in_ten_left_out_rows_lie_inside() -> None:
+    """Errors drawn 1.5 times as wide as the terms of model, part and pair say: the factor finds it."""
+    random, rows = np.random.default_rng(3), 4000
+    unseen = random.random((rows, 4)) < 0.5
+    unseen[:, 2:] = True
+    terms, setting = np.array([0.2, 0.1, 0.15]), 0.1
+    sigma = np.sqrt(setting**2 + 1.5**2 * (unseen[:, :3] @ terms**2))
+    rate = "output_tokens_per_s_per_accelerator"
+    held = Held({"tpot_s": np.exp(sigma * random.standard_normal(rows)), rate: np.full(rows, np.nan)}, unseen)
+    data = cast(Measurements, SimpleNamespace(measured={"tpot_s": np.ones(rows), rate: np.ones(rows)}))
+    assert _factor(held, data, np.ones(rows, dtype=bool), setting, terms) == pytest.approx(1.5, abs=0.05)
 
 
 def test_fewer_coefficients_than_a_hundred(shipped: CalibrationFile) -> None:

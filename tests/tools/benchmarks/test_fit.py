@@ -5,7 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, prior_calibration
+from planner.physics.coefficients import (
+    GROUP_SIGMA,
+    NAMES,
+    SATURATED,
+    SERVING,
+    Calibration,
+    Groups,
+    prior_calibration,
+)
 from planner.physics.operating import Traffic
 from planner.physics.replica import ReplicaSpec, describe
 from planner.tools.benchmarks.fit import CAMPAIGN_ROWS, Measurements, cross_validate, fit, predict_with
@@ -139,6 +147,19 @@ def test_what_one_campaign_shows_stays_with_its_groups() -> None:
     assert effect == pytest.approx(0.15, abs=0.06)
 
 
+def test_what_one_layout_shows_moves_its_campaigns_other_layouts_less() -> None:
+    rows = _measurements()
+    first = rows.groups[0]
+    slow = np.array([group.layout == first.layout for group in rows.groups])
+    beside = np.array([group.campaign == first.campaign for group in rows.groups]) & ~slow
+    plain, slowed = fit(rows).calibration, fit(_slowed(rows, slow, 0.15)).calibration
+    moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
+    assert beside.any()
+    assert np.median(moved[slow]) > 0.1
+    assert abs(np.median(moved[beside])) < 0.05
+    assert slowed.group_log_effect[first.layout] > plain.group_log_effect[first.layout] + 0.03
+
+
 def test_a_campaign_counts_as_ten_rows_at_most() -> None:
     """Twenty copies of every row of a campaign change no more than ten do: both count as ten rows."""
     rows = _measurements(noise=0.1)
@@ -171,5 +192,5 @@ def _repeated(rows: Measurements, index: np.ndarray) -> Measurements:
 
 
 def test_each_level_of_groups_has_a_spread() -> None:
-    assert len(GROUP_SIGMA) == 3
+    assert len(GROUP_SIGMA) == len(Groups._fields)
     assert all(0 < sigma <= 0.3 for sigma in GROUP_SIGMA)

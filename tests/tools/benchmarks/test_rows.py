@@ -8,7 +8,7 @@ import pytest
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.tools.benchmarks.fit import predict_with
-from planner.tools.benchmarks.rows import measurements, predict_rows, prepare
+from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, priced_rows
 from planner.tools.benchmarks.table import read_benchmarks
 from tests.benchmarks.tables import write_table
 
@@ -40,6 +40,32 @@ def test_a_round_prompt_length_predicts_what_its_neighbours_do(tmp_path: Path) -
     _, rows = _prepared(tmp_path, *changes)
     at_4000, at_4001 = predict_rows(rows, SHIPPED)["tpot_s"]
     assert at_4001 == pytest.approx(at_4000, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "source", "stated", "hit"),
+    [
+        ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "", 1 - 100 / (10 * 64)),
+        ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "0.25", 0.25),
+        ("vllm", "0.12.0", "our own", "", 0.0),
+        ("vllm", "0.15.1", "runs as published in aiconfigurator-core 0.12.0", "", 0.0),
+        ("sglang", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "", 0.0),
+    ],
+)
+def test_a_published_campaign_that_repeats_prompts_is_known_by_source_and_version(
+    tmp_path: Path, engine: str, version: str, source: str, stated: str, hit: float
+) -> None:
+    path = write_table(tmp_path / "t.csv", {"engine": engine, "concurrency": "64"})
+    header, row = path.read_text().splitlines()
+    path.write_text(f"{header},engine_version,source,prefix_hit_fraction\n{row},{version},{source},{stated}\n")
+    assert prepare(read_benchmarks(path), load_catalog()).cached_fraction == pytest.approx([hit])
+
+
+def test_the_shipped_table_declares_what_is_known_of_its_sources() -> None:
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    declared = prepare(frame, load_catalog()).cached_fraction
+    undeclared = prepare(frame.assign(prefix_hit_fraction=np.nan), load_catalog()).cached_fraction
+    assert undeclared == pytest.approx(declared, abs=1e-4)
 
 
 def test_fewer_admitted_sequences_serve_less(tmp_path: Path) -> None:
@@ -128,6 +154,20 @@ def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
     assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
 
 
+def test_the_first_token_of_separate_pools_does_not_wait_for_decoding(tmp_path: Path) -> None:
+    """A pool in balance prefills C requests while one decodes: κ·O·TPOT lie ahead, and no cache of a decode worker."""
+    same = "deepseek-r1,GB200,tensorrt-llm,fp4,1024,8192"
+    _, rows = _pools(tmp_path, f"{same},6144,,4,1,4,,16,1,4,4011,17", f"{same},64,,4,1,4,,16,1,4,400,17")
+    found = predict_rows(rows, SHIPPED)
+    replicas, index = priced_rows(rows, SHIPPED)
+    first_s = replicas.ttft_fixed_s + replicas.ttft_prefill * (
+        replicas.prefill_s_per_token * 1024 + replicas.attention_s_per_token2 * 1024**2 / 2
+    )
+    steps = replicas.ttft_burst * 8192 + replicas.ttft_burst_steps
+    assert found["ttft_s"] == pytest.approx(first_s[index] + steps[index] * found["tpot_s"])
+    assert found["ttft_s"][0] < 60.0  # an hour, when it waited for room in the decode worker's memory
+
+
 def test_published_deployments_of_separate_pools_are_predicted() -> None:
     frame = read_benchmarks(SHIPPED_MEASUREMENTS)
     frame = frame[frame["scenario"] == "Disaggregated"]
@@ -135,3 +175,6 @@ def test_published_deployments_of_separate_pools_are_predicted() -> None:
     error = np.abs(predict_rows(rows, SHIPPED)["tpot_s"] / (frame["tpot_ms"].to_numpy() * 1e-3) - 1)
     assert error.size == 293
     assert np.median(error) <= 0.20
+    first = np.abs(predict_rows(rows, SHIPPED)["ttft_s"] / (frame["ttft_ms"].to_numpy() * 1e-3) - 1)
+    assert np.median(first) <= 0.55
+    assert first.max() < 20

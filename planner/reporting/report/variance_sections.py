@@ -1,4 +1,4 @@
-"""The sections of months that happened: what they cost against budget, what moved the forecast, what lay outside."""
+"""The sections of differences in dollars: months that happened against their budget, and one plan against another."""
 
 from __future__ import annotations
 
@@ -104,3 +104,31 @@ def figures_section(contents: Contents) -> Section | None:
     )
     found = table(header, rows, f"{len(rows)} of {len(held)} lay outside", numeric=(2, 3, 4, 5))
     return Section(key="outside", title="What the plan did not expect", body=join([said, found], "\n"))
+
+
+def dollars_section(contents: Contents) -> Section | None:
+    """Return why a plan costs more or less in all than the baseline, in dollars."""
+    bridge = contents.table("bridge_usd")
+    if bridge is None or not len(bridge):
+        return None
+    rows = list(zip(bridge.texts("scenario"), bridge.texts("cause"), bridge.totals("difference_usd"), strict=True))
+    most = max((abs(part) for *_, part in rows), default=0.0) or 1.0
+    tables = []
+    for scenario in dict.fromkeys(name for name, *_ in rows):
+        own = {cause: part for name, cause, part in rows if name == scenario}
+        cells = [
+            (
+                cause,
+                [f"{part:+,.2f}"],
+                [Part(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=dollars(part))],
+            )
+            for cause, part in own.items()
+        ]
+        total = sum(own.values())
+        caption = f"{scenario}: {dollars(abs(total))} {'more' if total > 0 else 'less'} over the horizon"
+        tables.append(bar_table(("cause", "USD", "size"), cells, caption))
+    said = paragraph(
+        "The same in dollars of accrued cost, which sum to the cent. Policy is what other books (life, method or "
+        "residual of depreciation) move: no price, and no cash."
+    )
+    return Section(key="money", title="Where the money goes", body=join([said, *tables]))
