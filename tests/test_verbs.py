@@ -169,7 +169,7 @@ def test_results_are_shown_in_few_words(write: WriteScenario) -> None:
 
 
 def test_what_is_public_is_listed() -> None:
-    verbs = {"compare", "load", "report", "run", "simulate", "size", "study", "sweep"}
+    verbs = {"actuals", "compare", "load", "memo", "report", "run", "simulate", "size", "study", "sweep"}
     assert set(dir(library)) == {*verbs, "RunResult", "__version__", "load_scenario", "run_study"}
     assert all(callable(getattr(library, name)) and getattr(library, name).__doc__ for name in verbs)
     assert library.load is library.load_scenario
