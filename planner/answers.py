@@ -6,13 +6,14 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from planner.reporting.picture import Picture
     from planner.results.chance import Chance
     from planner.results.result import RunResult
     from planner.studies.actuals import Held
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
     from planner.studies.sweep import Point
 
 Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A chart that a notebook shows and a program can keep."""
+
+    name: str
+    """As ``planner charts`` calls it."""
+    svg: str = field(repr=False)
+    """The picture."""
+
+    def _repr_svg_(self) -> str:
+        """Show it in a notebook."""
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as an SVG file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+        return Path(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,6 +73,32 @@ class Answer(ABC):
     @abstractmethod
     def table(self) -> pd.DataFrame:
         """Return the figures as a pandas frame."""
+
+    @property
+    def charts(self) -> tuple[str, ...]:
+        """Names of the charts that the folder's files allow, as ``planner charts`` draws them."""
+        return tuple(self._pictures())
+
+    def plot(self, chart: str | None = None) -> Plot:
+        """Draw one of the charts; the first of them where none is named."""
+        from planner.errors import Problem, ScenarioError
+        from planner.reporting.picture import svg_of
+        from planner.validation import nearest
+
+        pictures = self._pictures()
+        name = chart if chart is not None else next(iter(pictures), "")
+        if name not in pictures:
+            hint = nearest(name, pictures) or f"there are {', '.join(pictures) or 'none'}"
+            raise ScenarioError(Problem(file=os.fspath(self.folder), message=f"has no chart {name!r}", hint=hint))
+        return Plot(name=name, svg=svg_of(pictures[name]))
+
+    def _pictures(self) -> dict[str, Picture]:
+        from planner.reporting.charts import CHARTS
+        from planner.reporting.report.contents import read_contents
+
+        contents = read_contents(self.folder)
+        drawn = {name: draw(contents) for name, draw in CHARTS.items()}
+        return {name: picture for name, picture in drawn.items() if picture is not None}
 
     def __str__(self) -> str:
         return self.text()
@@ -307,7 +353,9 @@ class ActualsAnswer(Answer):
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(columns)
+    from planner.results.result import with_units
+
+    return with_units(pd.DataFrame(columns))
 
 
 def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ActualsAnswer, ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
-from planner.errors import CapacityError, PlannerError, Problem, ScenarioError, printable, refuse
+from planner.errors import CapacityError, Problem, ScenarioError, printable, refuse
 from planner.results.measure_names import DRAWS
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from planner.results.result import RunResult
     from planner.simulation.processes import Process
     from planner.studies.analysis import Finished
-    from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
     from planner.studies.store import Store
     from planner.studies.work import Work
@@ -168,6 +167,7 @@ def sweep(
     from planner.reporting.run_folder import command_again, scenario_file
     from planner.reporting.sweep_table import write_sweep
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
+    from planner.studies.runner import workforce
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
     texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _several(vary)
@@ -190,7 +190,7 @@ def sweep(
     with _kept(work):
         # Few points are done before a second process has started.
         several = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
-        points = sweep(loaded, axes, seed, count, work, min(_workforce(workers, None).workers, several))
+        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, several))
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
         options += [*(["--yes"] if yes else []), *form.options]
@@ -235,15 +235,16 @@ def study(
     ``"best=1%"`` look at a percentile and at P(best) instead.
     """
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.study_folder import write_designed, write_study
+    from planner.reporting.study_folder import study_command, write_designed, write_study
+    from planner.reporting.study_summary import study_remarks
     from planner.results.run import check_whole
     from planner.studies.analysis import Finished
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Until
+    from planner.studies.runner import Until, workforce
     from planner.studies.study import goal_of, open_store, store_of
 
-    force, overrides = _workforce(workers, scheduler), _several(overrides)
+    force, overrides = workforce(workers, scheduler), _several(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
     check_whole(size=(size or 1) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
@@ -275,7 +276,8 @@ def study(
         write_study(finished, form, charts=charts, command=study_command("montecarlo", prepared, asked, overrides))
     finally:
         store.close()
-    _warn_of(finished, goal, progress)
+    for line in study_remarks(finished, goal):
+        progress(line)
     return StudyAnswer(folder=folder, method=method, finished=finished)
 
 
@@ -314,6 +316,7 @@ def size(
     from planner.reporting.run_folder import command_again
     from planner.reporting.size_folder import write_size
     from planner.results.run import check_whole
+    from planner.studies.runner import workforce
     from planner.studies.sizing.evaluate import OBJECTIVES, SizeWork
     from planner.studies.sizing.search import Clock
     from planner.studies.sizing.size import Effort, size, trial_of
@@ -329,7 +332,7 @@ def size(
     trial = trial_of(loaded, _several(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
-    force = _workforce(workers, None)
+    force = workforce(workers, None)
     effort = Effort(replications=replications, confirmations=confirmations, gap=gap, workers=force.workers)
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     work = SizeWork(folder, loaded, trial)
@@ -373,6 +376,7 @@ def actuals(
     from planner.results.run import check_whole
     from planner.studies.actuals import hold
     from planner.studies.prepare import prepare
+    from planner.studies.runner import workforce
     from planner.validation import choices, nearest
 
     check_whole(replications=replications - 1, seed=seed or 0)
@@ -389,7 +393,7 @@ def actuals(
     folder = _folder(out, f"{name}-actuals")
     check_target(folder)
     _tell(prepared.study.notes, progress)
-    held = hold(prepared, which, seen, replications, _workforce(workers, None), progress)
+    held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
     options += ["--scenario", name] if scenario is not None else []
@@ -405,10 +409,10 @@ def report(folder: Place) -> Path:
 
 
 def memo(folder: Place) -> list[Path]:
-    """Write memo.html and memo.md of an output folder from the files in it, as ``planner memo`` does."""
+    """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
     from planner.reporting.report.memo import write_memo
 
-    return write_memo(Path(folder))
+    return write_memo(folder)
 
 
 @contextlib.contextmanager
@@ -441,17 +445,6 @@ def _tell(notes: Iterable[str], progress: Say, kind: str = "note") -> None:
         progress(f"{kind}: {printable(note)}")
 
 
-def _workforce(workers: int | None, scheduler: str | None) -> Workforce:
-    """Return who runs a study: one process per core unless told otherwise."""
-    from planner.studies.engines import LOCAL_DASK
-    from planner.studies.runner import Workforce
-
-    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
-        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Workforce(workers=workers or cores, scheduler=scheduler)
-
-
 def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -> int:
     """Run what is missing of a study; an interrupt leaves it resumable and says how much there is."""
     from planner.studies.runner import run_rows
@@ -464,14 +457,6 @@ def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -
         raise Stopped(f"stopped with {rows:,} of {goal.rows:,} replications kept") from None
 
 
-def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
-    from planner.reporting.folder import command_line
-    from planner.reporting.uncertain_inputs import study_file
-
-    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
-
-
 def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     """Read what drives the headline off a finished Monte Carlo study."""
     from planner.reporting.study_rows import completed_rows
@@ -479,18 +464,3 @@ def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     completed = completed_rows(finished.output(finished.prepared.headline.name))
     drivers = tuple(finished.drivers())
     return StudyAnswer(folder=folder, method="importance", finished=finished, drivers=drivers, completed=completed)
-
-
-def _warn_of(finished: Finished, goal: Goal, progress: Say) -> None:
-    """Say how narrow an interval became and which replications could not be run; refuse a study without any."""
-    from planner.studies.analysis import MOST_DROPPED
-
-    if goal.until is not None:
-        reached = goal.until.width(finished.interval(goal))
-        width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
-        more = "" if reached <= goal.until.share else "; extend with --resume and more"
-        progress(f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}")
-    if finished.dropped_share() > MOST_DROPPED:
-        _tell(finished.dropped(), progress, "warning")
-    if finished.is_void():
-        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")

@@ -253,3 +253,29 @@ def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypat
         library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"])
     done = library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], charts=False, resume=True)
     assert done.summary()["completed"] == 40
+
+
+def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., Path]) -> None:
+    plan = library.load(write())
+    other = plan.with_({"clusters.h200.nodes": 9, "clusters.mi325x.online": "2026-03-01"}, horizon_months=4)
+    same = library.load(write(), ["clusters.h200.nodes=9", "clusters.mi325x.online=2026-03-01", "horizon_months=4"])
+    assert other.model_dump() == same.model_dump()
+    assert list(plan.with_(clusters={"h200": None}).clusters) == ["mi325x"]
+    assert plan.clusters["h200"].nodes == 4
+    with pytest.raises(ScenarioError, match="must be a whole number"):
+        plan.with_({"clusters.h200.nodes": 2.5})
+
+
+def test_an_answer_draws_its_charts_and_its_frames_know_their_units(write: Callable[..., Path], tmp_path: Path) -> None:
+    answer = library.run(write(), tmp_path / "o", draws=1)
+    assert {"demand", "power", "utilisation", "money", "losses"} <= set(answer.charts)
+    drawn = answer.plot("utilisation")
+    assert drawn.save(tmp_path / "u.svg").read_text(encoding="utf-8") == drawn.svg
+    assert drawn.svg == (svg := answer.plot("utilisation").svg)
+    assert "<svg" in svg
+    with pytest.raises(ScenarioError, match="did you mean utilisation"):
+        answer.plot("utilization")
+    units = answer.result.timeline_monthly().attrs["units"]
+    assert units["cost_per_million_tokens_usd"] == "USD/million tokens"
+    assert units["energy_kwh"] == "kWh"
+    assert answer.result.statements("year").attrs["units"]["revenue_usd"] == "USD"

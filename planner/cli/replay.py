@@ -31,11 +31,11 @@ def replay(
     from planner.errors import ScenarioError, printable
     from planner.reporting.folder import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
+    from planner.reporting.study_folder import study_command
     from planner.reporting.summary import summary, summary_table
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
     from planner.validation import choices, nearest
-    from planner.verbs import study_command
 
     prepared = prepare(study, overrides or (), seed)
     name = prepared.names[0] if scenario is None else scenario

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
 
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
-from planner.documents import Document
+from planner.documents import Document, parse_scalar
 from planner.language.choose import Choose
 from planner.language.cluster import Cluster
 from planner.language.expansion import Expansion
@@ -109,6 +111,17 @@ class Scenario(Strict):
         """What the user wrote, merged, with the place of each value."""
         return self._document
 
+    def with_(self, changes: Mapping[str, Any] | None = None, **sections: Any) -> Scenario:
+        """Return the scenario with some values changed, as ``--set`` changes them.
+
+        ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first
+        level. A mapping is laid over what is there, and None takes a key away.
+        """
+        from planner.language.loading import load_scenario  # noqa: PLC0415 - loading builds on this module
+
+        stated = {**(changes or {}), **sections}
+        return load_scenario(self, [f"{path}={_flow(value)}" for path, value in stated.items()])
+
     def load_calibration(self) -> CalibrationFile:
         """Read the calibration of the throughput model that this scenario chose."""
         if self.calibration is None:
@@ -127,3 +140,16 @@ class Scenario(Strict):
             path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
             overlay = (str(path), content)
         return catalog_with(self.catalog.assumptions, overlay)
+
+
+def _flow(value: Any) -> str:
+    """Write a value on one line of YAML, as ``--set`` takes it."""
+    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple | range):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    is_date = isinstance(value, datetime.date) or (
+        isinstance(value, str) and isinstance(parse_scalar(value), datetime.date)
+    )
+    return str(value) if is_date else json.dumps(value)

@@ -14,7 +14,7 @@ from planner.finance.variance import PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.judgement import (
     COST,
@@ -121,6 +121,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         return {name: None if value is None else round(value, 6) + 0.0 for name, value in figures.items()}
 
     return {
+        "schema_version": SCHEMA_VERSION,
         "baseline": comparison.names[comparison.baseline],
         "seed": comparison.results[0].seed,
         "scenarios": {name: plain(own) for name, own in zip(comparison.names, comparison.figures, strict=True)},

@@ -15,6 +15,7 @@ from planner.errors import PlannerError
 from planner.reporting import study_columns
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
+from planner.reporting.folder import command_line
 from planner.reporting.judgement import IN_TIME, SHED
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
 from planner.reporting.report.build import build_report
@@ -30,7 +31,7 @@ from planner.reporting.study_rows import (
     promise_columns,
     statistics_columns,
 )
-from planner.reporting.uncertain_inputs import uncertain_columns
+from planner.reporting.uncertain_inputs import study_file, uncertain_columns
 from planner.results.result import RunResult
 from planner.results.run import simulate
 from planner.studies.analysis import Driver, Finished, Statistic
@@ -103,6 +104,11 @@ def write_designed(
     finally:
         store.discard()
     return drivers, completed_rows(headline)
+
+
+def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
+    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
 
 
 def _means(finished: Finished, every: int, groups: int) -> Iterator[Statistic]:

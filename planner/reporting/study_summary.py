@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.errors import PlannerError, printable
+from planner.reporting.datapackage import SCHEMA_VERSION
 from planner.reporting.judgement import (
     IN_TIME,
     SHED,
@@ -20,10 +22,11 @@ from planner.reporting.judgement import (
 )
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
-from planner.studies.analysis import Driver, Finished, first_broken_month
+from planner.studies.analysis import MOST_DROPPED, Driver, Finished, first_broken_month
 from planner.studies.headlines import HEADLINES, headline_names
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
+from planner.studies.runner import Goal
 
 _DRIVERS = 5
 
@@ -40,6 +43,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
             service[found.scenario][found.output] = _known(found.estimate.value)
     drivers = list(finished.drivers())
     return {
+        "schema_version": SCHEMA_VERSION,
         "study": finished.prepared.study.name,
         "replications": finished.rows,
         "completed": completed_rows(finished.output(headline)),
@@ -215,3 +219,16 @@ def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
     lines += warnings_of(choice) if choice.best else [none_keeps(choice)]
     lines += summary["dropped"]
     return wrapped(lines)
+
+
+def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
+    """Yield how narrow an interval became and which replications could not be run; refuse a study without any."""
+    if goal.until is not None:
+        reached = goal.until.width(finished.interval(goal))
+        width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
+        more = "" if reached <= goal.until.share else "; extend with --resume and more"
+        yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
+    if finished.dropped_share() > MOST_DROPPED:
+        yield from (f"warning: {printable(line)}" for line in finished.dropped())
+    if finished.is_void():
+        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")

@@ -11,6 +11,7 @@ import numpy as np
 from planner.fleet.promise import Moment, kept_months_over, lacking_nodes, shortfall_over
 from planner.fleet.quantities import in_time
 from planner.reporting.columns import DECIMALS
+from planner.reporting.datapackage import SCHEMA_VERSION
 from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables
@@ -43,6 +44,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         for w, workload in enumerate(result.plan.workloads)
     }
     return {
+        "schema_version": SCHEMA_VERSION,
         "scenario": result.scenario.name,
         "start": result.plan.months.start.isoformat(),
         "horizon_months": result.scenario.horizon_months,

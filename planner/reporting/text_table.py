@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from planner.errors import printable
 
+_TERMINAL = 80
+_NARROWEST = 24  # a last column narrower than this is better left to run over
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = ".:-=+*#@"
 GAP = " "
@@ -17,20 +20,35 @@ WIDTH = 36
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out rows under a header; columns that hold numbers align right."""
+    """Lay out rows under a header; columns that hold numbers align right.
+
+    A table that would be wider than a terminal of 80 columns has one space between its columns instead of two, and
+    text in its last column goes on below itself.
+    """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= _TERMINAL else " "
+    room = _TERMINAL - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
+    if not numeric[-1] and widths[-1] > room >= _NARROWEST:
+        widths[-1] = room
+        rows = [line for row in rows for line in _folded(row, room)]
 
     def line(cells: Sequence[str]) -> str:
         parts = [
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(cells, widths, numeric, strict=True)
         ]
-        return "  ".join(parts).rstrip()
+        return gap.join(parts).rstrip()
 
-    rule = "  ".join("-" * width for width in widths)
+    rule = gap.join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def _folded(row: Sequence[str], room: int) -> list[list[str]]:
+    """Return a row as several whose last cell has no more than ``room`` characters."""
+    first, *more = textwrap.wrap(row[-1], room) or [""]
+    return [[*row[:-1], first], *([*([""] * (len(row) - 1)), text] for text in more)]
 
 
 def wrapped(sentences: Sequence[str]) -> list[str]:

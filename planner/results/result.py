@@ -25,7 +25,7 @@ from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
 from planner.simulation.driver import Run
 from planner.simulation.processes import Process
-from planner.units import counted
+from planner.units import counted, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +176,7 @@ class RunResult:
         from planner.results import tables  # noqa: PLC0415 - tables read this module
 
         table = pd.DataFrame(tables.statement(self, Frequency(frequency)))
-        return table.assign(**{name: table[name] / 100 for name in LINES})
+        return with_units(table.assign(**{name: table[name] / 100 for name in LINES}))
 
     def events(self) -> pd.DataFrame:
         """One row per event, with what it cost in tokens."""
@@ -204,4 +204,10 @@ class RunResult:
 
         from planner.results import tables  # noqa: PLC0415 - tables read this module
 
-        return pd.DataFrame(getattr(tables, name)(self))
+        return with_units(pd.DataFrame(getattr(tables, name)(self)))
+
+
+def with_units(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the units of its columns, as their names state them, in ``attrs["units"]``."""
+    frame.attrs["units"] = {str(name): unit for name in frame.columns if (unit := unit_of(str(name)))}
+    return frame

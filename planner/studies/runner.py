@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
 from planner.studies.decision import standings
-from planner.studies.engines import run_batches
+from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
 from planner.studies.store import Store
@@ -33,6 +34,14 @@ class Workforce:
 
     workers: int = 1
     scheduler: str | None = None
+
+
+def workforce(workers: int | None, scheduler: str | None) -> Workforce:
+    """Return who runs a study: one process per core unless told otherwise."""
+    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
+        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Workforce(workers=workers or cores, scheduler=scheduler)
 
 
 @dataclass(frozen=True, slots=True)

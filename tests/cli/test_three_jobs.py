@@ -67,6 +67,7 @@ def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(planner: Pla
     _capacity_planner(Counted(planner), ("-n", "8", "--confirmations", "20"), "1.2")
 
 
+@pytest.mark.prove
 def test_a_small_capacity_planner_needs_six_commands(planner: Planner, write: Write) -> None:
     _write_files(write, FLEET, 1)
     _capacity_planner(Counted(planner), ("-n", "2", "--confirmations", "2", "--workers", "1", "--gap", "0.5"), "1.2")

@@ -20,7 +20,8 @@ for source in json.load(sys.stdin):
         exec(compile(tree, "cell", "exec"), names)
         if last is not None:
             shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-    outputs.append([printed.getvalue(), None if shown is None else repr(shown)])
+    drawn = getattr(shown, "_repr_svg_", lambda: None)()
+    outputs.append([printed.getvalue(), None if shown is None else repr(shown), drawn])
 print(json.dumps(outputs))
 """
 
@@ -40,11 +41,12 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
         capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for number, (cell, (printed, shown)) in enumerate(zip(cells, json.loads(done.stdout), strict=True), start=1):
+    for number, (cell, (printed, shown, drawn)) in enumerate(zip(cells, json.loads(done.stdout), strict=True), start=1):
         streams = [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}]
         results = [
             {
-                "data": {"text/plain": (shown or "").splitlines(keepends=True)},
+                "data": {"text/plain": (shown or "").splitlines(keepends=True)}
+                | ({"image/svg+xml": drawn.splitlines(keepends=True)} if drawn else {}),
                 "execution_count": number,
                 "metadata": {},
                 "output_type": "execute_result",

@@ -111,6 +111,20 @@ def test_yaml_in_the_docs_is_yaml(page: Path) -> None:
             assert yaml.safe_load("\n".join(block.lines)) is not None
 
 
+def test_the_files_that_the_tutorial_shows_are_those_that_ship() -> None:
+    shown = {}
+    for page in (ROOT / "docs" / "tutorial").glob("*.md"):
+        for block in blocks(_text(page)):
+            if block.language == "yaml" and block.lines[0].startswith("# scenarios/tutorial/"):
+                shown[block.lines[0].removeprefix("# ")] = "\n".join(block.lines) + "\n"
+    shipped = {f"scenarios/tutorial/{path.name}": _text(path) for path in (ROOT / "scenarios" / "tutorial").iterdir()}
+    assert shown == shipped
+
+
+def test_docs_have_no_thrown_away_messages() -> None:
+    assert [page.name for page in pages() if "/dev/null" in _text(page)] == []
+
+
 def test_readme_shows_the_two_commands_first() -> None:
     commands = [step.content for step in steps(_text(ROOT / "README.md"))]
     assert commands[:2] == ["make run", "make test"]

@@ -15,3 +15,17 @@ def test_a_table_without_rows_is_its_header() -> None:
 
 def test_what_a_terminal_would_obey_is_shown() -> None:
     assert text_table(("a",), [("\x1b[31mred\n\u202e",)]).splitlines()[2] == "\\x1b[31mred\\n\\u202e"
+
+
+def test_a_wide_table_fits_a_terminal_of_eighty_columns() -> None:
+    remark = "the level of those hours, not of a week, with its standard error and all that there is to say of it"
+    shown = text_table(
+        ("figure", "fitted", "error or origin"), [("requests_per_s", "5.068", remark), ("b", "1", "short")]
+    )
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split()[:2] == ["requests_per_s", "5.068"]
+    assert " ".join(" ".join(line[lines[1].rindex(" ") :].split()) for line in lines[2:-1]) == remark
+    assert lines[-1].startswith("b ")
+    numbers = text_table(["name", *"abcdefg"], [["a-rather-long-name", *["1234567.8"] * 7]])
+    assert len(numbers.splitlines()[1]) == 18 + 7 * 10  # one space between columns, two would make it longer still

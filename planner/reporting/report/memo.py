@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
 from planner.reporting.folder import change_files
 from planner.reporting.judgement import (
     COST,
@@ -25,12 +25,11 @@ from planner.reporting.judgement import (
     sweep_advice,
 )
 from planner.reporting.report import compare_sections, drivers, run_answer, study_sections
-from planner.reporting.report.contents import Contents, Table, fitting, read_contents
+from planner.reporting.report.contents import Contents, fitting, read_contents
 from planner.reporting.report.html import Html, element, environment, join
+from planner.reporting.report.memo_money import PRICE_FALL, books, cash_by_year, price_line
 from planner.reporting.report.page import asset
-from planner.reporting.report.run_sections import account_totals
 from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
-from planner.results.measure_names import FLEET
 
 MARKDOWN, PAGE = "memo.md", "memo.html"
 NEEDED = {"comparison": "comparison.csv", "sweep": "sweep.csv", "study": "percentiles.csv", "size": "plan.csv"}
@@ -45,12 +44,6 @@ FIGURES = {
     IN_TIME: "requests in time",
 }
 """The figures of a plan that a board asks for."""
-BOUGHT = tuple(account.value for account in ACCOUNT_ORDER if account.value.startswith("capex_"))
-FOLLOW_THE_PRICE = frozenset(
-    {Account.DEPRECIATION, Account.DISPOSAL_LOSS, Account.COST_OF_CAPITAL, Account.MAINTENANCE, Account.INSURANCE}
-)
-"""Accrued accounts that are a share of what hardware cost."""
-PRICE_FALL = 0.2
 SHOWN = 6
 """Rows of a table, and sentences of a list, that leave the memo on two pages."""
 
@@ -181,7 +174,7 @@ def _cost(contents: Contents, own: Contents, plan: str) -> Part:
         span = " to ".join(dict.fromkeys(ends)) or NOTHING
         rows.append((FIGURES[name], measured(value, name), span))
     what = "nine in ten replications" if contents.kind == "study" else "in other replications"
-    lines = [line] if (line := _price_line(own)) else []
+    lines = [line] if (line := price_line(own)) else []
     return Part(heading=heading, lines=lines, header=("figure", "expected", what), rows=rows)
 
 
@@ -206,72 +199,6 @@ def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, flo
     numbers = zip(*(table.numbers(name) for name in ("value", "low", "high")), strict=True)
     known = dict(zip(table.texts("measure"), numbers, strict=True))
     return {name: known[name] for name in FIGURES if name in known and known[name][0] is not None}
-
-
-def price_effect(contents: Contents, fall: float) -> tuple[float, float] | None:
-    """Return what purchases and accrued cost lose, USD, where accelerators cost a share less; None without purchases.
-
-    Of each cluster's capital and of the accounts that are a share of it (depreciation, cost of capital, maintenance,
-    insurance) the accelerators' part falls. Machines owned before the start were paid long ago.
-    """
-    ledger, assumptions = contents.table("ledger"), contents.table("assumptions")
-    if ledger is None:
-        return None
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for cluster, account, amount in zip(
-        ledger.texts("cluster"), ledger.texts("account"), ledger.totals("amount_usd"), strict=True
-    ):
-        sums[cluster][account] += amount
-    paths = assumptions.texts("path") if assumptions is not None else []
-    bought = accrued = 0.0
-    for cluster, own in sums.items():
-        capital = sum(own[account] for account in BOUGHT)
-        if capital <= 0.0 or any(path.startswith(f"clusters.{cluster}.owned") for path in paths):
-            continue
-        accelerators = own[Account.CAPEX_ACCELERATORS] * fall
-        bought += accelerators
-        accrued += accelerators / capital * sum(own[account] for account in FOLLOW_THE_PRICE)
-    return (bought, accrued) if bought else None
-
-
-def _tokens(contents: Contents) -> float:
-    monthly = contents.table("timeline_monthly")
-    return sum(monthly.where("cluster", FLEET).totals("served_tokens")) if monthly is not None else 0.0
-
-
-def _books(contents: Contents, plan: str) -> tuple[str, str]:
-    """Return a plan's cost per million tokens in the books, as it is and with accelerators a fifth cheaper."""
-    if plan not in contents.plans or not (tokens := _tokens(own := contents.of_plan(plan)) / 1e6):
-        return NOTHING, NOTHING
-    cost = sum(account_totals(own).values())
-    _, less = price_effect(own, PRICE_FALL) or (0.0, 0.0)
-    return unit_price(cost / tokens), unit_price((cost - less) / tokens)
-
-
-def _price_line(own: Contents) -> str:
-    """Say what the plan would cost if accelerators cost a fifth less."""
-    effect, tokens = price_effect(own, PRICE_FALL), _tokens(own)
-    if effect is None or not tokens:
-        return ""
-    bought, accrued = effect
-    return (
-        f"If accelerators cost {percent(PRICE_FALL, 0)} less, purchases fall by {dollars(bought)} and the cost in the "
-        f"books by {dollars(accrued)}, {unit_price(accrued / tokens * 1e6)} per million tokens, before tax."
-    )
-
-
-def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
-    """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
-    cash = {account.value for account in ACCOUNT_ORDER if View.CASH in ACCOUNTS[account].views}
-    years: dict[str, dict[str, float]] = {}
-    columns = (ledger.texts("month"), ledger.texts("account"), ledger.totals("amount_usd"))
-    for month, account, amount in zip(*columns, strict=True):
-        row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
-        if account in cash:
-            kind = "purchases" if account in BOUGHT else "received" if amount < 0 else "running"
-            row[kind] += amount
-            row["paid in all"] += amount
-    return years
 
 
 def _cash(contents: Contents, own: Contents, plan: str) -> Part:
@@ -307,7 +234,7 @@ def _alternatives(contents: Contents) -> Part:
                 cost = None if plan.cost is None else sign * plan.cost
                 kept = "kept" if plan.keeps_promise else f"short by {points(plan.shortfall_fraction)}"
                 shown = (kept, percent(plan.in_time_fraction, 2), measured(cost, output))
-                rows.append((plan.name, *shown, *_books(contents, plan.name)))
+                rows.append((plan.name, *shown, *books(contents, plan.name)))
             cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
             header = ("plan", "promise", "in time", study_sections.spoken(output), "as stated, in the books", cheaper)
             lines = ["What breaks its promise is no alternative, however cheap."] if choice.breaking else []
@@ -412,8 +339,9 @@ def memo_body(contents: Contents) -> Html:
     return join(found, "\n")
 
 
-def write_memo(folder: Path) -> list[Path]:
-    """Write memo.md and memo.html into an output folder from the files in it, and return their paths."""
+def write_memo(folder: str | os.PathLike[str]) -> list[Path]:
+    """Write memo.md and memo.html of any output folder from the files in it, as ``planner memo`` does."""
+    folder = Path(folder)
     contents = read_contents(folder)
     with fitting(str(folder)):
         body, text = memo_body(contents), memo_markdown(contents)

@@ -11,7 +11,8 @@ import pytest
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.reporting.report.contents import Contents, read_contents
-from planner.reporting.report.memo import cash_by_year, memo_body, memo_markdown, memo_parts, price_effect
+from planner.reporting.report.memo import memo_body, memo_markdown, memo_parts
+from planner.reporting.report.memo_money import cash_by_year, price_effect
 from planner.reporting.run_folder import write_run
 from planner.results.run import simulate
 from tests.conftest import TINY
