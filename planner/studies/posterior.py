@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 _WIDER = 1.1
 """By how much new points spread more than the normal they are drawn from: tails of weights stay short."""
+_SURE = 3.0
+"""Standard errors by which a slope must differ from zero to count."""
 _LOCAL = 9.0
 """Replications within about three standard deviations of the estimate decide the local model."""
 
@@ -96,7 +98,9 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> Linear:
     """Fit figures, shape (rows, figures), to scores by weighted least squares.
 
     A little of the prior's variance is added to the squares of the scores (a ridge), so that an input which the rows do
-    not vary gets no slope; the residual covariance is drawn towards its diagonal as there are figures per row.
+    not vary gets no slope. A slope within three standard errors of zero is taken as zero: a figure far outside the plan
+    would else move inputs that have nothing to do with it. The residual covariance is drawn towards its diagonal as
+    there are figures per row.
     """
     share = weights / weights.sum()
     rows, count = 1.0 / float((share**2).sum()), figures.shape[1]
@@ -104,6 +108,9 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> Linear:
     z, x = scores - middle, figures - mean
     squares = (z * share[:, None]).T @ z + np.eye(z.shape[1]) * 1e-3
     slopes = np.linalg.solve(squares, (z * share[:, None]).T @ x).T
+    off = x - z @ slopes.T
+    error = np.sqrt(np.outer(share @ off**2, np.diag(np.linalg.inv(squares))) / rows)
+    slopes = np.where(np.abs(slopes) > _SURE * error, slopes, 0.0)
     off = x - z @ slopes.T
     left = (off * share[:, None]).T @ off * rows / max(rows - z.shape[1] - 1.0, 1.0)
     shrunk = count / (count + rows)
@@ -145,5 +152,7 @@ def weighted_quantiles(values: Floats, weights: Floats, probabilities: Floats) -
     mass = weights[order] / weights.sum()
     places = np.cumsum(mass, axis=0) - 0.5 * mass
     flat, at = ordered.reshape(len(values), -1), places.reshape(len(values), -1)
-    found = [np.interp(probabilities, at[:, column], flat[:, column]) for column in range(flat.shape[1])]
-    return np.stack(found, axis=1).reshape(len(probabilities), *values.shape[1:])
+    found = np.empty((len(probabilities), flat.shape[1]))
+    for column in range(flat.shape[1]):
+        found[:, column] = np.interp(probabilities, at[:, column], flat[:, column])
+    return found.reshape(len(probabilities), *values.shape[1:])
