@@ -84,10 +84,14 @@ def _resident_share(plan: Plan, placement: Placement, replicas: Floats) -> Float
 def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, result: WindowResult) -> WindowResult:
     """Return a window's result with pools added up to clusters."""
     owner = list(placement.pool_cluster)
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
 
     def added(pools: Floats) -> Floats:
-        return np.add.reduceat(pools, first, axis=0)  # the pools of a cluster follow each other
+        total = np.zeros((len(window.nodes), *pools.shape[1:]))
+        for cluster, pool in zip(
+            owner, pools, strict=True
+        ):  # np.add.at and reduceat go cell by cell, at many times the time
+            total[cluster] += pool
+        return total
 
     drags: dict[tuple[int, int], Drag] = {}
     for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
