@@ -391,7 +391,7 @@ class Oracle(Machines):
         }
 
     def plan(self) -> Doc:
-        late, refused, most = self.late()
+        late, refused, most, calm, alone_s = self.late()
         promise = of(self.doc, "promise", {})
         return {
             "name": self.doc["name"],
@@ -407,6 +407,8 @@ class Oracle(Machines):
             "late_tables": late,
             "refused_tables": refused,
             "most_loads": most,
+            "calm_tables": calm,
+            "alone_s": alone_s,
             "by_priority": self.by_priority(),
             "preferred_utilisation": 0.0 if of(self.doc, "routing") == "proportional" else 0.85,
             "reliability": self.reliability(),

@@ -227,10 +227,14 @@ class Machines:
         table = np.array([[self.rates.get((c, w), (0, empty))[1] for w in self.loads] for c in self.names])
         return table if grows else table[:, :, :1]
 
-    def late(self) -> tuple[Any, Any, Any]:
-        """Shares late and refused by load under bursts, and the most load: by a gamma of many equal cells."""
+    def late(self) -> tuple[Any, Any, Any, Any, Any]:
+        """Shares late and refused by load under bursts, and the most load: by a gamma of many equal cells.
+
+        Then the same shares without bursts, and the first token of prompts by themselves.
+        """
         shape = (len(self.names), len(self.loads), 257)
         late, refused, most = np.zeros(shape), np.zeros(shape), np.ones(shape[:2])
+        calm, alone_s = np.zeros((2, *shape)), np.full(shape[:2], np.nan)
         for (cluster, load), service in self.services.items():
             stated, place = self.workloads[load], (self.names.index(cluster), self.loads.index(load))
             if of(stated, "priority") == "deferrable":
@@ -240,7 +244,12 @@ class Machines:
             is_late, is_refused = service.lateness.at(np.linspace(0, 2, 257)[:, None] * rate)
             late[place], refused[place] = (is_late * rate).mean(axis=1), (is_refused * rate).mean(axis=1)
             most[place] = min(service.lateness.loads[-1], 2.0) if service.lateness.refuses else 2.0
-        return late, refused, most
+            for which, table in enumerate((service.lateness.late_fractions, service.lateness.refused_fractions)):
+                inside = np.linspace(0, 2, 257) <= service.lateness.loads[-1]
+                calm[which][place][inside] = np.interp(np.linspace(0, 2, 257)[inside], service.lateness.loads, table)
+                calm[which][place][~inside] = service.lateness.at(np.linspace(0, 2, 257)[~inside])[which]
+            alone_s[place] = service.lateness.alone_s
+        return late, refused, most, calm, alone_s
 
     # Clusters
 
