@@ -154,8 +154,10 @@ def test_the_nodes_named_mend_what_was_lost_for_want_of_them() -> None:
 
 def test_what_cannot_wait_is_settled_in_the_month_in_which_it_arrives() -> None:
     """So in time is what met its objective over all that arrived; of deferrable work what waits is left out."""
-    result = run()
+    result = run("workloads.batch.requests_per_s=400")
     arrived, settled = result.monthly.demand_requests, result.settled_requests()
     assert settled[:, 0] == pytest.approx(arrived[:, 0])
     waiting = arrived[:, 1].sum() - settled[:, 1].sum()
-    assert waiting == pytest.approx(sum(float(hours.sum()) for hours in result.run.windows[-1].waiting_requests))
+    left = sum(float(hours.sum()) for hours in result.run.windows[-1].waiting_requests)
+    assert waiting == pytest.approx(left, rel=1e-6)
+    assert left > 1000.0
