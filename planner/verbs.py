@@ -246,7 +246,7 @@ def study(
 
     force, overrides = workforce(workers, scheduler), _several(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
-    check_whole(size=(size or 1) - 1, seed=seed or 0)
+    check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
     count = SIZES.get(method, prepared.usual_replications) if size is None else size
     refuse(prepared.warnings, strict=strict)
