@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sweep": "Run every combination of some values.",
         "montecarlo": "Say how sure the answer is, over thousands of replications.",
         "sensitivity": "Say what the answer hangs on.",
-        "actuals": "Hold months that happened against the plan, and forecast the rest anew.",
+        "actuals": "Hold months that happened against the plan; forecast the rest.",
         "zoom": "Simulate one hour request by request.",
     },
     "From what you have to a plan": {

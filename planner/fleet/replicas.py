@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from planner.fleet.window import Drag, WindowResult
 
 Floats = NDArray[np.float64]
+URGENT_USE = 0.75
+"""How busy replicas of work that cannot wait are left where work that can would load other models in the nodes beside
+them; assumption: at 85% chat is late by 0.12 points more than alone, at 75% by 0.08, and batch serves 1% less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +144,7 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
         waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
         site.place(np.where(waits, 0.0, came))
         if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
-            site.place(np.where(waits, came, came * (1.0 / (plan.preferred_utilisation or 1.0) - 1.0)))
+            site.place(np.where(waits, came, came * (1.0 / URGENT_USE - 1.0)))
             site.place_the_rest(waiting=True)
         site.place(np.maximum(review - came, 0.0))
         site.place_the_rest()

@@ -441,8 +441,8 @@ def test_vendors_differ_as_the_catalogue_says() -> None:
 
 
 def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
-    """DeepSeek on MI325X costs a little more per token than on H200; a stack that matures makes it less, one that
-    stalls under more incidents much more."""
+    """DeepSeek on MI325X costs about as much per token as on H200; a stack that matures makes it less, one that stalls
+    under more incidents more."""
 
     def usd_per_million_tokens(accelerator: str, **software: dict[str, float]) -> float:
         slo, tokens = {"ttft_s": 10, "tpot_s": 0.1}, {"input": {"mean": 1000}, "output": {"mean": 500}}
@@ -460,9 +460,9 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
     h200, mi325x = usd_per_million_tokens("H200"), usd_per_million_tokens("MI325X")
     matures = {"vendor_maturing_multiplier": {"amd": 2.0}, "vendor_incident_multiplier": {"amd": 0.3}}
     stalls = {"vendor_maturing_multiplier": {"amd": 0.0}, "vendor_incident_multiplier": {"amd": 5.0}}
-    assert usd_per_million_tokens("MI325X", **matures) < 0.99 * h200
-    assert mi325x > h200
-    assert usd_per_million_tokens("MI325X", **stalls) > 1.1 * mi325x
+    assert mi325x == pytest.approx(h200, rel=0.1)
+    assert usd_per_million_tokens("MI325X", **matures) < 0.9 * h200
+    assert usd_per_million_tokens("MI325X", **stalls) > 1.1 * h200
     assert usd_per_million_tokens("H200", **stalls) == h200
 
 
