@@ -240,7 +240,7 @@ def test_landmarks_headings_and_labels(page: Browser) -> None:
     assert page.evaluate(dangling) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_axe_finds_no_fault(page: Browser, axe: str) -> None:
     for scheme in ("light", "dark"):
         page.colour_scheme(scheme)

@@ -40,6 +40,7 @@ def test_spoiled_files_are_read_or_refused(watch: Watch, tmp_path: Path) -> None
     assert f"{INPUTS} inputs from 0 of seed {seed}" in tally.summary()
 
 
+@pytest.mark.prove
 def test_an_input_ends_the_same_whatever_went_before_it(watch: Watch, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -168,6 +168,7 @@ def test_a_study_draws_what_the_command_draws(planner: Planner, tmp_path: Path) 
         assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("inputs")
 def test_a_study_that_grows_drops_the_charts_of_before(planner: Planner, tmp_path: Path) -> None:
     command, _ = COMMANDS["montecarlo"]

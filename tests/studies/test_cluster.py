@@ -53,6 +53,7 @@ def cluster(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
         end(process)
 
 
+@pytest.mark.prove
 def test_an_existing_cluster_writes_the_same_bytes(
     study: Path, tmp_path: Path, cluster: Callable[[int], Cluster], whole: dict[str, bytes]
 ) -> None:

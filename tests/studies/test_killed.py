@@ -66,10 +66,8 @@ def kill_a_worker(process: Process) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--workers", "2"), pytest.param(("--workers", "2", "--scheduler", "local-dask"), marks=pytest.mark.prove)],
-)
+@pytest.mark.prove
+@pytest.mark.parametrize("options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")])
 def test_a_killed_worker_costs_nothing(
     study: Path,
     tmp_path: Path,

@@ -177,9 +177,9 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
 
 def test_a_study_stops_when_its_interval_is_narrow_enough(study_file: Write, tmp_path: Path) -> None:
     prepared = prepare(study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line)))
-    wide = finish(prepared, tmp_path / "a" / "s", rows=400, until=Until(0.2))
+    wide = finish(prepared, tmp_path / "a" / "s", rows=160, until=Until(0.2))
     assert wide.rows == 128  # the fewest: 32 rows of each of 4 randomisations
-    again = finish(prepared, tmp_path / "b" / "s", rows=400, until=Until(0.2), force=Workforce(workers=2))
+    again = finish(prepared, tmp_path / "b" / "s", rows=160, until=Until(0.2), force=Workforce(workers=2))
     assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
     reached = mean_estimate(again.output(prepared.headline.name)[:, 0], 4).relative
     assert reached <= 0.2
