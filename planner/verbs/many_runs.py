@@ -1,143 +1,28 @@
-"""The verbs: what a command does, a function of the same name does, with the same bytes in its folder.
-
-Each verb takes what its command takes, writes the same folder and returns an answer (``planner.answers``). Nothing is
-printed; ``progress`` is told in a few words what goes on. ``strict`` takes every warning as an error, before anything
-is written. What a verb needs is loaded when it is called.
-"""
+"""Verbs that run many plans or a plan many times: sweeps, studies, sizings, and months that happened."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.answers import ActualsAnswer, ComparisonAnswer, Method, RunAnswer, SizeAnswer, StudyAnswer, SweepAnswer
-from planner.errors import CapacityError, Problem, ScenarioError, printable, refuse
-from planner.results.measure_names import DRAWS
+from planner.answers import ActualsAnswer, Method, SizeAnswer, StudyAnswer, SweepAnswer
+from planner.errors import CapacityError, ScenarioError, refuse
+from planner.verbs.common import Place, Say, Stopped, folder_of, listed, silent, tell
 
 if TYPE_CHECKING:
     from planner.language.loading import Source
-    from planner.results.result import RunResult
-    from planner.simulation.processes import Process
     from planner.studies.analysis import Finished
     from planner.studies.runner import Goal, Watch, Workforce
     from planner.studies.store import Store
     from planner.studies.work import Work
 
-Place = str | os.PathLike[str]
-Say = Callable[[str], None]
 SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
-"""Chances, trajectories or points of a method, where nothing else is asked for."""
-
+"""Replications, trajectories or points of a method, where nothing else is asked for."""
 _POINTS_PER_WORKER = 16
 """Points of a sweep for which another process pays."""
-
-
-def _silent(_: str) -> None:
-    """Say nothing."""
-
-
-class Stopped(KeyboardInterrupt):
-    """An interrupted sweep or study: what is done is kept, and ``resume=True`` continues it."""
-
-
-def simulate(
-    scenario: Source, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
-) -> RunResult:
-    """Run a scenario once and return its checked result, without writing anything.
-
-    ``processes`` are generator functions of a ``planner.simulation.processes.World`` that run with it.
-    """
-    from planner.language.loading import load_scenario
-    from planner.results.run import simulate
-
-    return simulate(load_scenario(scenario), seed, replication, processes)
-
-
-def run(
-    scenario: Source,
-    out: Place | None = None,
-    *,
-    overrides: Sequence[str] = (),
-    seed: int | None = None,
-    strict: bool = False,
-    draws: int = DRAWS,
-    hourly: bool = False,
-    parquet: bool = False,
-    decimal_comma: bool = False,
-    byte_order_mark: bool = False,
-    processes: Sequence[Process | str] = (),
-    progress: Say = _silent,
-) -> RunAnswer:
-    """Simulate a scenario and write its folder, as ``planner run`` does.
-
-    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
-    """
-    from planner.compile import build_plan
-    from planner.language.loading import load_scenario
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
-    from planner.reporting.run_folder import Wanted, write_run
-    from planner.results.chance import draw_again
-    from planner.results.run import check_whole, simulate_plan
-    from planner.simulation.processes import load_process
-
-    check_whole(draws=draws, seed=seed or 0)
-    own = [load_process(process) if isinstance(process, str) else process for process in processes]
-    loaded = load_scenario(scenario, overrides)
-    folder = _folder(out, loaded.name)
-    check_target(folder)
-    progress("compiling")
-    plan = build_plan(loaded)
-    progress("simulating")
-    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=own)
-    refuse(result.warnings, strict=strict)
-    progress("drawing again")
-    chance = draw_again(result, draws) if draws > 1 else None
-    progress("writing")
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    write_run(result, folder, chance=chance, wanted=Wanted(form=form, hourly=hourly, parquet=parquet))
-    return RunAnswer(folder=folder, result=result, chance=chance)
-
-
-def compare(
-    scenarios: Sequence[Source],
-    out: Place | None = None,
-    *,
-    baseline: str | None = None,
-    overrides: Sequence[str] = (),
-    seed: int | None = None,
-    strict: bool = False,
-    draws: int = DRAWS,
-    decimal_comma: bool = False,
-    byte_order_mark: bool = False,
-    progress: Say = _silent,
-) -> ComparisonAnswer:
-    """Run scenarios under the same traffic and chance and write their folder, as ``planner compare`` does.
-
-    ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
-    """
-    from planner.language.loading import load_scenario
-    from planner.reporting.comparison import write_comparison
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
-    from planner.reporting.run_folder import scenario_file
-    from planner.studies.compare import check_comparable, compare, find_baseline
-
-    if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
-        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
-    loaded = [load_scenario(scenario, overrides) for scenario in scenarios]
-    files = {scenario_file(scenario): scenario.name for scenario in loaded}
-    position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
-    check_comparable(loaded, position)
-    folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
-    check_target(folder)
-    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
-    refuse(comparison.warnings, strict=strict)
-    write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
-    return ComparisonAnswer(folder=folder, comparison=comparison)
 
 
 def sweep(
@@ -154,7 +39,7 @@ def sweep(
     workers: int | None = None,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
-    progress: Say = _silent,
+    progress: Say = silent,
 ) -> SweepAnswer:
     """Run every combination of some values and write its folder, as ``planner sweep`` does.
 
@@ -170,18 +55,18 @@ def sweep(
     from planner.studies.runner import workforce
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
-    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _several(vary)
+    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else listed(vary)
     axes = parse_axes(texts)
     check_size(axes, confirmed=yes)
     loaded = load_scenario(scenario, overrides)
-    folder = _folder(out, f"{loaded.name}-sweep")
+    folder = folder_of(out, f"{loaded.name}-sweep")
     check_values(loaded, axes)
     if strict:
         check_warnings(loaded, axes)
     seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
     work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
     work.open(resume=resume, restart=restart)
-    _tell(work.notes, progress)
+    tell(work.notes, progress)
 
     def count(number: int) -> None:
         if number % 10 == 0 or total <= 10:
@@ -189,8 +74,8 @@ def sweep(
 
     with _kept(work):
         # Few points are done before a second process has started.
-        several = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
-        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, several))
+        enough = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
+        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
         options += [*(["--yes"] if yes else []), *form.options]
@@ -224,7 +109,7 @@ def study(
     charts: bool = True,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
-    progress: Say = _silent,
+    progress: Say = silent,
     watch: Watch | None = None,
 ) -> StudyAnswer:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
@@ -244,14 +129,14 @@ def study(
     from planner.studies.runner import Until, workforce
     from planner.studies.study import goal_of, open_store, store_of
 
-    force, overrides = workforce(workers, scheduler), _several(overrides)
+    force, overrides = workforce(workers, scheduler), listed(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
     check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
     count = SIZES.get(method, prepared.usual_replications) if size is None else size
     refuse(prepared.warnings, strict=strict)
     design, name = prepared.design(method), prepared.study.name
-    folder = _folder(out, name if isinstance(design, MonteCarlo) else f"{name}-{method}")
+    folder = folder_of(out, name if isinstance(design, MonteCarlo) else f"{name}-{method}")
     if method == "importance":
         store = store_of(prepared, folder, design)
         return _importance(folder, Finished(prepared=prepared, store=store, rows=store.finished_rows()))
@@ -259,10 +144,10 @@ def study(
     goal = goal_of(prepared, design, count, stop)
     unit = "replications" if isinstance(design, MonteCarlo) else "rows"
     inputs = f", {len(prepared.inputs)} uncertain inputs" if isinstance(design, MonteCarlo) else ""
-    several = "s" if len(prepared.scenarios) > 1 else ""
-    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{several}{inputs}")
+    plural = "s" if len(prepared.scenarios) > 1 else ""
+    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
     hint = prepared.uneven(count) if isinstance(design, MonteCarlo) and stop is None else None
-    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
+    tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
     try:
         finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))
         if not isinstance(design, MonteCarlo):
@@ -303,7 +188,7 @@ def size(
     strict: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
-    progress: Say = _silent,
+    progress: Say = silent,
 ) -> SizeAnswer:
     """Find the cheapest purchases that keep the promise and write their folder, as ``planner size`` does.
 
@@ -327,9 +212,9 @@ def size(
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
     narrowed = {"choose.budget_usd": budget, "choose.power_kw": power, "promise.in_time": promise}
     asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
-    loaded = load_scenario(scenario, [*_several(overrides), *asked])
-    folder = _folder(out, f"{loaded.name}-size")
-    trial = trial_of(loaded, _several(parts), None if study is None else Path(study), objective, seed)
+    loaded = load_scenario(scenario, [*listed(overrides), *asked])
+    folder = folder_of(out, f"{loaded.name}-size")
+    trial = trial_of(loaded, listed(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
     force = workforce(workers, None)
@@ -337,7 +222,7 @@ def size(
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     work = SizeWork(folder, loaded, trial)
     work.open(resume=resume, restart=restart)
-    _tell(work.notes, progress)
+    tell(work.notes, progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     options = ["--study", os.fspath(study)] if study is not None else []
     options += ["--parts", ",".join(parts)] if parts else []
@@ -362,7 +247,7 @@ def actuals(
     strict: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
-    progress: Say = _silent,
+    progress: Say = silent,
 ) -> ActualsAnswer:
     """Hold months that happened against a plan, forecast the rest anew and write it all, as ``planner actuals`` does.
 
@@ -381,7 +266,7 @@ def actuals(
 
     check_whole(replications=replications - 1, seed=seed or 0)
     file, earlier, seeded = planned_from(Path(plan))
-    laid = [*earlier, *_several(overrides)]
+    laid = [*earlier, *listed(overrides)]
     prepared = prepare(file, laid, seeded if seed is None else seed)
     name = prepared.names[0] if scenario is None else scenario
     if name not in prepared.names:
@@ -390,29 +275,15 @@ def actuals(
     refuse(prepared.warnings, strict=strict)
     which = prepared.names.index(name)
     seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
-    folder = _folder(out, f"{name}-actuals")
+    folder = folder_of(out, f"{name}-actuals")
     check_target(folder)
-    _tell(prepared.study.notes, progress)
+    tell(prepared.study.notes, progress)
     held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
     options += ["--scenario", name] if scenario is not None else []
     write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
     return ActualsAnswer(folder=folder, held=held)
-
-
-def report(folder: Place) -> Path:
-    """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
-    from planner.reporting.report.build import rebuild_report
-
-    return rebuild_report(Path(folder))
-
-
-def memo(folder: Place) -> list[Path]:
-    """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
-    from planner.reporting.report.memo import write_memo
-
-    return write_memo(folder)
 
 
 @contextlib.contextmanager
@@ -427,22 +298,6 @@ def _kept(work: Work) -> Iterator[None]:
         raise Stopped("stopped; what is done is kept") from None
     finally:
         work.close()
-
-
-def _folder(out: Place | None, name: str) -> Path:
-    """Return the output folder: the one asked for, or one of the plan's name under outputs."""
-    return Path("outputs") / name if out is None else Path(out)
-
-
-def _several(words: Sequence[str]) -> Sequence[str]:
-    """Return a list of words; a single one that was not put into a list is one."""
-    return [words] if isinstance(words, str) else words
-
-
-def _tell(notes: Iterable[str], progress: Say, kind: str = "note") -> None:
-    """Say what was found in a folder: a lock taken over, damaged files."""
-    for note in notes:
-        progress(f"{kind}: {printable(note)}")
 
 
 def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -> int:

@@ -1,0 +1,129 @@
+"""Verbs that run a plan or a few of them, and those that write what a folder says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.answers import ComparisonAnswer, RunAnswer
+from planner.errors import Problem, ScenarioError, refuse
+from planner.results.measure_names import DRAWS
+from planner.verbs.common import Place, Say, folder_of, silent
+
+if TYPE_CHECKING:
+    from planner.language.loading import Source
+    from planner.results.result import RunResult
+    from planner.simulation.processes import Process
+
+
+def simulate(
+    scenario: Source, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+) -> RunResult:
+    """Run a scenario once and return its checked result, without writing anything.
+
+    ``processes`` are generator functions of a ``planner.simulation.processes.World`` that run with it.
+    """
+    from planner.language.loading import load_scenario
+    from planner.results.run import simulate
+
+    return simulate(load_scenario(scenario), seed, replication, processes)
+
+
+def run(
+    scenario: Source,
+    out: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    strict: bool = False,
+    draws: int = DRAWS,
+    hourly: bool = False,
+    parquet: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    processes: Sequence[Process | str] = (),
+    progress: Say = silent,
+) -> RunAnswer:
+    """Simulate a scenario and write its folder, as ``planner run`` does.
+
+    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
+    """
+    from planner.compile import build_plan
+    from planner.language.loading import load_scenario
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import Wanted, write_run
+    from planner.results.chance import draw_again
+    from planner.results.run import check_whole, simulate_plan
+    from planner.simulation.processes import load_process
+
+    check_whole(draws=draws, seed=seed or 0)
+    own = [load_process(process) if isinstance(process, str) else process for process in processes]
+    loaded = load_scenario(scenario, overrides)
+    folder = folder_of(out, loaded.name)
+    check_target(folder)
+    progress("compiling")
+    plan = build_plan(loaded)
+    progress("simulating")
+    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=own)
+    refuse(result.warnings, strict=strict)
+    progress("drawing again")
+    chance = draw_again(result, draws) if draws > 1 else None
+    progress("writing")
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    write_run(result, folder, chance=chance, wanted=Wanted(form=form, hourly=hourly, parquet=parquet))
+    return RunAnswer(folder=folder, result=result, chance=chance)
+
+
+def compare(
+    scenarios: Sequence[Source],
+    out: Place | None = None,
+    *,
+    baseline: str | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    strict: bool = False,
+    draws: int = DRAWS,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> ComparisonAnswer:
+    """Run scenarios under the same traffic and chance and write their folder, as ``planner compare`` does.
+
+    ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
+    """
+    from planner.language.loading import load_scenario
+    from planner.reporting.comparison import write_comparison
+    from planner.reporting.csv_table import CsvFormat
+    from planner.reporting.folder import check_target
+    from planner.reporting.run_folder import scenario_file
+    from planner.studies.compare import check_comparable, compare, find_baseline
+
+    if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
+        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
+    loaded = [load_scenario(scenario, overrides) for scenario in scenarios]
+    files = {scenario_file(scenario): scenario.name for scenario in loaded}
+    position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
+    check_comparable(loaded, position)
+    folder = folder_of(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
+    check_target(folder)
+    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
+    refuse(comparison.warnings, strict=strict)
+    write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
+    return ComparisonAnswer(folder=folder, comparison=comparison)
+
+
+def report(folder: Place) -> Path:
+    """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
+    from planner.reporting.report.build import rebuild_report
+
+    return rebuild_report(Path(folder))
+
+
+def memo(folder: Place) -> list[Path]:
+    """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
+    from planner.reporting.report.memo import write_memo
+
+    return write_memo(folder)
