@@ -54,6 +54,7 @@ def carry_out(text: str, folder: Path) -> Iterator[Outcome]:
     for step in steps(text):
         match step.kind:
             case "file":
+                (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / step.name).write_text(step.content, encoding="utf-8")
             case "python":
                 # Compiled apart, so that a traceback names the block's own lines.
