@@ -24,15 +24,15 @@ __version__ = "0.2.0.dev0"
 
 _HOMES = {
     "load": "planner.language.loading:load_scenario",
-    "run": "planner.verbs:run",
-    "simulate": "planner.verbs:simulate",
-    "compare": "planner.verbs:compare",
-    "sweep": "planner.verbs:sweep",
-    "study": "planner.verbs:study",
-    "size": "planner.verbs:size",
-    "actuals": "planner.verbs:actuals",
-    "report": "planner.verbs:report",
-    "memo": "planner.verbs:memo",
+    "run": "planner.verbs.plans:run",
+    "simulate": "planner.verbs.plans:simulate",
+    "compare": "planner.verbs.plans:compare",
+    "sweep": "planner.verbs.many_runs:sweep",
+    "study": "planner.verbs.many_runs:study",
+    "size": "planner.verbs.many_runs:size",
+    "actuals": "planner.verbs.many_runs:actuals",
+    "report": "planner.verbs.plans:report",
+    "memo": "planner.verbs.plans:memo",
     "RunResult": "planner.results.result:RunResult",
     "load_scenario": "planner.language.loading:load_scenario",  # the older name of load
     "run_study": "planner.studies.study:run_study",  # stores replications alone; study writes the tables too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from tests.browser.test_report_page import CONTRAST, faults, printed_pages
 ORDER = ["answer", "time", "money", "losses", "hangs", "assumptions", "error", "reproduce"]
 
 
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, browser: Browser, reports: dict[str, Path]) -> Browser:
-    browser.open(reports[request.param])
+@pytest.fixture(params=["run", *(pytest.param(kind, marks=pytest.mark.prove) for kind in KINDS if kind != "run")])
+def opened(request: pytest.FixtureRequest, browser: Browser, report_of: Callable[[str], Path]) -> Browser:
+    browser.open(report_of(request.param))
     return browser
 
 
@@ -57,7 +58,7 @@ def test_it_prints_as_two_pages(opened: Browser) -> None:
     assert 1 <= printed_pages(opened) <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_axe_finds_no_fault(opened: Browser, axe: str) -> None:
     """In one colour scheme: contrast, which is all that differs, is looked at in both above."""
     opened.evaluate('document.querySelectorAll("details").forEach(d => { d.open = true; })')

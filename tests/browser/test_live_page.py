@@ -294,7 +294,7 @@ def test_a_phone_needs_no_sideways_scrolling_and_keeps_the_answer_in_sight(live:
     assert 0 <= live.run('document.getElementById("line").getBoundingClientRect().top') < 60
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_axe_finds_no_fault(live: Page, axe: str) -> None:
     live.press("pin")
     live.run('document.querySelectorAll("details").forEach(part => { part.open = true; })')

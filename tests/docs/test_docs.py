@@ -37,11 +37,15 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
+LONG = ("docs/how-to/compare-scenarios.md", "docs/how-to/size-a-fleet-by-sweep.md")
+"""Pages of many runs, whose commands other pages show too."""
+
+
 def _followed() -> list[object]:
     """Return what can be carried out: single pages, and the tutorial as one, which takes a minute."""
     found = [course for course in courses() if any(steps(_text(page)) for page in course)]
     return [
-        pytest.param(course, id=_name(course[0]))
+        pytest.param(course, id=_name(course[0]), marks=pytest.mark.prove if _name(course[0]) in LONG else ())
         if len(course) == 1
         else pytest.param(course, id=_name(course[0].parent), marks=pytest.mark.slow)
         for course in found

@@ -79,7 +79,8 @@ def test_every_heading_shown_in_the_docs_is_explained() -> None:
 
 
 def test_nothing_is_explained_that_is_not_printed() -> None:
-    assert not EXPLAINED - set(printed_headings())
+    # Headings that are a name's of another room, such as the causes of a difference, are seen where the docs show them.
+    assert not EXPLAINED - set(printed_headings()) - {heading for page in pages() for heading in shown_headings(page)}
 
 
 @pytest.mark.parametrize("word", ["replication", "in time", "shed", "promise"])
