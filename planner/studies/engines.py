@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from planner.errors import PlannerError
 from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
-__all__ = ["LOCAL_DASK", "Batch", "in_order", "run_batches", "start_worker"]
-Item = TypeVar("Item")
+__all__ = ["LOCAL_DASK", "Batch", "Crew", "run_batches", "start_worker"]
+Own = TypeVar("Own")
 Result = TypeVar("Result")
 
 
@@ -43,38 +43,49 @@ def run_batches(
         yield from _processes(setup, todo, workers)
 
 
-def in_order(
-    work: Callable[[Any, Item], Result], shared: object, items: Sequence[Item], workers: int
-) -> Generator[Result, None, None]:
-    """Yield ``work(shared, item)`` of each item in order, done here or by processes that are sent ``shared`` once."""
-    if workers == 1 or len(items) < 2:
-        yield from (work(shared, item) for item in items)
-        return
-    context = _context()
-    life, held = context.Pipe(duplex=False)
-    pool = concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(items)), mp_context=context, initializer=_share, initargs=(pickle.dumps(shared), life)
-    )
-    try:
-        yield from pool.map(_with_shared, [work] * len(items), items)
-    except BrokenProcessPool:
-        raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        held.close()
-        life.close()
+class Crew(Generic[Own]):
+    """Those who work on one thing: this process, or processes of their own, which all give the same results."""
+
+    def __init__(self, make: Callable[[Any], Own], given: object, count: int) -> None:
+        """Make what the work is on here, and in as many processes as are wanted; with one, the work is done here."""
+        self.own, self.count = make(given), count
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        if count > 1:
+            context = _context()
+            self._life, self._held = context.Pipe(duplex=False)
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                count, mp_context=context, initializer=_join, initargs=(make, pickle.dumps(given), self._life)
+            )
+
+    def map(self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Result]:
+        """Yield what a function makes of the thing and each of some further arguments, in their order."""
+        if self._pool is None or len(arguments) == 1:
+            yield from (work(self.own, *each) for each in arguments)
+            return
+        try:
+            yield from self._pool.map(_call, [work] * len(arguments), arguments)
+        except BrokenProcessPool:
+            raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._held.close()
+            self._life.close()
+            self._pool = None
 
 
-_shared: dict[str, Any] = {}  # of a worker process: what it was started with
+_joined: dict[str, Any] = {}  # of a worker process: what its crew works on
 
 
-def _share(payload: bytes, life: Connection) -> None:
+def _join(make: Callable[[Any], Any], payload: bytes, life: Connection) -> None:
     start_worker(life)
-    _shared["of all"] = pickle.loads(payload)
+    _joined["own"] = make(pickle.loads(payload))
 
 
-def _with_shared(work: Callable[[Any, Item], Result], item: Item) -> Result:
-    return work(_shared["of all"], item)
+def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    return work(_joined["own"], *arguments)
 
 
 def _context() -> Any:

@@ -18,7 +18,7 @@ from planner.language.scenario import Scenario
 from planner.results.chance import figures_of
 from planner.results.run import simulate_plan
 from planner.studies.axes import Axis
-from planner.studies.engines import in_order
+from planner.studies.engines import Crew
 from planner.studies.identity import scenario_identity
 from planner.studies.work import LinesWork
 
@@ -74,15 +74,19 @@ def sweep(
 
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
     """
-    grid = _Grid(load_scenario(scenario), tuple(axes), seed)
+    base = load_scenario(scenario)
     known = {} if work is None else dict(work.kept)
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     missing = [values for values in combinations if values not in known]
-    for point in in_order(_Grid.point, grid, missing, workers):
-        progress(len(known))
-        known[point.values] = point
-        if work is not None:
-            work.add(point)
+    crew = Crew(_Grid.of, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))
+    try:
+        for point in crew.map(_Grid.point, [(values,) for values in missing]):
+            progress(len(known))
+            known[point.values] = point
+            if work is not None:
+                work.add(point)
+    finally:
+        crew.close()
     return tuple(known[values] for values in combinations)
 
 
@@ -93,6 +97,11 @@ class _Grid:
     base: Scenario
     axes: tuple[Axis, ...]
     seed: int | None
+
+    @classmethod
+    def of(cls, given: tuple[Scenario, tuple[Axis, ...], int | None]) -> _Grid:
+        """Return the grid of a scenario, some axes and a seed."""
+        return cls(*given)
 
     def point(self, values: tuple[str, ...]) -> Point:
         """Run one combination."""

@@ -6,12 +6,8 @@ choice meets the same replications, so that two of them differ by what is bought
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import multiprocessing
-import pickle
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.compile import Reuse, build_plan
-from planner.errors import PlannerError, ScenarioError
+from planner.errors import ScenarioError
 from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import usd
 from planner.fleet.plan import Plan
@@ -33,7 +29,7 @@ from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 from planner.simulation.memory import keep_memory
 from planner.studies.designs import MonteCarlo
-from planner.studies.engines import start_worker
+from planner.studies.engines import Crew
 from planner.studies.identity import inputs_identity, scenario_identity
 from planner.studies.inputs import Inputs, changed
 from planner.studies.sizing.choices import Choices, Counts
@@ -187,40 +183,20 @@ def _within(found: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
     return dataclasses.replace(found, targets=(targets,))
 
 
-class Workers:
-    """Those who run choices: this process, or processes of their own, which all give the same outcomes."""
+class Workers(Crew[Evaluator]):
+    """Those who run choices, and how many runs they have made."""
 
     def __init__(self, trial: Trial, count: int) -> None:
         """Start as many processes as are wanted; with one, the work is done here."""
-        self.own = Evaluator(trial)
-        self.count, self.runs = count, 0
-        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-        if count > 1:
-            context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-            self._life, self._held = context.Pipe(duplex=False)
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                count, mp_context=context, initializer=_start, initargs=(pickle.dumps(trial), self._life)
-            )
+        super().__init__(Evaluator, trial, count)
+        self.runs = 0
 
-    def map(
+    def all(
         self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
     ) -> list[Result]:
         """Call a function of an evaluator and further arguments for each of some; results in their order."""
         self.runs += runs * len(arguments)
-        if self._pool is None or len(arguments) == 1:
-            return [work(self.own, *each) for each in arguments]
-        try:
-            return list(self._pool.map(_call, [work] * len(arguments), arguments))
-        except concurrent.futures.process.BrokenProcessPool:
-            raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
-
-    def close(self) -> None:
-        """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._held.close()
-            self._life.close()
-            self._pool = None
+        return list(self.map(work, arguments))
 
 
 @contextlib.contextmanager
@@ -231,18 +207,6 @@ def workers_of(trial: Trial, count: int) -> Iterator[Workers]:
         yield workers
     finally:
         workers.close()
-
-
-_own: dict[str, Evaluator] = {}  # of a worker process: what it was started with
-
-
-def _start(payload: bytes, life: Any) -> None:
-    start_worker(life)
-    _own["trial"] = Evaluator(pickle.loads(payload))
-
-
-def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    return work(_own["trial"], *arguments)
 
 
 class SizeWork(LinesWork):
@@ -288,7 +252,7 @@ class Archive:
     def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
         """Return what choices come to in replications."""
         missing = [run for run in dict.fromkeys(runs) if run not in self.known]
-        for run, outcome in zip(missing, self.workers.map(Evaluator.outcome, missing), strict=True):
+        for run, outcome in zip(missing, self.workers.all(Evaluator.outcome, missing), strict=True):
             self.known[run] = outcome
             if self.work is not None:
                 self.work.add(run, outcome)

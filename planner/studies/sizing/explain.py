@@ -162,7 +162,7 @@ def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow,
         if not nodes or precision is None or catalog.precisions[precision].weight_bytes.value >= usual:
             continue
         changes: dict[tuple[str, str], object] = {(purchase.name, "precision"): None}
-        outcomes = search.archive.workers.map(Evaluator.outcome, [(plan.counts, each, changes) for each in every])
+        outcomes = search.archive.workers.all(Evaluator.outcome, [(plan.counts, each, changes) for each in every])
         kept = int(judged(plan.counts, outcomes).kept(search.in_time).sum())
         found.append(
             Narrow(cluster=purchase.name, precision=precision, rate_ratio=_ratio(search, purchase.name), kept=kept)

@@ -42,7 +42,7 @@ class Surveyed:
             reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
         bought = reference[: len(choices.purchases)]
         days = [(*bought, *choices.reference(day)[len(bought) :]) for day in range(variants)]
-        made = workers.map(survey, [(day, each) for each in range(replications) for day in days])
+        made = workers.all(survey, [(day, each) for each in range(replications) for day in days])
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
@@ -95,7 +95,7 @@ class Surveyed:
 
     def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
         return np.array(
-            self.workers.map(
+            self.workers.all(
                 least_cost,
                 [(self.trial.promise, each, self.bound_prices, tuple(allowed), working) for each in surveys],
                 runs=False,

@@ -319,7 +319,7 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
     ]
     if not names:
         return 0.0
-    cheaper = main.archive.workers.map(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
+    cheaper = main.archive.workers.all(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
     before = [each.cost for each in main.outcomes(counts, few)]
     return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
 
