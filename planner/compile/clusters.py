@@ -15,16 +15,8 @@ from planner.compile.reuse import Reuse
 from planner.compile.software import headcount, stack_name
 from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
-from planner.fleet.plan import (
-    INTERRUPTION,
-    CausePlan,
-    ClusterPlan,
-    Headcount,
-    OrderPlan,
-    OwnedPlan,
-    ReliabilityPlan,
-    Triangle,
-)
+from planner.fleet.plan import INTERRUPTION, CausePlan, ClusterPlan, OrderPlan, OwnedPlan, ReliabilityPlan, Triangle
+from planner.fleet.software_plan import Headcount
 from planner.language.cluster import Cluster, Order, Owned
 from planner.language.contract import Spot
 from planner.language.fields import PerThousand

@@ -13,8 +13,8 @@ from planner.catalog.entries import ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service, dated_log_gain
 from planner.compile.reuse import Reuse
-from planner.fleet.plan import (
-    ClusterPlan,
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.software_plan import (
     Headcount,
     IncidentPlan,
     MaturityPlan,

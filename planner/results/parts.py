@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.plan import Headcount, Plan
+from planner.fleet.plan import Plan
 from planner.fleet.quantities import shares
+from planner.fleet.software_plan import Headcount
 from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
 from planner.simulation.log import ChangeLog

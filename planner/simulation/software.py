@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import simpy
 
-from planner.fleet.plan import IncidentPlan, Plan, StackPlan, TeamPlan, WorkloadPlan
+from planner.fleet.plan import Plan, WorkloadPlan
 from planner.fleet.quantities import matured
+from planner.fleet.software_plan import IncidentPlan, StackPlan, TeamPlan
 from planner.simulation.log import ChangeLog, SoftwareEvent
 from planner.simulation.streams import Streams
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR

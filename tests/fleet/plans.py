@@ -17,20 +17,15 @@ from planner.fleet.plan import (
     CausePlan,
     ClusterPlan,
     ExpansionPlan,
-    Headcount,
-    IncidentPlan,
     OrderPlan,
     Plan,
     ReliabilityPlan,
     SitePlan,
-    SoftwarePlan,
-    StackPlan,
-    TeamPlan,
-    ThreePoint,
     Triangle,
     WorkloadPlan,
 )
 from planner.fleet.promise import Promise
+from planner.fleet.software_plan import Headcount, IncidentPlan, SoftwarePlan, StackPlan, TeamPlan, ThreePoint
 from planner.physics.node_power import NodePower
 from tests.fleet.money import money_plan
 

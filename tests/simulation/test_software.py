@@ -15,7 +15,8 @@ import simpy
 
 import planner
 from planner.errors import ScenarioError
-from planner.fleet.plan import Headcount, IncidentPlan, MaturityPlan, Plan, SoftwarePlan, StepPlan, TeamPlan
+from planner.fleet.plan import Plan
+from planner.fleet.software_plan import Headcount, IncidentPlan, MaturityPlan, SoftwarePlan, StepPlan, TeamPlan
 from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.run import run_engine
