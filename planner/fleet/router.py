@@ -117,14 +117,14 @@ class Router:
         groups: list[list[int]] = []
         for index in which:
             own = set(self.ways[index].order)
-            met = [group for group in groups if own & set(self._clusters(group))]
+            met = [group for group in groups if own & set(self._clusters(group).tolist())]
             groups = [group for group in groups if group not in met]
             groups.append([*(other for group in met for other in group), index])
         return [[index for index in which if index in group] for group in groups]
 
-    def _clusters(self, which: Sequence[int]) -> list[int]:
+    def _clusters(self, which: Sequence[int]) -> Chosen:
         """Return the clusters that serve any of some workloads."""
-        return sorted({cluster for index in which for cluster in self.ways[index].order})
+        return np.array(sorted({cluster for index in which for cluster in self.ways[index].order}), dtype=np.intp)
 
     def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
         """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""

@@ -63,7 +63,7 @@ def spare(room: Room, way: Way) -> Floats:
     return whole
 
 
-def crowded(room: Room, clusters: Sequence[int]) -> NDArray[np.bool_]:
+def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Say in which hours one of some clusters works beyond its preferred nodes while another has some of those free."""
     if room.preferred is room.usable:
         return np.zeros(room.usable.shape[1], dtype=np.bool_)
