@@ -25,6 +25,7 @@ from planner.fleet.plan import Plan
 from planner.language.loading import load_scenario
 from planner.results.run import run_engine, simulate
 from planner.simulation.zoom.zoom import Asked, zoom
+from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
 from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
@@ -156,6 +157,7 @@ def main() -> None:
         ("peak memory of planner run, MB", memory_mb, "at most 300"),
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
+        *((f"a million accelerators in {n} clusters, s", million_s(n), f"at most {MOST_S:.0f}") for n in CLUSTERS),
         *study_lines(),
         (f"one hour of {arrived:,} requests, s", hour_s, "at most 60"),
     ]
