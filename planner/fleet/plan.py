@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -155,6 +156,27 @@ class CausePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DomainPlan:
+    """What fails as one and takes the nodes behind it, such as a rack."""
+
+    name: str
+    nodes: int
+    per_year: float
+    """Failures of each."""
+    repair_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWork:
+    """Work that drains nodes at even intervals."""
+
+    every_h: float
+    length_h: float
+    nodes_fraction: float = 1.0
+    """Mean share of nodes that come up for it each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityPlan:
     """Failures, crews and spares."""
 
@@ -170,6 +192,15 @@ class ReliabilityPlan:
     spares: Headcount
     """For each cluster, by its own machines."""
     rma_h: float
+    domains: tuple[DomainPlan, ...] = ()
+    maintenance: PlannedWork | None = None
+    firmware: PlannedWork | None = None
+    reserve_nodes: int = 1
+    reserve_fraction: float = 0.0
+
+    def reserve(self, nodes: int) -> int:
+        """Return how many of a cluster's nodes may be down for planned work to go on: max(stated, ⌈share · nodes⌉)."""
+        return max(self.reserve_nodes, math.ceil(self.reserve_fraction * nodes - 1e-9))
 
     @property
     def crew_h_per_node_h(self) -> float:
@@ -279,9 +310,14 @@ class Plan:
     """How models share clusters; None where any share of a cluster may serve any model."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
-        """Return the load of the repair crews: Σ nodes · vendor's factor · crew's hours a node and hour / crews."""
+        """Return the load of the repair crews: Σ nodes · crew's hours a node and hour / crews.
+
+        Those are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that fails
+        f times an hour.
+        """
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
-        return float(nodes @ factor) * self.reliability.crew_h_per_node_h / crews
+        shared = sum(d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains)
+        return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
 
     def engineer_load(self, team: int, engineers: int) -> float:
         """Return the load of a team: Σ over stacks and models of incidents a year · mean hours of one / a year.

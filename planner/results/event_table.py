@@ -14,6 +14,7 @@ from planner.fleet import quantities
 from planner.results.measure_names import FLEET
 from planner.results.result import RunResult
 from planner.simulation.log import SpeedChange
+from planner.simulation.open_shop import PLANNED
 from planner.units import counted
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,8 @@ class _Row(NamedTuple):
     lost_tokens: float = 0.0
 
 
+_EVENTS = {"": "process", PLANNED: "maintenance"}
+"""What a row is that is no failure, by what stands for the severity of its repair."""
 Rows = tuple[list[_Row], Floats]
 """Events of one kind, and the node-hours they took of each cluster, shape (clusters,)."""
 
@@ -132,13 +135,24 @@ def _failures(result: RunResult, tokens: Floats) -> Rows:
     own = np.array(index)
     hours = np.minimum(end_h, float(plan.hours)) - start_h
     lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[own])
+    events = [_EVENTS.get(repair, "failure") for repair in severity]
     details = [
-        f"node {number}, {repair} repair, waited {waited:.1f} h" if repair else f"node {number}, taken out"
-        for number, repair, waited in zip(node, severity, wait_h, strict=True)
+        f"node {number}, {repair} repair, waited {waited:.1f} h" if event == "failure" else f"node {number}, taken out"
+        for number, event, repair, waited in zip(node, events, severity, wait_h, strict=True)
     ]
     names = [cluster.name for cluster in plan.clusters]
-    told = ([names[c] for c in index], ["failure" if repair else "process" for repair in severity], cause, details)
-    rows = map(_Row, start_h, end_h, *told, accelerators, lost.tolist(), (lost * tokens[own]).tolist())
+    rows = map(
+        _Row,
+        start_h,
+        end_h,
+        [names[c] for c in index],
+        events,
+        cause,
+        details,
+        accelerators,
+        lost.tolist(),
+        (lost * tokens[own]).tolist(),
+    )
     return list(rows), np.bincount(own, lost, shape).astype(np.float64)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,13 @@ from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
+from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
 from planner.simulation.memory import keep_memory
 from planner.simulation.open_shop import OpenShop
 from planner.simulation.outages import site_outages
-from planner.simulation.processes import Process, Surroundings, World, guarded, name_of
+from planner.simulation.processes import Process, Surroundings, World, guarded, numbered
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
@@ -69,13 +70,16 @@ class Simulation:
 
     def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
+        self.watched = bool(processes) or bool(plan.expansion.rules)
+        """Whether somebody looks at finished months."""
         self.env = simpy.Environment()
         self.log = ChangeLog()
         self.twins = _twins(plan)
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
+        started = {**stated(plan.reliability), **numbered(processes)}
         self.shop: RepairShop | OpenShop = (
             OpenShop(self.env, plan.reliability, plan.clusters)
-            if processes
+            if started
             else RepairShop(plan.reliability, plan.clusters)
         )
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
@@ -85,23 +89,20 @@ class Simulation:
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.months: list[MonthFigures] = []
         if isinstance(self.shop, OpenShop):
-            self._start(processes, self.shop, streams)
+            self._start(started, self.shop, streams)
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
 
-    def _start(self, processes: Sequence[Process], shop: OpenShop, streams: Streams) -> None:
+    def _start(self, processes: Mapping[str, Process], shop: OpenShop, streams: Streams) -> None:
         """Set processes going, each with random numbers of its own."""
         shared = Surroundings(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
-        names = [name_of(process) for process in processes]
-        for number, (name, process) in enumerate(zip(names, processes, strict=True)):
-            again = f"/{names[:number].count(name) + 1}" if name in names[:number] else ""
-            world = World(self.env, name, streams(f"process/{name}{again}"), shared)
+        for name, process in processes.items():
+            world = World(self.env, name, streams(f"process/{name}"), shared)
             self.env.process(guarded(process, world))
 
     def run(self, window_edges_h: list[int]) -> Run:
         """Run all windows between the given hours, the last being the end of the horizon."""
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
-        watched = review is not None or isinstance(self.shop, OpenShop)
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         inputs: list[WindowInput] = []
         windows: list[WindowResult] = []
@@ -131,7 +132,7 @@ class Simulation:
             windows.append(window)
             node_hours.append(machines)
             month.append(window)
-            if watched and last in ends:
+            if self.watched and last in ends:
                 self.months.append(_figures(self.plan, month, node_hours[-len(month) :]))
                 month = []
                 if review is not None:
