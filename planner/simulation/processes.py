@@ -121,10 +121,15 @@ class World:
             self._run.shop.release(claim)
 
     def order(self, cluster: str, nodes: int, lead_h: float = 0.0, price_factor: float = 1.0) -> None:
-        """Order nodes; they come after the lead time, are paid then, and serve once they are commissioned."""
+        """Order nodes; they come after the lead time, are paid then, and serve once they are commissioned.
+
+        ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
+        """
         if nodes < 1 or lead_h < 0:
             raise ScenarioError(f"an order is of one node or more and comes later: {nodes} after {lead_h:g} hours")
-        self._run.supply.expand(self._index(cluster), int(nodes), lead_h, price_factor)
+        index = self._index(cluster)
+        prices = self._run.plan.clusters[index].order_prices_usd(self.now_h, int(nodes), price_factor)
+        self._run.supply.expand(index, int(nodes), self.now_h + lead_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
         """Take nodes out for good, those first in; return how many there were."""

@@ -74,6 +74,18 @@ def enlarged(factor: int) -> Plan:
     return build_plan(load_scenario(REFERENCE, changes))
 
 
+RULES = (
+    "expansion.rules=[{when: utilisation_above, threshold_fraction: 0.6, cluster: h200, nodes: 8},"
+    " {when: shed_above, threshold_fraction: 0.01, cluster: b200, nodes: 8, lead_weeks: 20}]"
+)
+
+
+def reviewed_ratio(months: int) -> float:
+    """Return the time of a replication of so many months with rules that buy over that of one without."""
+    plain, reviewed = (build_plan(load_scenario(REFERENCE, [f"horizon_months={months}", *r])) for r in ((), (RULES,)))
+    return usual_s(reviewed, 3, 3) / usual_s(plain, 3, 3)
+
+
 def engine(plan: Plan) -> Callable[[], object]:
     """One replication, a new one each time."""
     replication = iter(range(1_000_000))
@@ -155,6 +167,7 @@ def main() -> None:
         ("ten times the accelerators / one time", ten / once, "at most 3"),
         ("hour-by-hour SimPy loop / engine", walked / once, "at least 50"),
         ("peak memory of planner run, MB", memory_mb, "at most 300"),
+        *((f"with expansion rules / without, {n} months", reviewed_ratio(n), "at most 2") for n in (36, 72)),
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
         *((f"a million accelerators in {n} clusters, s", million_s(n), f"at most {MOST_S:.0f}") for n in CLUSTERS),
