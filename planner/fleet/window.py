@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +67,9 @@ class WindowResult:
     """Whole replicas of each deployment where they count, 0 elsewhere, shape (deployments, hours)."""
     loading_nodes: Floats
     """Nodes that load weights, mean of the hour, of the same shape."""
+    slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
+    """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
+    the layout that is best for it alone; shape (hours,). Only where some was served in another."""
 
     @property
     def replicas_after(self) -> Floats:
