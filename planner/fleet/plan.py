@@ -214,6 +214,18 @@ class ReliabilityPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkingPlan:
+    """Idle nodes are switched off, and on again for work."""
+
+    headroom_fraction: float
+    wake_h: float
+    """At most half an hour: what wakes in an hour then carries half of its work at least, as the tables by load go."""
+    parked_kw: float
+    """What a parked node draws."""
+    wake_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePlan:
     """Power at the site, as the hours see it."""
 
@@ -237,6 +249,7 @@ class SitePlan:
     outage_h: float
     commissioning_crews: int
     commissioning_h: float
+    parking: ParkingPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

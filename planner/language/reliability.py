@@ -105,8 +105,8 @@ class Reliability(Strict):
     """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
     reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
     reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
-    """The same as a share of a cluster's nodes on site, rounded up; the larger holds where both are stated. Default:
-    the catalogue's spare_pool where neither is."""
+    """The same as a share of a cluster's nodes on site, rounded up; the larger of the two holds. Default: the
+    catalogue's spare_pool where neither is stated."""
 
     def left_open(self) -> dict[KeyPath, str]:
         """Return the prior of the catalogue that stands for each figure of a domain or of planned work left open."""

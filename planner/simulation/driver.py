@@ -128,6 +128,7 @@ class Simulation:
                     waiting_requests=waiting,
                     lit_fraction=lit,
                     replicas_before=windows[-1].replicas_after if windows else None,
+                    awake_before=windows[-1].awake_after if windows else None,
                 )
             )
             windows.append(evaluate_window(self.plan, inputs[-1]))
