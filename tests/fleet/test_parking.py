@@ -78,6 +78,15 @@ def figures_with(recipe: Recipe, parking: ParkingPlan | None) -> tuple[Plan, Win
     return plan, evaluate_window(plan, window)
 
 
+def test_a_jump_finds_half_of_the_woken_nodes_awake() -> None:
+    """From two nodes at work, with three on, to ten of twelve: nine wake for half an hour, 7.5 serve, 2.5 are refused."""
+    plan = parked(with_refusals(make_plan([cluster_plan(nodes=12)])), HALF_HOUR)
+    window = window_of(plan, np.array([[2.0, 10.0, 10.0]]) * 3600.0, np.full((1, 3), 12.0))
+    result = evaluate_window(plan, window)
+    assert result.shed_requests[0] / 3600.0 == pytest.approx([0.0, 2.5, 0.0], abs=0.01)
+    assert result.busy_nodes[0] == pytest.approx([2.0, 7.5, 10.0], abs=0.01)
+
+
 policies = st.builds(
     ParkingPlan,
     headroom_fraction=st.sampled_from((0.0, 0.25, 1.0)),
