@@ -79,7 +79,7 @@ def figures_with(recipe: Recipe, parking: ParkingPlan | None) -> tuple[Plan, Win
 
 
 def test_a_jump_finds_half_of_the_woken_nodes_awake() -> None:
-    """From two nodes at work, with three on, to ten of twelve: nine wake for half an hour, 7.5 serve, 2.5 are refused."""
+    """From two at work, with three on, to ten of twelve: nine wake for half an hour, 7.5 serve, 2.5 are refused."""
     plan = parked(with_refusals(make_plan([cluster_plan(nodes=12)])), HALF_HOUR)
     window = window_of(plan, np.array([[2.0, 10.0, 10.0]]) * 3600.0, np.full((1, 3), 12.0))
     result = evaluate_window(plan, window)
