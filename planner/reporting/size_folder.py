@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
-from planner.reporting.run_workbook import sheet_of, workbook_content
+from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.reporting.size_rows import (
     family_rows,
@@ -34,7 +33,7 @@ from planner.reporting.size_rows import (
     review_rows,
 )
 from planner.reporting.text_table import text_table, wrapped
-from planner.reporting.workbook import write_workbook
+from planner.reporting.workbook import Page, sheet_of
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
@@ -236,10 +235,9 @@ def _workbook(sized: Sized) -> bytes:
     """Return the workbook of the answer as stated, with the tables of the sizing after its own."""
     result = sized.as_stated()
     shown = {table.name: columns for table, columns in run_tables(result)}
-    content = workbook_content(result, shown["events"], shown["assumptions"])
     more = {name: sheet_of(rows(sized)) for name, rows in _ROWS.items()}
-    named = {f"Size {name}": table for name, table in more.items() if table.rows}
-    return write_workbook(dataclasses.replace(content, more=named))
+    named = {f"Size {name}": Page(table=table) for name, table in more.items() if table.rows}
+    return write_workbook(workbook_content(result, shown, named))
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
