@@ -2,8 +2,8 @@
 
 Each cell is a sum over the ledger sheet, moved by what the inputs change against the run: what is a price times a
 quantity by the workings, purchases and sales by the cohorts, depreciation, disposals, capital charge and property tax
-by the depreciation sheet. Tax is the tax sheet's. What runs through a month is discounted from when it counts, what has a
-day of its own from that day. Signs are the ledger's: costs are positive, income is negative.
+by the depreciation sheet. Tax is the tax sheet's. What runs through a month is discounted from when it counts, what has
+a day of its own from that day. Signs are the ledger's: costs are positive, income is negative.
 """
 
 from __future__ import annotations
