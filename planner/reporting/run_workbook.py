@@ -19,7 +19,16 @@ from planner.finance.accounts import Account
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
 from planner.finance.ledger import Dimension
 from planner.finance.present_value import discount_factors, running_months
-from planner.reporting.workbook import Page, SheetChart, Sheets, SheetTable, open_book, sheet_of, write_page
+from planner.reporting.workbook import (
+    Page,
+    SheetChart,
+    Sheets,
+    SheetTable,
+    draw_charts,
+    open_book,
+    sheet_of,
+    write_page,
+)
 from planner.reporting.workbook_accounts import write_accounts, write_ledger
 from planner.reporting.workbook_cohorts import CohortFigures, cohort_figures, unfollowed_prices, write_cohorts
 from planner.reporting.workbook_depreciation import write_depreciation
@@ -177,8 +186,7 @@ def write_workbook(content: Content) -> bytes:
         write_workings(sheets, content)
         layout = write_accounts(sheets, content)
         write_tax(sheets, content, layout)
-        write_statements(sheets, content, layout)
-        write_summary(sheets, content, layout)
+        write_summary(sheets, content, layout, write_statements(sheets, content, layout))
         write_assumptions(sheets, content.inputs, content.tables[ASSUMPTIONS])
         months = content.grid.period_count
         drawn = tuple(
@@ -189,7 +197,9 @@ def write_workbook(content: Content) -> bytes:
                 ("Cost per million tokens to date, fleet, USD", ("cumulative_cost_per_million_tokens_usd",)),
             )
         )
-        write_page(sheets, "Timeline", Page(table=content.tables["Timeline"], charts=drawn))
+        timeline = Page(table=content.tables["Timeline"], charts=drawn)
+        write_page(sheets, "Timeline", timeline)
+        draw_charts(sheets, "Timeline", timeline, ("Summary", 1, 17))
         year = "Statements by fiscal year and cluster, as simulated; they do not follow the yellow cells."
         write_page(sheets, "By cluster", Page(table=content.tables["By cluster"], note=year))
         write_page(sheets, "Events", Page(table=content.tables["Events"]))

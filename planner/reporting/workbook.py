@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""
+_IN_MILLIONS = '[>=1000000]#,##0.0,,"M";[<=-1000000]-#,##0.0,,"M";#,##0'
 _INPUT = {"bg_color": "#FFF4C2", "border": 1}
 FORMATS: dict[str, dict[str, Any]] = {
     "heading": {"bold": True, "bg_color": "#DDE6F0", "text_wrap": True, "valign": "top"},
@@ -30,11 +31,14 @@ FORMATS: dict[str, dict[str, Any]] = {
     "plain": {"num_format": "0.000000"},
     "percent": {"num_format": "0.00%"},
     "number": {"num_format": "#,##0.######"},
+    "unit": {"indent": 1},
     "percent_in": {"num_format": "0.00%", **_INPUT},
     "number_in": {"num_format": "#,##0.######", **_INPUT},
 }
 _UNITS = {"_usd": ", USD", "_fraction": "", "_kwh": ", kWh", "_kw": ", kW", "_kg": ", kg", "_h": ", hours"}
 _INITIALS = {"npv": "NPV", "tco": "TCO", "irr": "IRR", "slo": "SLO", "rma": "RMA", "sla": "SLA", "usd": "USD"}
+CHART_ROWS = 20
+"""Rows that a chart takes."""
 FIRST_ROW = 1
 """Row of the first record below the headings of a plain table, counting from zero."""
 
@@ -51,7 +55,7 @@ class SheetTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetChart:
-    """A chart beside a plain table, of columns by their headings, over a run of its rows."""
+    """A chart of a plain table's columns by their names, over a run of its rows."""
 
     title: str
     columns: tuple[str, ...]
@@ -115,8 +119,12 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
     target, book = open_book(title, start)
     with book:
         sheets = Sheets.of(book)
+        row, drawn = 1, "Charts"
+        if any(page.charts for page in pages.values()):
+            sheets[drawn].write_string(0, 0, title, sheets.formats["title"])
         for name, page in pages.items():
             write_page(sheets, name, page)
+            row = draw_charts(sheets, name, page, (drawn, row, 0))
     return target.getvalue()
 
 
@@ -147,6 +155,8 @@ def style_of(name: str) -> str:
     """Return the format of a column's numbers, by the unit that its name ends in."""
     if name.endswith("_usd"):
         return "unit_usd" if "_per_" in name else "usd"
+    if name.endswith(("_tokens", "_kwh")):
+        return "count"
     return "percent" if name.endswith("_fraction") else "number"
 
 
@@ -190,6 +200,7 @@ def _cells(column: Any, most: int | None) -> list[object]:
 def write_headings(sheet: Any, sheets: Sheets, headings: Sequence[str], row: int = 0) -> None:
     """Write a row of headings and keep it in sight."""
     sheet.write_row(row, 0, headings, sheets.formats["heading"])
+    sheet.set_row(row, 45)
     sheet.freeze_panes(row + 1, 1)
 
 
@@ -214,16 +225,24 @@ def write_plain(sheet: Any, sheets: Sheets, table: SheetTable, row: int = 0) -> 
 
 
 def write_page(sheets: Sheets, name: str, page: Page) -> None:
-    """Write a plain table as a sheet of its own, its charts beside it."""
-    sheet, beside = sheets[name], len(page.table.headings) + 1
+    """Write a plain table as a sheet of its own."""
+    sheet = sheets[name]
     write_plain(sheet, sheets, page.table)
+    sheet.set_row(0, 45)
     sheet.freeze_panes(FIRST_ROW, 1)
     sheet.autofilter(0, 0, max(len(page.table.rows), 1), len(page.table.headings) - 1)
     if page.note:
-        sheet.write_string(0, beside, page.note, sheets.formats["note"])
-    for place, title in enumerate(dict.fromkeys(chart.title for chart in page.charts)):
+        sheet.write_string(0, len(page.table.headings) + 1, page.note, sheets.formats["note"])
+
+
+def draw_charts(sheets: Sheets, name: str, page: Page, place: tuple[str, int, int]) -> int:
+    """Draw a table's charts onto a sheet from a row and column on, below one another; return the row after them."""
+    onto, row, column = place
+    for title in dict.fromkeys(chart.title for chart in page.charts):
         drawn = [chart for chart in page.charts if chart.title == title]
-        sheet.insert_chart(1 + 20 * place, beside, _chart(sheets, name, page.table, drawn))
+        sheets[onto].insert_chart(row, column, _chart(sheets, name, page.table, drawn))
+        row += CHART_ROWS
+    return row
 
 
 def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetChart]) -> Any:
@@ -240,12 +259,13 @@ def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetCh
                     "values": [name, first, column, last, column],
                 }
             )
-    return finish_chart(chart, drawn[0].title, legend=len(chart.series) > 1)
+    return finish_chart(chart, drawn[0].title, legend=len(chart.series) > 1, style=style_of(drawn[0].columns[0]))
 
 
-def finish_chart(chart: Any, title: str, *, legend: bool) -> Any:
-    """Set a chart's title, axis and size."""
+def finish_chart(chart: Any, title: str, *, legend: bool, style: str = "usd") -> Any:
+    """Set a chart's title, axes and size."""
     chart.set_title({"name": title, "name_font": {"size": 11}})
+    chart.set_y_axis({"num_format": {"percent": "0%", "unit_usd": "0.00", "count": "0.0E+0"}.get(style, _IN_MILLIONS)})
     chart.set_x_axis({"text_axis": True, "num_format": "yyyy-mm", "label_position": "low"})
     chart.set_legend({"position": "bottom", "none": not legend})
     chart.set_size({"width": 760, "height": 380})

@@ -267,7 +267,7 @@ def write_assumptions(sheets: Sheets, inputs: Inputs, listed: SheetTable) -> Non
         style = "percent" if found.name in (DISCOUNT_RATE, DISCOUNT, RESIDUAL) else "number"
         sheet.write_string(row, 0, found.label)
         for column, text in ((UNIT, found.unit), (KEY, found.key), (NOTE, found.fixed)):
-            sheet.write_string(row, column, text, formats["note"] if column == NOTE else None)
+            sheet.write_string(row, column, text, formats["note" if column == NOTE else "unit"])
         if found.simulated is None:
             continue
         sheet.write_number(row, SIMULATED, found.simulated, formats[style])
@@ -280,7 +280,8 @@ def write_assumptions(sheets: Sheets, inputs: Inputs, listed: SheetTable) -> Non
     write_plain(sheet, sheets, listed, row=INPUT_ROW + len(inputs.each) + 2)
     sheet.freeze_panes(INPUT_ROW, 1)
     sheet.set_column(0, 0, 44)
-    sheet.set_column(1, len(listed.headings), 22)
+    sheet.set_column(1, len(listed.headings), 26)
+    sheet.set_column(KEY, KEY, 52)
 
 
 def _validate(sheet: Any, row: int, found: Input) -> None:

@@ -169,8 +169,8 @@ def _opening_tax(content: Content) -> str:
     return f"ROUND(({_opening_book(content)}-({basis}/100))*{rules.rate_fraction!r},2)"
 
 
-def write_statements(sheets: Sheets, content: Content, layout: Layout) -> None:
-    """Write the three statements by fiscal year, quarter and month."""
+def write_statements(sheets: Sheets, content: Content, layout: Layout) -> str:
+    """Write the three statements by fiscal year, quarter and month; return where they say that they tie."""
     sheet, formats = sheets[SHEET], sheets.formats
     lines, months = lines_of(content, layout), content.grid.period_count
     start = content.result.plan.money.capital.fiscal_year_start_month
@@ -201,6 +201,9 @@ def write_statements(sheets: Sheets, content: Content, layout: Layout) -> None:
     sheet.freeze_panes(HEADING_ROW + 1, 1)
     sheet.set_column(0, 0, 44)
     sheet.set_column(1, first + months, 16)
+    sheet.print_area(0, 0, max(places.values()), len(spans))  # months are for the screen
+    checked = max(places.values())
+    return f"{SHEET}!{address(checked, first, fixed='RC')}:{address(checked, first + months - 1, fixed='RC')}"
 
 
 def _spans(content: Content, frequency: Frequency, start: int) -> list[tuple[str, int, int]]:

@@ -112,8 +112,8 @@ def _levelised_formula(content: Content, layout: Layout, tokens: str) -> str | N
     return f'=IF(SUM({tokens})=0,"",({"".join(terms)})/({earned})*1000000)'
 
 
-def write_summary(sheets: Sheets, content: Content, layout: Layout) -> None:
-    """Write the summary sheet."""
+def write_summary(sheets: Sheets, content: Content, layout: Layout, check: str) -> None:
+    """Write the summary sheet; ``check`` is where the statements hold by how much the balance sheet is off."""
     sheet, formats = sheets[SHEET], sheets.formats
     sheet.write_string(0, 0, content.result.scenario.name, formats["title"])
     note = "Change a yellow cell of the sheet Assumptions: every figure follows. What was simulated stands beside it."
@@ -131,23 +131,23 @@ def write_summary(sheets: Sheets, content: Content, layout: Layout) -> None:
         sheet.write_formula(row, 1, measure.formula, style, "" if simulated is None else simulated)
         if simulated is not None:
             sheet.write_formula(row, 3, f"=B{row + 1}-C{row + 1}", style, 0.0)
-    _write_checks(sheets, content, MEASURE_ROW + len(measures) + 1)
+    _write_checks(sheets, content, check, MEASURE_ROW + len(measures) + 1)
     sheet.set_column(0, 0, 52)
     sheet.set_column(1, 3, 22)
     _add_charts(sheets, content, layout)
 
 
-def _write_checks(sheets: Sheets, content: Content, row: int) -> None:
-    """Write the checks: the ledger's total, and that the balance sheet ties."""
-    sheet, formats, ledger = sheets[SHEET], sheets.formats, content.result.ledger
-    total = float(usd(ledger.amount_cents.sum()))
-    paid = float(usd(ledger.monthly_cents(View.CASH).sum()))
+def _write_checks(sheets: Sheets, content: Content, check: str, row: int) -> None:
+    """Write the checks: the ledger's total, and by how much the balance sheet is off, which is nothing."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    total = float(usd(content.result.ledger.amount_cents.sum()))
     sheet.write_row(row, 0, ("Check", "Now", "As simulated"), formats["heading"])
     sheet.write_string(row + 1, 0, "Sum of the ledger, all accounts, USD")
     sheet.write_formula(row + 1, 1, f"=SUM({ledger_range(content, 'E')})", formats["usd"], total)
     sheet.write_number(row + 1, 2, total, formats["usd"])
-    sheet.write_string(row + 2, 0, "Cash paid according to the run, USD")
-    sheet.write_number(row + 2, 2, paid, formats["usd"])
+    sheet.write_string(row + 2, 0, "Assets less liabilities and equity, all months, USD")
+    sheet.write_formula(row + 2, 1, f"=SUMPRODUCT(ABS({check}))", formats["usd"], 0.0)
+    sheet.write_number(row + 2, 2, 0.0, formats["usd"])
 
 
 def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
@@ -166,7 +166,7 @@ def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
     for account in Account:
         accrued = View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
         if accrued and np.any(layout.series.get(str(account), 0.0)):
-            stacked.add_series(series(str(account)))
+            stacked.add_series(series(str(account)) | {"gap": 30})
     if not stacked.series:  # nothing was spent; a chart without a series cannot be written
         stacked.add_series(series("cost"))
     per_token = sheets.book.add_chart({"type": "line"})
@@ -175,9 +175,9 @@ def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
     cash = sheets.book.add_chart({"type": "line"})
     cash.add_series(series("cumulative_cash"))
     charts = (
-        (stacked, "Monthly cost by account, USD"),
-        (per_token, MEASURES["cumulative_unit_cost"]),
-        (cash, MEASURES["cumulative_cash"]),
+        (stacked, "Monthly cost by account, USD", "usd"),
+        (per_token, MEASURES["cumulative_unit_cost"], "unit_usd"),
+        (cash, MEASURES["cumulative_cash"], "usd"),
     )
-    for place, (chart, title) in zip(("F2", "F22", "F42"), charts, strict=True):
-        sheets[SHEET].insert_chart(place, finish_chart(chart, title, legend=chart is stacked))
+    for place, (chart, title, style) in zip(("F2", "F22", "F42"), charts, strict=True):
+        sheets[SHEET].insert_chart(place, finish_chart(chart, title, legend=chart is stacked, style=style))

@@ -37,8 +37,9 @@ def test_column_letters(place: int, letters: str) -> None:
         ("cost_per_million_tokens_usd", "Cost per million tokens, USD", "unit_usd"),
         ("npv_usd", "NPV, USD", "usd"),
         ("utilisation_fraction", "Utilisation", "percent"),
-        ("energy_kwh", "Energy, kWh", "number"),
-        ("served_tokens", "Served tokens", "number"),
+        ("energy_kwh", "Energy, kWh", "count"),
+        ("payback_months", "Payback months", "number"),
+        ("served_tokens", "Served tokens", "count"),
     ],
 )
 def test_headings_are_words(name: str, said: str, style: str) -> None:
@@ -51,12 +52,12 @@ def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
     written = write_tables("tables", date(2026, 1, 1), pages)
     assert written == write_tables("tables", date(2026, 1, 1), pages)
     sheets = sheets_of(written)
-    assert list(sheets) == ["One", "Two"]
+    assert list(sheets) == ["Charts", "One", "Two"]
     assert sheets["Two"] == [
         ["Month", "Cost, USD", "In time"], ["=1+1", 0.5, 0.25], ["b", "", True], ["2026-01-01", -2.0, ""],
     ]  # fmt: skip
     with zipfile.ZipFile(io.BytesIO(written)) as book:
-        assert "<f>" not in book.read("xl/worksheets/sheet1.xml").decode()
+        assert "<f>" not in book.read("xl/worksheets/sheet2.xml").decode()
         drawn = book.read("xl/charts/chart1.xml").decode()
     assert "One!$B$2:$B$4" in drawn
     assert "Cost, USD" in drawn
