@@ -25,6 +25,7 @@ from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
 from planner.reporting.plan_tables import run_columns_of
+from planner.reporting.plan_workbooks import months_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.summary import summary
@@ -180,7 +181,8 @@ def write_run(
         files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result, chance))
-    files["workbook.xlsx"] = write_workbook(workbook_content(result, shown))
+    drawn = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
+    files["workbook.xlsx"] = write_workbook(workbook_content(result, shown, drawn))
     identity = manifest(result)
     identity["draws"] = 1 if chance is None else chance.draws
     identity["command"] = list(command) or _command(result.scenario, identity, wanted)

@@ -25,6 +25,7 @@ from planner.reporting.workbook import (
     Sheets,
     SheetTable,
     draw_charts,
+    in_usd,
     open_book,
     sheet_of,
     write_page,
@@ -166,11 +167,6 @@ def by_cluster_first(table: Mapping[str, Any]) -> dict[str, Any]:
     ranks = [(name != FLEET, names.index(name)) for name in table["cluster"]]
     order = sorted(range(len(ranks)), key=ranks.__getitem__)
     return {name: [column[place] for place in order] for name, column in table.items()}
-
-
-def in_usd(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table whose amounts are cents in dollars."""
-    return {name: np.asarray(column) / 100 if name.endswith("_usd") else column for name, column in table.items()}
 
 
 def write_workbook(content: Content) -> bytes:

@@ -16,6 +16,7 @@ from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
+from planner.reporting.plan_workbooks import months_pages, plain_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
 from planner.reporting.run_workbook import workbook_content, write_workbook
@@ -33,7 +34,7 @@ from planner.reporting.size_rows import (
     review_rows,
 )
 from planner.reporting.text_table import text_table, wrapped
-from planner.reporting.workbook import Page, sheet_of
+from planner.results.chance import draw_again
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
@@ -234,10 +235,10 @@ def size_text(sized: Sized) -> str:
 def _workbook(sized: Sized) -> bytes:
     """Return the workbook of the answer as stated, with the tables of the sizing after its own."""
     result = sized.as_stated()
+    drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
     shown = {table.name: columns for table, columns in run_tables(result)}
-    more = {name: sheet_of(rows(sized)) for name, rows in _ROWS.items()}
-    named = {f"Size {name}": Page(table=table) for name, table in more.items() if table.rows}
-    return write_workbook(workbook_content(result, shown, named))
+    found = plain_pages({f"Size {name}": rows(sized) for name, rows in _ROWS.items()})
+    return write_workbook(workbook_content(result, shown, {**drawn, **found}))
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:

@@ -30,10 +30,11 @@ FORMATS: dict[str, dict[str, Any]] = {
     "count": {"num_format": "#,##0"},
     "plain": {"num_format": "0.000000"},
     "percent": {"num_format": "0.00%"},
-    "number": {"num_format": "#,##0.######"},
+    "number": {"num_format": "#,##0.00####"},
     "unit": {"indent": 1},
     "percent_in": {"num_format": "0.00%", **_INPUT},
-    "number_in": {"num_format": "#,##0.######", **_INPUT},
+    "number_in": {"num_format": "#,##0.00####", **_INPUT},
+    "count_in": {"num_format": "#,##0", **_INPUT},
 }
 _UNITS = {"_usd": ", USD", "_fraction": "", "_kwh": ", kWh", "_kw": ", kW", "_kg": ", kg", "_h": ", hours"}
 _INITIALS = {"npv": "NPV", "tco": "TCO", "irr": "IRR", "slo": "SLO", "rma": "RMA", "sla": "SLA", "usd": "USD"}
@@ -51,6 +52,12 @@ class SheetTable:
     """Column headings."""
     rows: Sequence[Sequence[object]]
     """Rows of cells; None is an empty cell."""
+    names: frozenset[str] = frozenset()
+    """Headings that are names, of plans for instance, and stay as they are."""
+
+    def heading(self, column: str) -> str:
+        """Return a column's heading in words."""
+        return column if column in self.names else words(column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +73,10 @@ class SheetChart:
     kind: str = "line"
     across: int = 0
     """Column that holds the labels of the axis."""
-    named: str = ""
-    """Name of the series, where it is not that of its column."""
+    across_columns: int = 1
+    """How many columns hold them, from that one on."""
+    style: str = ""
+    """Format of the numbers, where it is not what the first column's name says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +134,8 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
         for name, page in pages.items():
             write_page(sheets, name, page)
             row = draw_charts(sheets, name, page, (drawn, row, 0))
+        if row > 1:
+            sheets[drawn].set_h_pagebreaks(range(1 + 2 * CHART_ROWS, row, 2 * CHART_ROWS))
     return target.getvalue()
 
 
@@ -145,6 +156,8 @@ def _plain_formulas() -> type[Any]:
 
 def words(name: str) -> str:
     """Return a column's name in words: ``cost_per_million_tokens_usd`` is Cost per million tokens, USD."""
+    if "." in name:
+        return name  # a key of the scenario
     suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
     parts = [_INITIALS.get(part, part) for part in name.removesuffix(suffix).split("_")]
     said = " ".join(parts) + _UNITS.get(suffix, "")
@@ -191,6 +204,11 @@ def sheet_of(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
     return SheetTable(headings=tuple(columns), rows=rows)
 
 
+def in_usd(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table whose amounts are cents in dollars."""
+    return {name: np.asarray(column) / 100 if name.endswith("_usd") else column for name, column in table.items()}
+
+
 def _cells(column: Any, most: int | None) -> list[object]:
     """Return plain cells; NaN is an empty one."""
     cells = column[:most].tolist() if isinstance(column, np.ndarray) else list(column[:most])
@@ -206,7 +224,7 @@ def write_headings(sheet: Any, sheets: Sheets, headings: Sequence[str], row: int
 
 def write_plain(sheet: Any, sheets: Sheets, table: SheetTable, row: int = 0) -> None:
     """Write a table as it is: numbers as numbers, dates as dates, all else as text that is never run."""
-    sheet.write_row(row, 0, [words(heading) for heading in table.headings], sheets.formats["heading"])
+    sheet.write_row(row, 0, [table.heading(name) for name in table.headings], sheets.formats["heading"])
     styles = [sheets.formats[style_of(heading)] for heading in table.headings]
     for place, cells in enumerate(table.rows, start=row + 1):
         for column, cell in enumerate(cells):
@@ -254,19 +272,21 @@ def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetCh
             column = table.headings.index(heading)
             chart.add_series(
                 {
-                    "name": each.named or words(heading),
-                    "categories": [name, first, each.across, last, each.across],
+                    "name": table.heading(heading),
+                    "categories": [name, first, each.across, last, each.across + each.across_columns - 1],
                     "values": [name, first, column, last, column],
                 }
             )
-    return finish_chart(chart, drawn[0].title, legend=len(chart.series) > 1, style=style_of(drawn[0].columns[0]))
+    return finish_chart(
+        chart, drawn[0].title, legend=len(chart.series) > 1, style=drawn[0].style or style_of(drawn[0].columns[0])
+    )
 
 
-def finish_chart(chart: Any, title: str, *, legend: bool, style: str = "usd") -> Any:
+def finish_chart(chart: Any, title: str, *, legend: bool, style: str, axis: str = "General") -> Any:
     """Set a chart's title, axes and size."""
     chart.set_title({"name": title, "name_font": {"size": 11}})
     chart.set_y_axis({"num_format": {"percent": "0%", "unit_usd": "0.00", "count": "0.0E+0"}.get(style, _IN_MILLIONS)})
-    chart.set_x_axis({"text_axis": True, "num_format": "yyyy-mm", "label_position": "low"})
+    chart.set_x_axis({"text_axis": True, "num_format": axis, "label_position": "low"})
     chart.set_legend({"position": "bottom", "none": not legend})
     chart.set_size({"width": 760, "height": 380})
     return chart

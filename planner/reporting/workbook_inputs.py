@@ -264,7 +264,9 @@ def write_assumptions(sheets: Sheets, inputs: Inputs, listed: SheetTable) -> Non
     headings = ("Input", "Now", "As simulated", "Unit", "Key of the scenario", "Note")
     sheet.write_row(INPUT_ROW - 1, 0, headings, formats["heading"])
     for row, found in enumerate(inputs.each, start=INPUT_ROW):
-        style = "percent" if found.name in (DISCOUNT_RATE, DISCOUNT, RESIDUAL) else "number"
+        style = {DISCOUNT_RATE: "percent", DISCOUNT: "percent", RESIDUAL: "percent", LIFE: "count"}.get(
+            found.name, "number"
+        )
         sheet.write_string(row, 0, found.label)
         for column, text in ((UNIT, found.unit), (KEY, found.key), (NOTE, found.fixed)):
             sheet.write_string(row, column, text, formats["note" if column == NOTE else "unit"])

@@ -180,4 +180,6 @@ def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
         (cash, MEASURES["cumulative_cash"], "usd"),
     )
     for place, (chart, title, style) in zip(("F2", "F22", "F42"), charts, strict=True):
-        sheets[SHEET].insert_chart(place, finish_chart(chart, title, legend=chart is stacked, style=style))
+        sheets[SHEET].insert_chart(
+            place, finish_chart(chart, title, legend=chart is stacked, style=style, axis="yyyy-mm")
+        )
