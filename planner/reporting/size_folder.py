@@ -13,7 +13,7 @@ import yaml
 import planner
 from planner.language.loading import layer_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.plan_workbooks import months_pages, plain_pages
@@ -82,6 +82,7 @@ def size_summary(sized: Sized) -> dict[str, Any]:
     """Return summary.json."""
     confirmed, promise, trial = sized.confirmation, sized.promise, sized.trial
     return {
+        "schema_version": SCHEMA_VERSION,
         "scenario": sized.scenario.name,
         "objective": trial.objective,
         "promise": {
