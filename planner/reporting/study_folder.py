@@ -49,7 +49,7 @@ from planner.studies.study import study_manifest
 
 Floats = NDArray[np.float64]
 
-_SAMPLE_ROWS = 20_000
+_SAMPLE_ROWS = 8_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""
 
 

@@ -26,6 +26,7 @@ from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Clock, Judged, Search, judged
 from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
+from tests.reporting.office import sheets_of
 
 REPLICATIONS = 3
 CALM = {
