@@ -30,12 +30,12 @@ from planner.reporting.judgement import (
     warnings_of,
 )
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
-from planner.reporting.plan_workbooks import comparison_page, months_pages, plain_pages, statements_page
+from planner.reporting.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
 from planner.reporting.summary import chance_summary, promise_summary
 from planner.reporting.text_table import signed, text_table, wrapped
-from planner.reporting.workbook import in_usd, write_tables
+from planner.reporting.workbook import write_tables
 from planner.results.chance import Interval, ends_of
 from planner.results.measure_names import DRAWS
 from planner.results.measures import series_of
@@ -274,7 +274,8 @@ def _workbook(comparison: Comparison, shown: Mapping[str, Mapping[str, Any]]) ->
     names, plan = comparison.names, comparison.results[0].plan
     pages = {
         "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
-        **plain_pages({"Bridge, USD": in_usd(shown["bridge_usd"]), "Bridge, per token": shown["bridge"]}),
+        **bridge_page(shown["bridge_usd"]),
+        **plain_pages({"Bridge, per token": shown["bridge"]}),
         **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
         **statements_page(dict(zip(names, comparison.results, strict=True))),
         **plain_pages({"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.finance.statements import Frequency
-from planner.reporting.workbook import Page, SheetChart, SheetTable, sheet_of, style_of, words
+from planner.reporting.workbook import Page, SheetChart, SheetTable, in_usd, sheet_of, style_of, words
 from planner.results import tables
 from planner.results.measure_names import FLEET
 from planner.units import unit_of
@@ -55,6 +55,19 @@ def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float |
         first=(place := list(first).index("levelised_cost_per_million_tokens_usd")), last=place + 1,
     )  # fmt: skip
     return Page(table=SheetTable(headings=headings, rows=rows, names=frozenset(headings[2:])), charts=(chart,))
+
+
+def bridge_page(bridge: Mapping[str, Sequence[Any]]) -> dict[str, Page]:
+    """Return why each plan's cost differs from the baseline's, in dollars, as a sheet; none without a bridge."""
+    names = list(bridge["scenario"])
+    charts = tuple(
+        SheetChart(
+            title=f"Why cost differs from the baseline's, USD: {name}", columns=("difference_usd",), kind="column",
+            first=names.index(name), last=names.index(name) + names.count(name), across=1,
+        )
+        for name in dict.fromkeys(names)
+    )  # fmt: skip
+    return {"Bridge, USD": Page(table=sheet_of(in_usd(bridge)), charts=charts)} if names else {}
 
 
 def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Page:

@@ -135,6 +135,7 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
             write_page(sheets, name, page)
             row = draw_charts(sheets, name, page, (drawn, row, 0))
         if row > 1:
+            sheets[drawn].set_portrait()
             sheets[drawn].set_h_pagebreaks(range(1 + 2 * CHART_ROWS, row, 2 * CHART_ROWS))
     return target.getvalue()
 
@@ -285,7 +286,9 @@ def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetCh
 def finish_chart(chart: Any, title: str, *, legend: bool, style: str, axis: str = "General") -> Any:
     """Set a chart's title, axes and size."""
     chart.set_title({"name": title, "name_font": {"size": 11}})
-    chart.set_y_axis({"num_format": {"percent": "0%", "unit_usd": "0.00", "count": "0.0E+0"}.get(style, _IN_MILLIONS)})
+    chart.set_y_axis(
+        {"num_format": {"percent": "0.0%", "unit_usd": "0.00", "count": "0.0E+0"}.get(style, _IN_MILLIONS)}
+    )
     chart.set_x_axis({"text_axis": True, "num_format": axis, "label_position": "low"})
     chart.set_legend({"position": "bottom", "none": not legend})
     chart.set_size({"width": 760, "height": 380})
