@@ -28,8 +28,9 @@ The headline figures of the fleet and of each cluster over the whole horizon, un
 ## `workbook.xlsx`
 
 The run as finance works with it: summary, assumptions, statements by year, quarter and month, cohorts, depreciation,
-timeline, accounts, ledger, events. Change a yellow cell of the assumptions (prices, discounts, lives, residuals, rents, salaries,
-electricity, token prices, discount rate) and every sheet follows. Where the plan was drawn again, P10, P50 and P90 by month.
+timeline, accounts, ledger, events. Change a yellow cell of the assumptions (prices, discounts, lives, residuals, rents,
+salaries, electricity, token prices, discount rate) and every sheet follows. Where the plan was drawn again: P10, P50
+and P90 by month.
 
 ## `manifest.json`
 
@@ -47,8 +48,8 @@ run, those of all scenarios on top of one another with `scenario` as first colum
 _SWEEP = """\
 ## Of `planner sweep`
 
-A folder of its own, `outputs/<name>-sweep/`, with one table, and `workbook.xlsx`. Its first columns are the keys varied. Beside it lie
-`assumptions.csv` and `model_error.csv`, as of a comparison."""
+A folder of its own, `outputs/<name>-sweep/`, with one table and `workbook.xlsx`. Its first columns are the keys
+varied. Beside it lie `assumptions.csv` and `model_error.csv`, as of a comparison."""
 
 _SIZE = """\
 ## Of `planner size`
