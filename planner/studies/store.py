@@ -39,8 +39,8 @@ SHARD_ROWS = 512
 _SHARD_S, _SHARD_SHARE = 5.0, 0.1
 """A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
 what a kill can cost, and a bound on the number of small shards."""
-_ROW_GROUP = 8192
-_TABLES_KEPT = 16
+_ROW_GROUP = 2048
+_TABLES_KEPT = 8
 
 
 class Store(Work):
