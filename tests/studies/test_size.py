@@ -15,6 +15,7 @@ import yaml
 import planner
 from planner.errors import CapacityError, ScenarioError
 from planner.language.loading import load_scenario
+from planner.reporting.datapackage import SCHEMA_VERSION
 from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
@@ -27,6 +28,7 @@ from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
 from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
 from planner.studies.sizing.solved import solve_together
+from tests.reporting.office import sheets_of
 
 REPLICATIONS = 3
 CALM = {
@@ -269,11 +271,14 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()
+    assert summary["schema_version"] == SCHEMA_VERSION
     assert summary["bound"] <= summary["cost"]
     assert 0.0 <= summary["kept_low_fraction"] <= summary["kept_fraction"] <= summary["kept_high_fraction"] <= 1.0
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
-    assert "workbook.xlsx" in files
+    sheets = sheets_of((tmp_path / "out" / "workbook.xlsx").read_bytes())
+    assert {"By month", "Size purchases", "Size frontier"} <= set(sheets)
+    assert sheets["By month"][0][5:8] == ["P10", "P50", "P90"]
     assert answer.sized.as_stated().cost_cents().sum() == simulate(load_scenario(answer.plan)).cost_cents().sum()
     check_families(answer.sized)
     frontier = answer.table()
