@@ -126,6 +126,19 @@ def test_on_three_dates_it_finds_what_exhaustive_search_finds(seed: int, calm: b
     check_against_exhaustive(content, 3)
 
 
+def test_a_bound_that_knows_who_goes_first_is_tighter_and_never_above_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that goes after other work is served only where that has what it takes at its objective."""
+    content = toy(("2026-01-01",), 5)
+    chat = content["workloads"]["chat"]
+    content["workloads"]["summaries"] = chat | {"requests_per_s": 10, "priority": "standard"}
+    _, search = problem(content)
+    best = exhaustive(search, 5)
+    assert search.bound <= best.cost
+    monkeypatch.setattr("planner.studies.sizing.relaxation._ahead", lambda *_: [])
+    _, blind = problem(content)
+    assert blind.bound < 0.95 * search.bound
+
+
 def flat(requests_per_s: float) -> dict[str, Any]:
     """Return traffic that never changes, of requests that may wait a minute for their first token."""
     content = toy(("2026-01-01",), 30)
