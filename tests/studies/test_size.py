@@ -26,7 +26,7 @@ from planner.studies.sizing.judged import Clock, Judged, judged
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
-from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
+from planner.studies.sizing.size import Effort, Sized, family_of, price_change, size, trial_of
 from planner.studies.sizing.solved import solve_together
 from tests.reporting.office import sheets_of
 
@@ -375,3 +375,11 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
     assert not {0, 1} & set(runs[before : before + 2])  # what was searched is not run again
     for name in ("plan.yaml", "frontier.csv", "families.csv"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
+    """The relaxation allows one, since there no request is late by chance; the simulation does not."""
+    scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))
+    trial = trial_of(scenario, (), None, "net-present-cost", None)
+    with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.8\d% in time"):
+        size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
