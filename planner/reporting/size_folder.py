@@ -144,7 +144,7 @@ def sentences(sized: Sized) -> list[str]:
         if row["breaks_month"]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
             said.append(
-                f"With one node of {purchase} fewer, {row['kept_fewer_fraction']:.0%} of replications keep it: {load}"
+                f"With one node of {purchase} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it: {load}"
                 f"in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It would save "
                 f"{money(sized, row['node_saves'])}."
             )
