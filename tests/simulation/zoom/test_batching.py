@@ -172,7 +172,7 @@ def test_requests_of_a_replica_that_fails_start_again_elsewhere() -> None:
 
 def test_clients_that_start_together_wait_for_one_another_by_hand() -> None:
     times = StepTimes(fixed_s=0.01, prefill_s_per_token=1e-4, chunk_tokens=112)
-    # Each prompt fills a step of about 0.01 + 0.01 s; the second client's waits for the first's: its token comes after two.
+    # Each prompt fills a step of about 0.01 + 0.01 s; the second client's token comes after the first's and its own.
     ttft_s, tpot_s = closed_loop(times, Load(clients=2, prompt_tokens=100, output_tokens=2))
     assert 0.021 < ttft_s < 0.042
     assert tpot_s >= 0.01
