@@ -102,6 +102,9 @@ class Speculation(Strict):
     """Tokens proposed per step."""
     accepted_tokens: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
     """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
+    use: Literal["always", "auto"] = "always"
+    """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
+    serves more. Default: always."""
 
     @model_validator(mode="after")
     def _not_more_than_checked(self) -> Speculation:

@@ -105,9 +105,9 @@ LATE_REASONS = TableDescription(
         ),
         text_column(
             "mend",
-            "What would: nodes that carry what its worst hour of the month loses; nodes that halve the queueing; kW "
-            "that the cap lacks; the first-token objective at which half as many prompts are too long, and no more "
-            "than its percentile allows.",
+            "What would, to be read after the amount: nodes that carry what its worst hour of the month loses; nodes "
+            "that halve the queueing; kW that the cap lacks; the first-token objective at which half as many prompts "
+            "are too long, and no more than its percentile allows.",
         ),
     ),
 )

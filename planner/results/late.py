@@ -209,13 +209,15 @@ def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Fl
         main = int(result.monthly.served_requests[:, :, w].sum(axis=0).argmax())
         amount[5, :, w] = _nodes_to_halve(result, main, w, requests[5:, :, w].sum(axis=0))
         amount[6, :, w] = fastest[quickest, w] if fastest[quickest, w] > 0.0 else np.nan
-        more = f"nodes of {name}"
+        more = f"more nodes of {name} would carry it"
         words.append((
-            "kW more of site.power_cap_kw" if plan.site.cap_kw is not None else "more site.parking.headroom_fraction",
-            f"spare {more}, but for hours in which the site is dark",
-            f"{more}, or the incidents mended sooner", f"{more} as headroom", more,
-            f"nodes of {plan.clusters[main].name} halve it",
-            f"s as slo.ttft_s on {plan.clusters[quickest].name} halve it",
+            "kW more of site.power_cap_kw would carry it"
+            if plan.site.cap_kw is not None
+            else "more site.parking.headroom_fraction would carry it",
+            f"{more}, but for hours in which the site is dark",
+            f"{more}, and so would mending incidents sooner", f"{more} as headroom", more,
+            f"more nodes of {plan.clusters[main].name} would halve it",
+            f"s as its slo.ttft_s would halve it on {plan.clusters[quickest].name}",
         ))  # fmt: skip
     if plan.site.cap_kw is None:
         amount[0] = np.nan  # what is parked is a matter of headroom, of which no amount is known
