@@ -126,19 +126,21 @@ def _balance(content: Content, whole: dict[str, Cents]) -> list[Line]:
     """Return the balance sheet: what each line is before the first month, and what each month adds to it."""
     owned = [line for line in Position if line not in LIABILITIES]
     cash = repr(content.result.plan.money.capital.opening_cash_usd)
-    opening = {Position.HARDWARE: _opening_book(content), Position.DEFERRED_TAX: _opening_tax(content)}
+    begun = opening_of(content.result.plan, content.result.cohorts).position_cents
+    opening = {line: f"({int(begun[line].sum())}/100)" if line in begun else "0" for line in Position}
+    opening |= {Position.HARDWARE: _opening_book(content), Position.DEFERRED_TAX: _opening_tax(content)}
 
     def position(line: Position) -> Line:
         signs = [(a, ACCOUNTS[a].position_sign) for a in Account if ACCOUNTS[a].position is line]
         moved = tuple((str(account), sign) for account, sign in signs)
-        before = opening.get(line, "0")
-        return Line(label=words(str(line)), cents=whole[f"{line}_usd"], sums=moved, opening=before, is_balance=True)
+        label = words(str(line))
+        return Line(label=label, cents=whole[f"{line}_usd"], sums=moved, opening=opening[line], is_balance=True)
 
     def total(label: str, name: str, parts: Iterable[str]) -> Line:
         each = tuple((part, 1) for part in parts)
         return Line(label=label, cents=whole[name], sums=each, is_total=True, is_balance=True)
 
-    own = f"{cash}+{opening[Position.HARDWARE]}-({opening[Position.DEFERRED_TAX]})"
+    own = cash + "".join(f"{'-' if line in LIABILITIES else '+'}{opening[line]}" for line in Position)
     net, equity = (("Net cash flow", 1),), (("Net income", 1),)
     check = (("Assets", 1), ("Liabilities", -1), ("Equity", -1))
     return [
