@@ -233,6 +233,8 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
         cost = yearly_cost_usd(crews, upkeep.crew_usd_per_year, grid, upkeep.escalator_per_year)
         books.by_cluster(Account.OPERATIONS_STAFF, cost)
+    if plan.site.parking is not None and plan.site.parking.wake_usd > 0:
+        books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():
         books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():

@@ -22,10 +22,12 @@ from planner.results.run import simulate
 from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Outcome, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
+from planner.studies.sizing.judged import Clock, Judged, judged
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
-from planner.studies.sizing.search import Clock, Judged, Search, judged
+from planner.studies.sizing.search import Search
 from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
+from planner.studies.sizing.solved import solve_together
 from tests.reporting.office import sheets_of
 
 REPLICATIONS = 3
@@ -117,10 +119,24 @@ def test_it_finds_what_exhaustive_search_finds() -> None:
 def test_on_three_dates_it_finds_what_exhaustive_search_finds(seed: int, calm: bool) -> None:
     """Two parts, three dates, up to three nodes of each: 400 plans."""
     content = toy(("2026-01-01", "2026-02-01", "2026-03-01"), 3, horizon_months=4, seed=seed)
+    content["workloads"]["chat"]["requests_per_s"] = 20
     if not calm:
         for key in CALM:
             del content[key]
     check_against_exhaustive(content, 3)
+
+
+def test_a_bound_that_knows_who_goes_first_is_tighter_and_never_above_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that goes after other work is served only where that has what it takes at its objective."""
+    content = toy(("2026-01-01",), 5)
+    chat = content["workloads"]["chat"]
+    content["workloads"]["summaries"] = chat | {"requests_per_s": 10, "priority": "standard"}
+    _, search = problem(content)
+    best = exhaustive(search, 5)
+    assert search.bound <= best.cost
+    monkeypatch.setattr("planner.studies.sizing.relaxation._ahead", lambda *_: [])
+    _, blind = problem(content)
+    assert blind.bound < 0.95 * search.bound
 
 
 def flat(requests_per_s: float) -> dict[str, Any]:
@@ -166,9 +182,9 @@ def test_a_looser_promise_or_a_further_part_never_makes_it_dearer() -> None:
 
 @pytest.mark.prove
 def test_more_of_anything_allowed_never_makes_it_dearer() -> None:
-    content = toy(most=4)
+    content = toy(most=8)
     usual = solved(content)
-    power_kw = 4 * 10.2
+    power_kw = 8 * 10.2
     assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
     assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
     assert usual.cost <= solved(content, ["promise.in_time=0.999"]).cost
@@ -214,7 +230,7 @@ def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() 
     for factor, is_enough in ((1.001, True), (0.999, False)):
         other, again = problem(toy(), [f"choose.budget_usd={least * factor}"])
         program = Relaxation(other, again.surveyed.surveys[search.decisive], again.surveyed.bound_prices)
-        assert (program.solve(whole=False) is not None) == is_enough
+        assert (solve_together([program], whole=False) is not None) == is_enough
 
 
 @pytest.mark.parametrize(

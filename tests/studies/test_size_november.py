@@ -12,7 +12,7 @@ from planner.fleet.promise import LEAST_SHORTFALL
 from planner.language.loading import load_scenario
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Archive, workers_of
-from planner.studies.sizing.search import Clock
+from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.size import Effort, Sized, size, trial_of
 
 NOVEMBER = Path(__file__).parents[1] / "benchmarks" / "november"
