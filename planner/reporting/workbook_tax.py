@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, IMPUTED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.ledger import view_cents
-from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_years
+from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
 from planner.reporting.workbook import FIRST_ROW, address, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
 from planner.reporting.workbook_depreciation import DEDUCTED, FIRST_MONTH, OPENING, block_range
@@ -73,12 +73,13 @@ def write_tax(sheets: Sheets, content: Content, layout: Layout) -> None:
         return
     carries = rules.losses is LossRule.CARRY_FORWARD
     write_headings(sheet, sheets, ["Month", *COLUMNS.values()])
-    stored = _simulated_cents(content, rules)
+    stored, others = _simulated_cents(content, rules), _others_cents(content, rules)
     for period, edge in enumerate(content.grid.edges[:-1]):
         row = FIRST_ROW + period
         sheet.write_datetime(row, 0, edge.replace(day=1), formats["month"])
         formulas = _carried(content, rules, period) if carries else _offset(rules, period)
-        formulas |= _incomes(content, layout, period, rules.rate_fraction)
+        formulas |= _incomes(layout, period, rules.rate_fraction)
+        formulas["purchases"] = _purchases(content, period, int(others[period]))
         for name, formula in formulas.items():
             in_cents = name in ("paid", "expense")
             value = float(stored[name][period]) / (1 if in_cents else 100)
@@ -100,17 +101,16 @@ def _share(name: str, row: int, rate: float) -> str:
     return f"SIGN({total})*INT(ABS({total})+0.500001)"
 
 
-def _incomes(content: Content, layout: Layout, period: int, rate: float) -> dict[str, str]:
+def _incomes(layout: Layout, period: int, rate: float) -> dict[str, str]:
     """Return a month's incomes and the tax on the books, by column."""
     row = FIRST_ROW + period
 
     def book(name: str) -> str:
         return layout.cell(name, period)
 
-    expenses = f"{book('cost')}-{book(Account.COST_OF_CAPITAL)}"
+    expenses = "-".join([book("cost"), *(book(str(account)) for account in IMPUTED_ACCOUNTS)])
     running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
     return {
-        "purchases": _purchases(content, period),
         "before_sales": f"ROUND({_here('purchases', row)}-{running},2)",
         "taxable": f"ROUND({_here('before_sales', row)}-{book(Account.REVENUE)},2)",
         "book": f"ROUND(-({expenses})-{book(Account.REVENUE)},2)",
@@ -118,16 +118,26 @@ def _incomes(content: Content, layout: Layout, period: int, rate: float) -> dict
     }
 
 
-def _purchases(content: Content, period: int) -> str:
+def _purchases(content: Content, period: int, others_cents: int) -> str:
     """Return gains on what is retired in a month, less the month's tax depreciation, as a formula."""
     if not content.assets.count:
-        return "0"
+        return f"{others_cents}/100"
     column, month = FIRST_MONTH + period, address(FIRST_ROW + period, 0, fixed="C")
     now = block_range(content, DEDUCTED, column)
     before = block_range(content, DEDUCTED, column - 1 if period else OPENING)
     fetched, cost = (in_month(content, name, month, "retired") for name in ("proceeds", "cost"))
     deducted = f"SUMIFS({now},{cohort_range(content, 'retired')},{month})"
-    return f"ROUND((SUM({before})-SUM({now})+{fetched}-{cost}+{deducted})/100,2)"
+    return f"ROUND((SUM({before})-SUM({now})+{fetched}-{cost}+{deducted}+({others_cents}))/100,2)"
+
+
+def _others_cents(content: Content, rules: TaxRules) -> Cents:
+    """Return what adds to taxable income besides what the sheets follow, shape (months,): nothing in purchases."""
+    result = content.result
+    if not result.cohorts:
+        return np.zeros(content.grid.period_count, dtype=np.int64)
+    tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
+    followed = (tables.gain_cents - tables.deduction_cents).sum(axis=0)
+    return np.asarray(tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0) - followed)
 
 
 def _offset(rules: TaxRules, period: int) -> dict[str, str]:
@@ -188,7 +198,7 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
 def _simulated_cents(content: Content, rules: TaxRules) -> dict[str, Cents]:
     """Return the columns as simulated, in cents, shape (months,) each."""
     result, table = content.result, content.table_cents
-    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, Account.COST_OF_CAPITAL))
+    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *IMPUTED_ACCOUNTS))
     written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
     revenue, paid, deferred = (
         content.account_cents(account) for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
