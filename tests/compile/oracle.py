@@ -61,7 +61,8 @@ class Oracle(Machines):
         if stated is None:
             return None
         usual = {"headroom_fraction": 0.25, "wake_h": 0.2, "wake_usd": 0.0}
-        return usual | {"parked_kw": facts("priors")["parked_node_power"]["base"]} | stated
+        parked = {"parked_kw": facts("priors")["parked_node_power"]["base"]}
+        return {**usual, **parked, **stated}
 
     def planned(self) -> Doc:
         """Work out failure domains, planned work and its reserve: a prior's base for what is left open."""
