@@ -121,7 +121,7 @@ class Cluster(Strict):
     accelerator: str
     """Accelerator, by its catalogue name."""
     nodes: Annotated[
-        int, Field(ge=0, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+        int, Field(ge=0, le=1_000_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
     """Servers bought."""
     engine: str = "vllm"

@@ -102,10 +102,8 @@ def test_a_workload_past_its_objective_is_too_long_for_it() -> None:
 
 
 def test_one_routing_serves_every_table_as_a_window_of_its_own_would() -> None:
-    """With models that share nodes, and month by month, as a review has it."""
-    rule = (
-        "expansion={rules: [{when: utilisation_above, threshold_fraction: 0.99, months: 2, cluster: h200, nodes: 1}]}"
-    )
+    """With models that share nodes, and month by month, as a review that may retire has it."""
+    rule = "expansion={rules: [{when: utilisation_below, threshold_fraction: 0, months: 1, cluster: h200, nodes: 1}]}"
     result = run("site.power_cap_kw=null", rule)
     assert len(result.run.windows) == 2
     for given, window in zip(result.run.inputs, result.run.windows, strict=True):

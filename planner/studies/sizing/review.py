@@ -19,10 +19,11 @@ from planner.fleet.plan import ClusterPlan
 from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run
+from planner.studies.sizing.judged import Judged, judged
 from planner.studies.sizing.policies import Policies
-from planner.studies.sizing.relaxation import Relaxed, Shared, solve_together
 from planner.studies.sizing.replications import Surveyed
-from planner.studies.sizing.search import Judged, Search, judged
+from planner.studies.sizing.search import Search
+from planner.studies.sizing.solved import Relaxed, Shared, solve_together
 from planner.studies.sizing.survey import prices_of
 from planner.units import HOURS_PER_DAY
 
@@ -143,7 +144,7 @@ class Reviewed(Surveyed):
         by_level = [[each for each in must if self.level(each) == at] for at in range(self.levels.count)]
         return [each for members in by_level for each in members[:_DESIGNED]]
 
-    def relaxed(self, design: Sequence[int], margin: float, allowed: Sequence[bool]) -> Relaxed | None:
+    def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
         """Return the cheapest policy that keeps the promise in some replications with a margin on demand."""
         policies, plain = self.policies, len(self.trial.choices.purchases)
         days = np.arange(self.column.size - len(policies.purchases))
@@ -164,7 +165,7 @@ class Reviewed(Surveyed):
         """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
         return np.zeros(len(self.surveys))
 
-    def predicted(self, counts: Counts) -> float:
+    def predicted(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
         bought = len(self.policies.purchases)
         return self._with_days(
@@ -262,7 +263,9 @@ def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: C
     parts = [allowed(purchase.accelerator) for purchase in reviewed.policies.purchases]
     search = Search(reviewed, main.archive, main.clock, parts, like=main)
     start = reviewed.policies.same(fixed)
-    search.best = search.run(start) or start
+    found = search.run()
+    if found is None or reviewed.predicted(start) < reviewed.predicted(found):
+        search.best = search.run(start) or start
     return search
 
 
