@@ -58,7 +58,7 @@ def test_no_cluster_is_crowded_while_a_paid_one_stands_idle(share: float) -> Non
         return scenario_from(merged(two_pools("big", "small", per_s), {"workloads": {"big": None}}, QUIET))
 
     nodes = np.array([10.0, 30.0])
-    whole_per_s = nodes @ build_plan(work(1.0)).requests_per_node_h[:, 0, 0] / 3600.0
+    whole_per_s = float(nodes @ build_plan(work(1.0)).requests_per_node_h[:, 0, 0]) / 3600.0
     result = simulate(work(share * whole_per_s))
     loads = (result.monthly.busy_node_h / result.monthly.present_node_h)[0]
     assert loads.max() == pytest.approx(max(0.85, share), abs=0.005)
