@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
+from planner.compile.contracts import lease_terms
 from planner.compile.software import SUPPORT_USD
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import Amortisation, LoanTerms
@@ -47,25 +48,34 @@ def money_plan(
 
 
 def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
-    """Return the cluster's own resale curve, or its vendor's, under both multipliers."""
+    """Return the cluster's own resale curve, or its vendor's, under both multipliers; nothing for what goes back."""
+    lease = lease_terms(cluster)
     stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
     points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
     return ResaleCurve(
         age_months=tuple(points),
         fractions=tuple(points.values()),
-        multiplier=finance.resale_multiplier * cluster.resale_multiplier,
+        multiplier=finance.resale_multiplier * cluster.resale_multiplier * (lease is None or lease.is_bought),
     )
+
+
+def _book_life(finance: Finance, cluster: Cluster) -> tuple[int, float | None]:
+    """Return a cluster's book life in months and its residual; what goes back is written off to nothing by then."""
+    lease = lease_terms(cluster)
+    if lease is not None and not lease.is_bought:
+        return lease.term_months, 0.0
+    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
+    residual = common if cluster.residual_fraction is None else cluster.residual_fraction
+    return cluster.depreciation_months or finance.depreciation_months, residual
 
 
 def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
     finance, clusters = scenario.finance, scenario.clusters.values()
-    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
+    lives, residuals = zip(*(_book_life(finance, cluster) for cluster in clusters), strict=True)
     return CapitalPlan(
-        depreciation_months=tuple(cluster.depreciation_months or finance.depreciation_months for cluster in clusters),
+        depreciation_months=lives,
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
-        residual_fraction=tuple(
-            common if cluster.residual_fraction is None else cluster.residual_fraction for cluster in clusters
-        ),
+        residual_fraction=residuals,
         resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
         end_value=finance.end_value,
         discount_rate_per_year=finance.discount_rate_per_year,
@@ -86,6 +96,7 @@ def _loan(loan: Loan) -> LoanTerms:
         amortisation=Amortisation(loan.amortisation),
         fee_fraction=loan.fee_fraction,
         least_cover_ratio=loan.least_cover_ratio,
+        balloon_fraction=loan.balloon_fraction,
     )
 
 
@@ -119,7 +130,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
 def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan:
     finance, software = scenario.finance, scenario.software
     support = software.support_usd_per_accelerator_year
-    accelerator_usd = np.array([cluster.prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
+    accelerator_usd = np.array([cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
     return UpkeepPlan(
         operations_fraction_per_year=finance.operations_fraction_per_year,
         insurance_fraction_per_year=finance.insurance_fraction_per_year,

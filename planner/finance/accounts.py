@@ -73,6 +73,12 @@ class Account(StrEnum):
     LOAN_INTEREST = "loan_interest"
     TAX_ON_INTEREST = "tax_on_interest"
     PROPERTY_TAX = "property_tax"
+    LEASE_STARTED = "lease_started"
+    LEASE_USED = "lease_used"
+    LEASE_PRINCIPAL = "lease_principal"
+    LEASE_INTEREST = "lease_interest"
+    LEASE_CAPITAL = "lease_capital"
+    LEASE_OWED = "lease_owed"
 
 
 class Category(StrEnum):
@@ -86,7 +92,7 @@ class Category(StrEnum):
     """Income statement, what an operating margin takes off besides: people, software, insurance, losses on what is
     retired. With these and the charge for capital, accrued cost is complete."""
     INTEREST = "interest"
-    """Income statement, below operating income: what a lender is paid besides what was lent."""
+    """Income statement, below operating income: what a lender or lessor is paid besides what was lent."""
     TAX = "tax"
     """Income statement, below income before tax."""
     LENDING = "lending"
@@ -97,6 +103,8 @@ class Category(StrEnum):
     """In no statement: charges and values that no one pays, for cost and value to the owner."""
     COUNTER_ENTRY = "counter_entry"
     """In no statement: what makes all rows of a month sum to accrued cost."""
+    TRANSFER = "transfer"
+    """Balance sheet alone: moves two of its lines, and no cash."""
 
 
 class Position(StrEnum):
@@ -104,8 +112,12 @@ class Position(StrEnum):
 
     HARDWARE = "hardware"
     """Asset: book value of what is owned."""
+    RIGHT_OF_USE = "right_of_use"
+    """Asset: book value of what is had under finance leases, until it is bought out."""
     LOANS = "loans"
     """Liability: what is owed to lenders."""
+    LEASES = "leases"
+    """Liability: what is owed to lessors under finance leases."""
     DEFERRED_TAX = "deferred_tax"
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
@@ -122,10 +134,9 @@ class AccountDescription:
     """The part of the statements it belongs to."""
     cause: str
     """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
-    position: Position | None
-    """Line of the balance sheet that a posting moves besides cash and equity; None for none."""
-    position_sign: int
-    """+1 where a posting adds to that line, −1 where it takes from it."""
+    positions: tuple[tuple[Position, int], ...]
+    """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
+    takes from it."""
 
     @property
     def is_income(self) -> bool:
@@ -149,9 +160,14 @@ def _describe(
     description: str, views: View, category: Category, cause: str = "", position: tuple[Position, int] | None = None
 ) -> AccountDescription:
     """Return one entry of the chart; ``position`` is a line of the balance sheet and the sign of a posting there."""
-    line, sign = position or (None, 0)
+    positions = () if position is None else (position,)
+    return AccountDescription(description=description, views=views, category=category, cause=cause, positions=positions)
+
+
+def _transfer(description: str, *positions: tuple[Position, int]) -> AccountDescription:
+    """Return an entry that moves lines of the balance sheet against each other."""
     return AccountDescription(
-        description=description, views=views, category=category, cause=cause, position=line, position_sign=sign
+        description=description, views=View(0), category=Category.TRANSFER, cause="", positions=positions
     )
 
 
@@ -272,6 +288,35 @@ ACCOUNTS = MappingProxyType(
         Account.PROPERTY_TAX: _describe(
             "Property tax on hardware, assessed at book value.", _EVERY, Category.OPERATING_EXPENSE, "price"
         ),
+        Account.LEASE_STARTED: _transfer(
+            "Right to use machines under a finance lease, and the debt for it: the worth of its payments then.",
+            (Position.RIGHT_OF_USE, 1),
+            (Position.LEASES, 1),
+        ),
+        Account.LEASE_USED: _transfer(
+            "Book value of leased machines written off, given back or bought out, from right of use to hardware.",
+            (Position.HARDWARE, 1),
+            (Position.RIGHT_OF_USE, -1),
+        ),
+        Account.LEASE_PRINCIPAL: _describe(
+            "Paid off what is owed under finance leases, the buy-out included.",
+            _PAID,
+            Category.LENDING,
+            position=(Position.LEASES, -1),
+        ),
+        Account.LEASE_INTEREST: _describe("Interest of finance leases.", _EVERY, Category.INTEREST, "price"),
+        Account.LEASE_CAPITAL: _describe(
+            "Charge for capital on what is owed under finance leases, taken back (negative): it is the lessor's, "
+            "who is paid interest.",
+            View.ACCRUAL,
+            Category.IMPUTED,
+            "price",
+        ),
+        Account.LEASE_OWED: _describe(
+            "Owed on the last day for leased machines that count at their value then, as if paid off.",
+            View.ECONOMIC,
+            Category.IMPUTED,
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -299,11 +344,16 @@ NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Ac
 """Left out of cost per token: income, and tax on it."""
 INCOME_ACCOUNTS = (
     Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
+    Account.LEASE_CAPITAL,
 )  # fmt: skip
 """What is gained: their amounts are negative in the ledger."""
-END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
+CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.LEASE_CAPITAL)
+"""Accrued cost that nobody pays: in no income, taxable or of the books."""
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED)
 """What would change hands on the last day if all that is owned were sold."""
-DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE)
+LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
+"""What a lessor is paid, at the end of each month of a lease."""
+DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS)
 """What counts on a day of its own; all else runs through its month."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
+from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
@@ -125,9 +126,18 @@ class ClusterPlan:
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
     rent: RentPlan | None = None
-    """The contract of machines that are not bought; their prices are zero."""
+    """The contract of machines that are rented; their prices are zero."""
+    lease: LeaseTerms | None = None
+    """The finance lease of machines that are on the books without having been paid for."""
+    leased_prices_usd: tuple[float, float, float, float] | None = None
+    """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
+
+    @property
+    def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
+        """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
+        return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""

@@ -153,7 +153,8 @@ class Cluster(Strict):
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     contract: Contract | None = None
-    """How its machines are had without buying them: reserved, operating-lease, on-demand or spot. Default: bought."""
+    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot.
+    Default: bought."""
     owned: Owned | None = None
     """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None

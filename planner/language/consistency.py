@@ -11,6 +11,7 @@ from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.language.cluster import Cluster
+from planner.language.contract import ON_SITE
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import GrowthTable
@@ -150,7 +151,8 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
             report(("clusters", name, "resale_curve"), message, hint)
-        if cluster.unit_price_usd is None and part.unit_price_usd is None and cluster.contract is None:
+        hosted = cluster.contract is not None and not isinstance(cluster.contract, ON_SITE)
+        if cluster.unit_price_usd is None and part.unit_price_usd is None and not hosted:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
                 "state unit_price_usd and price_source"
@@ -184,7 +186,7 @@ def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Rep
         return
     place = ("clusters", name, "contract")
     site = scenario.site
-    if cluster.contract.kind != "operating-lease":
+    if not isinstance(cluster.contract, ON_SITE):
         limits = {
             "power_cap_kw": site.power_cap_kw,
             "curtailments": site.curtailments,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from planner.language.fields import Fraction, NonNegative, Plausible, Positive, Price
+from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price
 from planner.validation import Strict
 
 YearlyChange = Annotated[float, Field(gt=-1, le=10)]
@@ -90,6 +90,8 @@ class Loan(Strict):
     """Months in which only interest is paid. Default 0: repayment begins at once."""
     amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
     """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
+    balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.0
+    """Share of what is drawn that is left to the last payment. Default 0: none."""
     fee_fraction: Annotated[Fraction, Plausible(0, 0.05, "assumption")] = 0.0
     """Share of what is drawn that the lender keeps at once. Default 0: none is stated in public terms."""
     least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None

@@ -18,6 +18,7 @@ from planner.compile.capacity import build_services, served_precision
 from planner.compile.contracts import rent_prior
 from planner.compile.reuse import Reuse
 from planner.documents import KeyPath, dotted
+from planner.language.contract import OnDemand, Reserved, Spot
 from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
 from planner.units import unit_of
@@ -117,9 +118,11 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
     ]
     resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
-    rented = [cluster for cluster in scenario.clusters.values() if cluster.contract]
+    contracts = ((cluster, cluster.contract) for cluster in scenario.clusters.values())
     rents = {
-        rent_prior(cluster) for cluster in rented if cluster.contract and not cluster.contract.usd_per_accelerator_h
+        rent_prior(cluster)
+        for cluster, contract in contracts
+        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None
     }
     facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in [*resale, *sorted(rents)]]
     for path, fact, unit in facts:

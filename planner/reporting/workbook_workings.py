@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.ledger import Dimension, view_cents
 from planner.finance.tax import LossRule
@@ -125,7 +125,7 @@ def _tax_formulas(row: int, rate: float, accrual: Statement) -> dict[str, str]:
         total = f"ROUND({here(name, from_start=True)}*100,0)*{rate!r}"
         return f"=SIGN({total})*INT(ABS({total})+0.500001)"
 
-    expenses = f"{book('cost')}-{book(Account.COST_OF_CAPITAL)}"
+    expenses = "-".join([book("cost"), *(book(account) for account in CAPITAL_CHARGE_ACCOUNTS)])
     running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
     return {
         "income_before_sales": f"=ROUND({here('purchases_income')}-{running},2)",
@@ -139,7 +139,7 @@ def _tax_formulas(row: int, rate: float, accrual: Statement) -> dict[str, str]:
 def _tax_cents(content: WorkbookContent) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
     """Return the columns as simulated, in cents, shape (months,) each."""
     table = content.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, Account.COST_OF_CAPITAL))
+    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
     written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
     revenue, paid, deferred = (
         table[:, ACCOUNT_CODES[account]] for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)

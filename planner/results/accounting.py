@@ -28,6 +28,7 @@ from planner.results.cohorts import (
     Cohort,
     assets_of,
     cohorts_of,
+    leases_of,
     nodes_in_service,
     opening_of,
     opening_value_cents,
@@ -39,7 +40,7 @@ from planner.results.energy import demand_charge_usd, energy_usd
 from planner.results.monthly import Monthly
 from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
-from planner.units import MILLION
+from planner.units import MILLION, MONTHS_PER_YEAR
 
 __all__ = ["Cohort", "cohorts_of", "write_ledger"]
 
@@ -84,6 +85,7 @@ def write_ledger(
     books = _Books(plan, cohorts)
     assets = assets_of(plan, cohorts) if cohorts else None
     schedule = _post_capital(books, assets) if assets else None
+    leased = _post_leases(books, schedule) if schedule else {}
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
     _post_rent(books, monthly)
@@ -94,7 +96,9 @@ def write_ledger(
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
-    held = {Position.HARDWARE: _by_cluster(books, schedule.closing_book_cents)} if schedule else {}
+    held = dict(leased)
+    if schedule is not None:
+        held[Position.HARDWARE] = _by_cluster(books, schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
     if loan is not None:
         held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
     check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), held)
@@ -112,7 +116,7 @@ def _post_loan(books: _Books, schedule: DepreciationSchedule) -> LoanSchedule:
     """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
     plan, terms = books.plan, books.plan.money.capital.loan
     assert terms is not None
-    loan = loan_schedule(terms, _by_cluster(books, schedule.acquired_cents)[:, :-1])
+    loan = loan_schedule(terms, _by_cluster(books, np.where(_is_leased(books), 0, schedule.acquired_cents))[:, :-1])
     interest = loan.interest_cents + loan.fee_cents
     for account, amount in (
         (Account.LOAN_DRAWN, -loan.drawn_cents),
@@ -131,7 +135,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
     schedule = depreciate(assets, plan.months.edge_coordinates)
-    entered = schedule.acquired_cents > 0
+    entered = (schedule.acquired_cents > 0) & ~_is_leased(books)
     parts = split_cents(cents(assets.cost_usd), shares(parts_usd(cohorts)))
     for account, amount in zip(CAPEX_ACCOUNTS, parts.T, strict=True):
         builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
@@ -150,6 +154,47 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule
+
+
+def _is_leased(books: _Books) -> NDArray[np.bool_]:
+    """Return whether each cohort is under a finance lease, shape (cohorts, 1)."""
+    return np.array([books.plan.clusters[cohort.cluster].lease is not None for cohort in books.cohorts])[:, None]
+
+
+def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position, NDArray[np.int64]]:
+    """Post finance leases: the right of use and the debt, payments, and the charge for capital that is the lessor's.
+
+    Return what is held of either by month and cluster, the site as a whole last. The right of use is written off as the
+    cohort is; each month's part of it, and what is left when it is bought out, goes over to hardware first.
+    """
+    plan, builder, months = books.plan, books.builder, np.arange(books.plan.months.period_count)
+    owner = np.array([cohort.cluster for cohort in books.cohorts])
+    growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
+    right, owed = (
+        np.zeros_like(schedule.acquired_cents),
+        np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64),
+    )
+    for lease in leases_of(plan, books.cohorts):
+        drawn, own, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
+        kept = (months < own.ends) | (not lease.terms.is_bought)
+        right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
+        owed[cluster] += own.balance_cents
+        builder.post(Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None])
+        carried = np.append(0, own.balance_cents[:-1]) + drawn.sum(axis=0)
+        lent = usd(carried) * np.expm1(growth * schedule.held_months[lease.rows[0]])
+        end_debt = own.balance_cents[-1:] * lease.terms.is_bought
+        for account, amount, month in (
+            (Account.LEASE_PRINCIPAL, own.principal_cents, months),
+            (Account.LEASE_INTEREST, own.interest_cents, months),
+            (Account.EXIT_FEES, own.exit_fee_cents, months),
+            (Account.LEASE_CAPITAL, -series_cents(lent), months),
+            (Account.LEASE_OWED, end_debt, months[-1:]),
+        ):
+            builder.post(account, amount, month=month, cluster=cluster)
+        books.running_cents += own.interest_cents + own.exit_fee_cents
+    used = np.where(_is_leased(books), schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
+    builder.post_cohorts(Account.LEASE_USED, used, owner)
+    return {Position.RIGHT_OF_USE: _by_cluster(books, right), Position.LEASES: owed.T}
 
 
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:
@@ -177,14 +222,16 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
 def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
     """Return what the machines in service cost when they were bought, averaged over each month.
 
-    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price.
+    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price, and what
+    is leased at what it costs new.
     """
     capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
     if assets is not None:
         nodes = np.array([cohort.nodes for cohort in books.cohorts])
         serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
         owner = np.array([cohort.cluster for cohort in books.cohorts])
-        np.add.at(capital.T, owner, assets.cost_usd[:, None] * serving)
+        new = np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in books.plan.clusters])[owner] * nodes
+        np.add.at(capital.T, owner, np.where(np.isnan(new), assets.cost_usd, new)[:, None] * serving)
     return capital
 
 

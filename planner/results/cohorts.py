@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.finance.accounts import Position
 from planner.finance.cents import cents, usd
 from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
+from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
@@ -141,6 +142,32 @@ def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
     node_usd = np.array([sum(cohort.prices_usd) for cohort in cohorts])
     first, nodes = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes"))
     return cents(node_usd * (first + nodes)) - cents(node_usd * first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One delivery under a finance lease."""
+
+    cluster: int
+    rows: NDArray[np.intp]
+    """Its cohorts."""
+    terms: LeaseTerms
+    schedule: LeaseSchedule
+
+
+def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
+    """Return the finance leases of all deliveries; one is left early with its cluster."""
+    leases = []
+    for index, cluster in enumerate(plan.clusters):
+        for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index and cluster.lease}):
+            assert cluster.lease is not None
+            rows = np.flatnonzero([each.cluster == index and each.bought_h == signed_h for each in cohorts])
+            owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
+            leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
+            signed, leaves = plan.months.coordinate_of_hour(np.array([signed_h, leaves_h])).tolist()
+            schedule = lease_schedule(cluster.lease, owed, signed, plan.months.edge_coordinates, leaves)
+            leases.append(Lease(cluster=index, rows=rows, terms=cluster.lease, schedule=schedule))
+    return leases
 
 
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
@@ -303,11 +330,16 @@ def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBas
     """Return what purchases add to taxable income.
 
     The basis counts for all that is owned, whether it would fetch anything or not: what is scrapped is still deducted.
+    What is leased and goes back is the lessor's for tax: its payments are deducted, of which interest is a cost anyway.
+    What is bought out is a sale on credit: the lessee writes it off.
     """
     assets = assets_of(plan, cohorts)
     tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
     basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
-    return TaxBase(
-        income_cents=tables.gain_cents - tables.deduction_cents,
-        end_gain_cents=np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0),
-    )
+    income = tables.gain_cents - tables.deduction_cents
+    end_gain = np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0)
+    for lease in leases_of(plan, cohorts):
+        if not lease.terms.is_bought:
+            income[lease.rows], end_gain[lease.rows] = 0, 0
+            income[lease.rows[0]] = -lease.schedule.principal_cents
+    return TaxBase(income_cents=income, end_gain_cents=end_gain)

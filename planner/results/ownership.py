@@ -16,6 +16,7 @@ from planner.finance.accounts import (
     CAPEX_ACCOUNTS,
     DATED_ACCOUNTS,
     END_ACCOUNTS,
+    LEASE_PAYMENTS,
     NOT_COST_ACCOUNTS,
     Account,
     View,
@@ -26,7 +27,7 @@ from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
-from planner.results.cohorts import bought_months, owned_value_cents, retired_months, tax_base
+from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -47,8 +48,21 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
             retired_months(plan, result.cohorts)[ledger.cohort_index[sales]],
         ]
     kept, (start, *_, end) = _rows_of(ledger, (Account.OPENING_VALUE,)), plan.months.edge_coordinates
-    days += [np.full(ends.size, end), np.full(kept.size, start)]
-    return np.concatenate([purchases, sales, ends, kept]), np.concatenate(days) - start
+    payments = _rows_of(ledger, LEASE_PAYMENTS)
+    paid = _lease_days(result)[ledger.month_index[payments], ledger.cluster_index[payments]]
+    days += [np.full(ends.size, end), np.full(kept.size, start), paid]
+    return np.concatenate([purchases, sales, ends, kept, payments]), np.concatenate(days) - start
+
+
+def _lease_days(result: RunResult) -> Floats:
+    """Return when what lessors are paid in a month is paid, shape (months, clusters): the mean by what is paid."""
+    paid, weighted = (np.zeros((result.plan.months.period_count, len(result.plan.clusters))) for _ in range(2))
+    for lease in leases_of(result.plan, result.cohorts):
+        amount = lease.schedule.principal_cents + lease.schedule.interest_cents
+        paid[:, lease.cluster] += amount
+        weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
+    days: Floats = np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0)
+    return days
 
 
 def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
@@ -159,6 +173,8 @@ def ownership(result: RunResult) -> Ownership:
     if result.cohorts:
         owner = np.array([cohort.cluster for cohort in result.cohorts])
         np.add.at(owned.T, owner, usd(owned_value_cents(plan, result.cohorts)) * ends)
+        for lease in (lease for lease in leases_of(plan, result.cohorts) if lease.terms.is_bought):
+            owned[:, lease.cluster] -= usd(lease.schedule.balance_cents) * ends
         if rules is not None:
             base = tax_base(plan, result.cohorts, rules)
             np.add.at(income.T, owner, usd(base.income_cents))

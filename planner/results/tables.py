@@ -265,7 +265,7 @@ def accounts() -> Columns:
         "view": [" ".join(str(view.name).lower() for view in View if view in entry.views) for _, entry in entries],
         "category": [str(entry.category) for _, entry in entries],
         "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account, _ in entries],
-        "position": [str(entry.position or "") for _, entry in entries],
+        "position": [" ".join(str(line) for line, _ in entry.positions) for _, entry in entries],
         "description": [entry.description for _, entry in entries],
     }
 

@@ -238,8 +238,9 @@ class Oracle(Machines):
             return of(self.doc, f"finance.{key}", default)
 
         own = list(self.clusters.values())
+        on_site = [c.get("contract", {"kind": "lease"})["kind"].endswith("lease") for c in own]
         each_usd = np.array(
-            [0.0 if c.get("contract") else self.prices(name)[0][0] / 8 for name, c in self.clusters.items()]
+            [here and self.prices(name)[0][0] / 8 for name, here in zip(self.clusters, on_site, strict=True)]
         )
         common = None if stated("residual_basis", "stated") == "vendor-prior" else stated("residual_fraction", 0.2)
         resale = []
@@ -286,6 +287,7 @@ class Oracle(Machines):
                     "amortisation": loan["amortisation"],
                     "fee_fraction": loan["fee_fraction"],
                     "least_cover_ratio": loan["least_cover_ratio"],
+                    "balloon_fraction": loan.get("balloon_fraction", 0.0),
                 },
             },
             "power": self.energy(),

@@ -327,7 +327,9 @@ class Machines:
         stated, vendor = self.clusters[name], self.vendor(name)
         part, maker = self.parts[stated["accelerator"]], self.vendors[vendor]
         contract, order, owned = (stated.get(key) for key in ("contract", "order", "owned"))
-        prices, book = self.prices(name) if not contract else ([0.0] * 4, None)
+        new, book = self.prices(name)
+        leased = contract and contract["kind"].endswith("lease")
+        prices = new if not contract or contract["kind"] == "finance-lease" else [0.0] * 4
         online, retire = of(stated, "online", self.start), stated.get("retire")
         return {
             "name": name,
@@ -363,9 +365,16 @@ class Machines:
                 "book_value_usd": owned["book_value_usd"] / stated["nodes"],
                 "remaining_months": owned["remaining_months"],
             },
-            "rent": contract and self.rent(name),
-            "price_book": book,
+            "rent": (contract and contract["kind"] != "finance-lease" and self.rent(name)) or None,
+            "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name)) or None,
+            "leased_prices_usd": new if leased else None,
+            "price_book": book if any(prices) else None,
         }
+
+    def lease(self, name: str) -> Doc:
+        terms = self.clusters[name]["contract"]
+        kept = {key: terms[key] for key in ("rate_per_year", "term_months", "buy_out_fraction", "exit_fee_fraction")}
+        return kept | {"is_bought": terms["at_end"] == "buy"}
 
     def rent(self, name: str) -> Doc:
         stated, contract = self.clusters[name], self.clusters[name]["contract"]

@@ -79,6 +79,7 @@ EVERYTHING = [
     "clusters.leased={accelerator: H200, nodes: 1, retire: 2027-02-03,"
     " contract: {kind: operating-lease, usd_per_accelerator_h: 2}}",
     "clusters.old={accelerator: H200, nodes: 1, owned: {bought: 2024-05-01}}",
+    "clusters.hired={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.15}}",
     "software.engineers={amd: 1, nvidia: {per_1000_accelerators: 20}}",
     "clusters.h200.retire=2026-11-17",
     "clusters.mi325x.online=2026-02-11",
