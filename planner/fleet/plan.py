@@ -135,6 +135,11 @@ class ClusterPlan:
     """What later orders of its accelerators cost; None where only the list price moves."""
 
     @property
+    def is_hosted(self) -> bool:
+        """Whether its machines stand at a provider's."""
+        return self.rent is not None and self.rent.is_hosted
+
+    @property
     def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
         """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
         return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
@@ -220,13 +225,18 @@ class SitePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePlan:
-    """When something has held for some months, buy or retire nodes."""
+    """When something has held for some months, buy, rent or retire nodes."""
 
     when: str
     threshold: float
     months: int
+    watched: int
+    """Cluster whose utilisation counts."""
     cluster: int
+    """Cluster that is enlarged or reduced."""
     nodes: int
+    most_nodes: float
+    """Of the cluster at once; infinity for no ceiling."""
     lead_h: float
     cooldown_months: int
 
@@ -315,7 +325,7 @@ class Plan:
     @property
     def on_site(self) -> Floats:
         """1 where power, space and repairs are paid here, 0 where a provider pays them; shape (clusters,)."""
-        return np.array([0.0 if cluster.rent and cluster.rent.is_hosted else 1.0 for cluster in self.clusters])
+        return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property
     def tokens_per_request(self) -> Floats:

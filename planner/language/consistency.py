@@ -11,7 +11,7 @@ from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.language.cluster import Cluster
-from planner.language.contract import ON_SITE
+from planner.language.contract import ON_SITE, OnDemand, Spot
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import GrowthTable
@@ -196,8 +196,10 @@ def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Rep
         for key in (key for key, stated in limits.items() if stated):
             message = f"its machines stand at a provider's, but site.{key} counts all machines as the site's"
             report(place, message, f"leave out site.{key}, or plan the rented machines in a scenario of their own")
-    if any(rule.cluster == name for rule in scenario.expansion.rules):
-        report(place, "a review cannot enlarge or reduce machines under contract", "add another cluster for it")
+    by_the_hour = isinstance(cluster.contract, OnDemand | Spot)
+    if not by_the_hour and any(rule.cluster == name for rule in scenario.expansion.rules):
+        message = "a review cannot enlarge or reduce machines taken for a term"
+        report(place, message, "add another cluster for it: bought, on-demand or spot")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
@@ -247,6 +249,11 @@ def _check_references(scenario: Scenario, report: Report) -> None:
             report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
     for index, rule in enumerate(scenario.expansion.rules):
         named(("expansion", "rules", index, "cluster"), rule.cluster)
+        if rule.watch is not None:
+            named(("expansion", "rules", index, "watch"), rule.watch)
+            if not rule.when.startswith("utilisation"):
+                message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
+                report(("expansion", "rules", index, "watch"), message, "leave it out")
     for kind in ("clusters", "retire") if scenario.choose else ():
         for name in getattr(scenario.choose, kind):
             named(("choose", kind, name), name)

@@ -54,8 +54,6 @@ class Supply:
         """By part: happens when its first nodes are in service."""
         self.free_kw = 0.0
         """Energised and given to no node, where power comes in blocks."""
-        self.returned_kw = 0.0
-        """Given back by nodes that were retired."""
         self.waiting: list[_WaitingNode] = []
         """Nodes without power, in the order in which they asked for it."""
         self.batches = [0] * len(plan.clusters)
@@ -179,13 +177,19 @@ class Supply:
     def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
         """Order more nodes of a cluster; they enter service after the lead time and commissioning.
 
-        ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
+        Those of a provider serve as they come: they were commissioned long ago. ``price_factor`` is today's list price
+        against the scenario's; a quote that holds today goes before it.
         """
         prices = self.plan.clusters[index].order_prices_usd(float(self.env.now), nodes, price_factor)
 
         def arrive() -> Steps:
             yield self.env.timeout(lead_h)
-            if self.env.now < self.plan.clusters[index].retire_h:
+            if self.env.now >= self.plan.clusters[index].retire_h:
+                return
+            if self.plan.clusters[index].is_hosted:
+                purchase = self._deliver(index, nodes, prices, float(self.env.now))
+                self._ask_for_power(index, purchase, np.full(nodes, float(self.env.now)))
+            else:
                 yield from self._commission(index, prices, np.zeros(nodes, dtype=bool), float(self.env.now))
 
         self.env.process(arrive())
@@ -207,6 +211,5 @@ class Supply:
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
             self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
-            self.returned_kw += leaving * self.plan.clusters[index].nameplate_kw
             self._energise()
         return leaving

@@ -219,8 +219,10 @@ class Oracle(Machines):
                     "when": rule["when"],
                     "threshold": rule["threshold_fraction"],
                     "months": rule["months"],
+                    "watched": self.names.index(rule.get("watch", rule["cluster"])),
                     "cluster": self.names.index(rule["cluster"]),
                     "nodes": rule["nodes"],
+                    "most_nodes": rule.get("most_nodes", math.inf),
                     "lead_h": rule["lead_weeks"] * 168,
                     "cooldown_months": rule["cooldown_months"],
                 }

@@ -184,7 +184,18 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
                 "clusters.h200.contract={kind: reserved}",
                 "expansion.rules=[{when: utilisation_below, threshold_fraction: 0.1, cluster: h200, nodes: 1}]",
             ],
-            ["a review cannot enlarge or reduce"],
+            ["a review cannot enlarge or reduce machines taken for a term", "on-demand or spot"],
+        ),
+        (
+            ["expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"],
+            ["expansion.rules[0].watch", "shed_above is the fleet's"],
+        ),
+        (
+            [
+                "expansion.rules="
+                "[{when: utilisation_above, threshold_fraction: 0.1, cluster: h200, watch: mi32, nodes: 1}]"
+            ],
+            ["expansion.rules[0].watch", "no cluster is called 'mi32'", "mi325x"],
         ),
     ],
 )
