@@ -100,12 +100,12 @@ def _term(cluster: Cluster, contract: Reserved | OperatingLease, rent: float, gr
         edges.append(add_months(signed, len(edges) * contract.term_months))
     edge_h = np.array([(day - grid.start).days * HOURS_PER_DAY for day in edges], dtype=np.float64)
     prices = term_prices_usd_per_h(rent, contract.change_per_year, edge_h[:-1])
-    left = 0.0
-    if cluster.retire is not None and cluster.retire < grid.end:
-        left = left_of_term_usd((cluster.retire - grid.start).days * HOURS_PER_DAY, edge_h, prices)
+    leaves = min(cluster.retire or grid.end, grid.end)
+    left = left_of_term_usd((leaves - grid.start).days * HOURS_PER_DAY, edge_h, prices)
     return RentPlan(
         usd_per_accelerator_h=mean_price_usd_per_h(grid.edge_hours.astype(np.float64), edge_h, prices),
         when_used=False,
         is_hosted=isinstance(contract, Reserved),
-        exit_usd_per_accelerator=left * contract.exit_fee_fraction,
+        exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
+        bound_usd_per_accelerator=left if leaves == grid.end else 0.0,
     )

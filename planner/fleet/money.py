@@ -53,6 +53,8 @@ class RentPlan:
     """Whether the provider pays power, space, repairs and those who run the site."""
     exit_usd_per_accelerator: float = 0.0
     """What is owed when the cluster is retired before its term ends."""
+    bound_usd_per_accelerator: float = 0.0
+    """What the term that runs on the last day binds after it, which no figure counts."""
     interruptions_per_h: float = 0.0
     """How often a node in service is taken back."""
     interruption_h: float = 0.0

@@ -383,6 +383,7 @@ class Machines:
             "when_used": kind in ("spot", "on-demand"),
             "is_hosted": kind != "operating-lease",
             "exit_usd_per_accelerator": 0.0,
+            "bound_usd_per_accelerator": 0.0,
             "interruptions_per_h": contract.get("interruptions_per_year", 0.0) / YEAR_H,
             "interruption_h": contract.get("interruption_h", 0.0),
         }
@@ -395,11 +396,13 @@ class Machines:
         term = np.searchsorted(ends, np.arange(self.hours), side="right") - 1
         price = np.where(term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0)
         paid = [price[a:b][price[a:b] > 0] for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)]
+        left = self.hour(stated["retire"]) if stated.get("retire") else self.hours
+        running = int(np.searchsorted(ends, left, side="right"))
+        owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
         if stated.get("retire"):
-            left = self.hour(stated["retire"])
-            running = int(np.searchsorted(ends, left, side="right"))
-            owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
             plan["exit_usd_per_accelerator"] = owed * contract["exit_fee_fraction"]
+        else:
+            plan["bound_usd_per_accelerator"] = owed
         return plan | {"usd_per_accelerator_h": np.array([month.mean() if month.size else 0.0 for month in paid])}
 
     # Workloads and demand

@@ -90,6 +90,15 @@ def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: flo
     assert sum(by_month(result, Account.RENT)) == pytest.approx(32 * 41 * 24 * 2)
 
 
+def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
+    """From 1 April to the end of 2026 are 275 days: 32 accelerators at 2 dollars."""
+    notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
+    assert any(f"binds {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
+    assert not any(
+        "binds" in note for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
+    )
+
+
 def test_on_demand_pays_hours_at_work_at_the_months_price(run: Run) -> None:
     result = run("{kind: on-demand, usd_per_accelerator_h: 4, change_per_year: 0.3}")
     busy = result.monthly.busy_node_h[:, 0] * 8
