@@ -15,7 +15,16 @@ from planner.compile.reuse import Reuse
 from planner.compile.software import headcount, stack_name
 from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
-from planner.fleet.plan import INTERRUPTION, CausePlan, ClusterPlan, OrderPlan, OwnedPlan, ReliabilityPlan, Triangle
+from planner.fleet.plan import (
+    INTERRUPTION,
+    CausePlan,
+    ClusterPlan,
+    OrderPlan,
+    OwnedPlan,
+    PaymentPlan,
+    ReliabilityPlan,
+    Triangle,
+)
 from planner.fleet.software_plan import Headcount
 from planner.language.cluster import Cluster, Order, Owned
 from planner.language.contract import ON_SITE, Spot
@@ -107,6 +116,10 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
         deliveries=order.deliveries,
         interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
         acceptance_failure_fraction=order.acceptance_failure_fraction,
+        payments=tuple(
+            PaymentPlan(fraction=each.fraction, from_order=each.when == "order", after_h=each.weeks * HOURS_PER_WEEK)
+            for each in order.payments
+        ),
     )
 
 

@@ -77,8 +77,11 @@ class Account(StrEnum):
     LEASE_USED = "lease_used"
     LEASE_PRINCIPAL = "lease_principal"
     LEASE_INTEREST = "lease_interest"
-    LEASE_CAPITAL = "lease_capital"
+    OTHER_CAPITAL = "other_capital"
     LEASE_OWED = "lease_owed"
+    ORDER_PAID = "order_paid"
+    ORDER_SETTLED = "order_settled"
+    ORDER_BALANCE = "order_balance"
 
 
 class Category(StrEnum):
@@ -114,6 +117,8 @@ class Position(StrEnum):
     """Asset: book value of what is owned."""
     RIGHT_OF_USE = "right_of_use"
     """Asset: book value of what is had under finance leases, until it is bought out."""
+    DEPOSITS = "deposits"
+    """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
     LOANS = "loans"
     """Liability: what is owed to lenders."""
     LEASES = "leases"
@@ -305,15 +310,32 @@ ACCOUNTS = MappingProxyType(
             position=(Position.LEASES, -1),
         ),
         Account.LEASE_INTEREST: _describe("Interest of finance leases.", _EVERY, Category.INTEREST, "price"),
-        Account.LEASE_CAPITAL: _describe(
-            "Charge for capital on what is owed under finance leases, taken back (negative): it is the lessor's, "
-            "who is paid interest.",
+        Account.OTHER_CAPITAL: _describe(
+            "Charge for capital in what is paid on orders ahead of delivery, less that in what is owed to vendors and "
+            "lessors, which is theirs.",
             View.ACCRUAL,
             Category.IMPUTED,
             "price",
         ),
         Account.LEASE_OWED: _describe(
             "Owed on the last day for leased machines that count at their value then, as if paid off.",
+            View.ECONOMIC,
+            Category.IMPUTED,
+        ),
+        Account.ORDER_PAID: _describe(
+            "Deposits and milestones: paid on orders on other days than their deliveries'.",
+            _PAID,
+            Category.INVESTING,
+            position=(Position.DEPOSITS, 1),
+        ),
+        Account.ORDER_SETTLED: _describe(
+            "Of a delivery, what is paid on other days than its own (negative): set off against its cost.",
+            _PAID,
+            Category.INVESTING,
+            position=(Position.DEPOSITS, 1),
+        ),
+        Account.ORDER_BALANCE: _describe(
+            "Owed to vendors on the last day for what has come (positive), paid ahead for what has not (negative).",
             View.ECONOMIC,
             Category.IMPUTED,
         ),
@@ -344,16 +366,19 @@ NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Ac
 """Left out of cost per token: income, and tax on it."""
 INCOME_ACCOUNTS = (
     Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
-    Account.LEASE_CAPITAL,
+    Account.ORDER_SETTLED,
 )  # fmt: skip
 """What is gained: their amounts are negative in the ledger."""
-CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.LEASE_CAPITAL)
+CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.OTHER_CAPITAL)
 """Accrued cost that nobody pays: in no income, taxable or of the books."""
-END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED)
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
 """What would change hands on the last day if all that is owned were sold."""
 LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
 """What a lessor is paid, at the end of each month of a lease."""
-DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS)
+DATED_ACCOUNTS = (
+    *CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS, Account.ORDER_PAID,
+    Account.ORDER_SETTLED,
+)  # fmt: skip
 """What counts on a day of its own; all else runs through its month."""
 
 

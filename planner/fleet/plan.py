@@ -75,6 +75,16 @@ class WorkloadPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentPlan:
+    """A share of an order's price that is paid on another day than that of delivery."""
+
+    fraction: float
+    from_order: bool
+    """Whether it is counted from the order, or from each delivery."""
+    after_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderPlan:
     """A purchase order."""
 
@@ -84,6 +94,8 @@ class OrderPlan:
     deliveries: int
     interval_h: float
     acceptance_failure_fraction: float
+    payments: tuple[PaymentPlan, ...] = ()
+    """The rest is paid on delivery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,18 @@ from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, 
 from planner.validation import Strict
 
 
+class OrderPayment(Strict):
+    """A deposit, or a milestone of an order: a share of its price that is paid on another day than that of delivery."""
+
+    fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "a share")]
+    """Share of the price, of each shipment alike."""
+    when: Literal["order", "delivery"] = "order"
+    """What it is counted from: the day of the order, or that of each delivery, slips included. Default order: a
+    deposit."""
+    weeks: Annotated[float, Field(ge=0, le=520), Plausible(0, 52, "assumption")] = 0.0
+    """Weeks after it. Default 0: on the day."""
+
+
 class Order(Strict):
     """A purchase order: what arrives late, in parts, and not always sound."""
 
@@ -27,6 +39,15 @@ class Order(Strict):
     """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
+    payments: Annotated[tuple[OrderPayment, ...], Field(max_length=24)] = ()
+    """Deposits, milestones and terms; the rest is paid on delivery. What is paid on nodes that never come, since their
+    cluster is retired before, is lost. Default: all on delivery (assumption; no public terms were found)."""
+
+    @model_validator(mode="after")
+    def _paid_once(self) -> Order:
+        if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
+            raise ValueError(f"the payments are {total:.4g} of the price; together they are at most 1")
+        return self
 
 
 class Owned(Strict):

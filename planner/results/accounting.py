@@ -38,6 +38,7 @@ from planner.results.cohorts import (
 )
 from planner.results.energy import demand_charge_usd, energy_usd
 from planner.results.monthly import Monthly
+from planner.results.orders import OrderPayments, order_payments
 from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
 from planner.units import MILLION, MONTHS_PER_YEAR
@@ -85,7 +86,8 @@ def write_ledger(
     books = _Books(plan, cohorts)
     assets = assets_of(plan, cohorts) if cohorts else None
     schedule = _post_capital(books, assets) if assets else None
-    leased = _post_leases(books, schedule) if schedule else {}
+    held = _post_leases(books, schedule) if schedule else {}
+    held |= _post_orders(books, order_payments(plan, run.log))
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
     _post_rent(books, monthly)
@@ -96,12 +98,11 @@ def write_ledger(
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
-    held = dict(leased)
     if schedule is not None:
         held[Position.HARDWARE] = _by_cluster(books, schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
     if loan is not None:
         held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
-    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), held)
+    check_positions(monthly_statements(ledger, opening_of(plan, cohorts, run.log)), held)
     return ledger
 
 
@@ -187,7 +188,7 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position
             (Account.LEASE_PRINCIPAL, own.principal_cents, months),
             (Account.LEASE_INTEREST, own.interest_cents, months),
             (Account.EXIT_FEES, own.exit_fee_cents, months),
-            (Account.LEASE_CAPITAL, -series_cents(lent), months),
+            (Account.OTHER_CAPITAL, -series_cents(lent), months),
             (Account.LEASE_OWED, end_debt, months[-1:]),
         ):
             builder.post(account, amount, month=month, cluster=cluster)
@@ -195,6 +196,26 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position
     used = np.where(_is_leased(books), schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
     builder.post_cohorts(Account.LEASE_USED, used, owner)
     return {Position.RIGHT_OF_USE: _by_cluster(books, right), Position.LEASES: owed.T}
+
+
+def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray[np.int64]]:
+    """Post deposits and milestones of orders; return what is open of them by month and cluster, the site last.
+
+    What is lost with a cancelled delivery is set off too, and is an exit fee.
+    """
+    plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
+    lost = orders.by_period(plan, orders.settled_months, orders.is_lost)
+    for account, amount in (
+        (Account.ORDER_PAID, orders.by_period(plan, orders.paid_months)),
+        (Account.ORDER_SETTLED, -orders.by_period(plan, orders.settled_months)),
+        (Account.EXIT_FEES, lost),
+        (Account.OTHER_CAPITAL, series_cents(orders.charge_usd(plan))),
+    ):
+        books.builder.post_clusters(account, amount)
+    books.running_cents += lost.sum(axis=1)
+    books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
+    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=plan.months.period_count - 1, cluster=clusters)
+    return {Position.DEPOSITS: np.pad(balance[1:], ((0, 0), (0, 1)))}
 
 
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:

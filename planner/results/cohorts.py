@@ -16,6 +16,7 @@ from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
+from planner.results.orders import order_payments
 from planner.simulation.log import ChangeLog, Purchase
 
 Floats = NDArray[np.float64]
@@ -159,8 +160,9 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
     """Return the finance leases of all deliveries; one is left early with its cluster."""
     leases = []
     for index, cluster in enumerate(plan.clusters):
-        for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index and cluster.lease}):
-            assert cluster.lease is not None
+        if cluster.lease is None:
+            continue
+        for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index}):
             rows = np.flatnonzero([each.cluster == index and each.bought_h == signed_h for each in cohorts])
             owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
             leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
@@ -297,8 +299,8 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
     return value - cents(usd(gain) * rules.rate_fraction)
 
 
-def opening_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Opening:
-    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it.
+def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
+    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it, deposits.
 
     Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
     """
@@ -312,7 +314,8 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Opening:
             before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
             basis = np.where(is_opening(cohorts), cents(assets.cost_usd) - before, 0)
             deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
-    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred}
+    deposits = np.append(order_payments(plan, log).balance_cents(plan)[0], 0)
+    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred, Position.DEPOSITS: deposits}
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 

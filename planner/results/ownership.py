@@ -28,6 +28,7 @@ from planner.finance.present_value import CashFlows, discount_factors, running_m
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
 from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
+from planner.results.orders import order_payments
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -48,10 +49,13 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
             retired_months(plan, result.cohorts)[ledger.cohort_index[sales]],
         ]
     kept, (start, *_, end) = _rows_of(ledger, (Account.OPENING_VALUE,)), plan.months.edge_coordinates
-    payments = _rows_of(ledger, LEASE_PAYMENTS)
-    paid = _lease_days(result)[ledger.month_index[payments], ledger.cluster_index[payments]]
-    days += [np.full(ends.size, end), np.full(kept.size, start), paid]
-    return np.concatenate([purchases, sales, ends, kept, payments]), np.concatenate(days) - start
+    days += [np.full(ends.size, end), np.full(kept.size, start)]
+    orders = order_payments(plan, result.run.log)
+    others = [_rows_of(ledger, found) for found in (LEASE_PAYMENTS, (Account.ORDER_PAID,), (Account.ORDER_SETTLED,))]
+    paid, settled = (orders.mean_months(plan, months) for months in (orders.paid_months, orders.settled_months))
+    for rows, table in zip(others, (_lease_days(result), paid, settled), strict=True):
+        days.append(table[ledger.month_index[rows], ledger.cluster_index[rows]])
+    return np.concatenate([purchases, sales, ends, kept, *others]), np.concatenate(days) - start
 
 
 def _lease_days(result: RunResult) -> Floats:
@@ -179,6 +183,7 @@ def ownership(result: RunResult) -> Ownership:
             base = tax_base(plan, result.cohorts, rules)
             np.add.at(income.T, owner, usd(base.income_cents))
             np.add.at(gain.T, owner, usd(base.end_gain_cents))
+    owned[:, :-1] += usd(order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
     for table in (paid, income, owned, gain):
         # Until here the last column held what belongs to no cluster.
         table[:, -1] = table.sum(axis=1)

@@ -107,7 +107,7 @@ class RunResult:
         capital = self.plan.money.capital
         if capital.loan is None or capital.loan.least_cover_ratio is None:
             return []
-        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts))
+        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts, self.run.log))
         quarters = monthly.by(Frequency.QUARTER, self.plan.months, capital.fiscal_year_start_month)
         cover, least = cover_ratio(quarters), capital.loan.least_cover_ratio
         broken = np.flatnonzero(cover < least)

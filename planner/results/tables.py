@@ -273,7 +273,7 @@ def accounts() -> Columns:
 def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
     plan = result.plan
-    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts))
+    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
     found = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
     names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
     columns: Columns = {

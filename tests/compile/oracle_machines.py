@@ -350,6 +350,10 @@ class Machines:
                 "deliveries": order["deliveries"],
                 "interval_h": order["delivery_interval_weeks"] * 168,
                 "acceptance_failure_fraction": order["acceptance_failure_fraction"],
+                "payments": [
+                    {"fraction": p["fraction"], "from_order": p["when"] == "order", "after_h": p["weeks"] * 168}
+                    for p in order.get("payments", [])
+                ],
             },
             "retire_h": self.hour(retire) if retire else math.inf,
             "failure_multiplier": of(

@@ -79,6 +79,8 @@ EVERYTHING = [
     "clusters.leased={accelerator: H200, nodes: 1, retire: 2027-02-03,"
     " contract: {kind: operating-lease, usd_per_accelerator_h: 2}}",
     "clusters.old={accelerator: H200, nodes: 1, owned: {bought: 2024-05-01}}",
+    "clusters.booked={accelerator: H200, nodes: 1, order: {placed: 2027-10-01, lead_weeks: 10,"
+    " slip_weeks: {low: 0, base: 0, high: 0}, payments: [{fraction: 0.2}, {fraction: 0.1, when: delivery, weeks: 4}]}}",
     "clusters.hired={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.15}}",
     "software.engineers={amd: 1, nvidia: {per_1000_accelerators: 20}}",
     "clusters.h200.retire=2026-11-17",

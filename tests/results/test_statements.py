@@ -40,12 +40,44 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
 
 
 @st.composite
+def ordered(draw: st.DrawFn, start: str) -> list[str]:
+    """Draw an order with deposits and milestones, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        terms = [f"{{fraction: {draw(st.integers(1, 33)) / 100}, when: {when}, weeks: {draw(st.integers(0, 20))}}}"
+                 for when in ("order", "delivery", "order")]  # fmt: skip
+        chosen.append(
+            f"clusters.booked={{accelerator: H200, nodes: 5, order: {{placed: {start}, lead_weeks: 1, deliveries: 3, "
+            f"delivery_interval_weeks: {draw(st.integers(0, 12))}, payments: [{', '.join(terms)}]}}}}"
+        )
+        if draw(st.booleans()):
+            chosen.append(f"clusters.booked.retire=2027-0{draw(st.integers(1, 9))}-09")
+    return chosen
+
+
+@st.composite
+def contracted(draw: st.DrawFn) -> list[str]:
+    """Draw a contract of a cluster, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand", "finance-lease"]))
+        terms = "usd_per_accelerator_h: 1.87"
+        if kind == "finance-lease":
+            at_end, fee = draw(st.sampled_from(["buy", "return"])), draw(st.sampled_from([0, 0.07]))
+            terms = f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
+            terms += f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
+        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, {terms}}}")
+        if draw(st.booleans()):
+            chosen.append(f"clusters.mi325x.retire=2027-0{draw(st.integers(1, 9))}-17")
+    return chosen
+
+
+@st.composite
 def plans(draw: st.DrawFn) -> list[str]:
     """Draw what a plan owns, buys, retires, earns and owes."""
-    chosen = [
-        f"start=2026-{draw(st.integers(1, 12)):02d}-{draw(st.integers(1, 28)):02d}",
-        "clusters.mi325x.online=null",
-    ]
+    start = f"2026-{draw(st.integers(1, 12)):02d}-{draw(st.integers(1, 28)):02d}"
+    chosen = [f"start={start}", "clusters.mi325x.online=null"]
+    chosen += draw(ordered(start))
     chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
     chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
     chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
@@ -73,16 +105,7 @@ def plans(draw: st.DrawFn) -> list[str]:
             "finance.loan={share_of_purchases_fraction: 0.61, rate_per_year: 0.087, grace_months: 2, "
             f"term_months: {term}, amortisation: {how}, fee_fraction: {fee}}}"
         )
-    if draw(st.booleans()):
-        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand", "finance-lease"]))
-        terms = "usd_per_accelerator_h: 1.87"
-        if kind == "finance-lease":
-            at_end, fee = draw(st.sampled_from(["buy", "return"])), draw(st.sampled_from([0, 0.07]))
-            terms = f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
-            terms += f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
-        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, {terms}}}")
-        if draw(st.booleans()):
-            chosen.append(f"clusters.mi325x.retire=2027-0{draw(st.integers(1, 9))}-17")
+    chosen += draw(contracted())
     return chosen
 
 
