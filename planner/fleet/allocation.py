@@ -41,6 +41,10 @@ class Steps:
     penalty: Floats
     """What a node-equivalent of work counts against a plan that serves no more."""
 
+    def of(self, clusters: Sequence[int] | NDArray[np.intp]) -> Steps:
+        """Return the steps of some clusters."""
+        return Steps(width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters])
+
 
 def node_steps(plan: Plan) -> Steps:
     """Return the one step without a cap: all nodes, at full clock."""
@@ -87,15 +91,17 @@ def allocate(
     ``nodes`` has shape (clusters, some hours) and ``allowed_kw``, the IT power, (some hours,). Hours of the same speeds
     share a program; programs in which the same clusters and workloads are alike are solved together.
     """
-    rates = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
+    given = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
+    if not wants.hours.size:
+        return given
+    serving = sorted({c for workload in wants.workloads for c in ways[workload].order})
+    nodes, steps = nodes[serving], steps.of(serving)
+    rates = np.zeros((len(serving), *given.shape[1:]))
     tokens = np.empty(rates.shape[1:])
     for index, workload in enumerate(wants.workloads):
         tokens[index] = ways[workload].tokens(wants.hours)
         for c in ways[workload].order:
-            rates[c, index] = ways[workload].rate(c, wants.hours)
-    given = np.zeros_like(rates)
-    if not wants.hours.size:
-        return given
+            rates[serving.index(c), index] = ways[workload].rate(c, wants.hours)
     changed = np.any(np.diff(rates) != 0.0, axis=(0, 1)) | np.any(np.diff(tokens) != 0.0, axis=0)
     program = np.append(0, np.cumsum(changed))
     first = np.append(0, np.flatnonzero(changed) + 1)
@@ -106,7 +112,9 @@ def allocate(
         hours = np.flatnonzero(among[program] >= 0)
         programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
         power = None if allowed_kw is None else allowed_kw[hours]
-        given[:, :, hours] = programs.solve(nodes[:, hours], wants.requests[:, hours], power, among[program[hours]])
+        found = programs.solve(nodes[:, hours], wants.requests[:, hours], power, among[program[hours]])
+        for c, nodes_given in zip(serving, found, strict=True):
+            given[c][:, hours] = nodes_given
     return given
 
 
@@ -246,7 +254,7 @@ def _programs(
         rates=rates,
         tokens=tokens[:, of],
         levels=np.asarray(levels)[of],
-        steps=Steps(width=steps.width[first], kw=steps.kw[first], penalty=steps.penalty[first]),
+        steps=steps.of(first),
         on=pairs[0],
         of=pairs[1],
     )

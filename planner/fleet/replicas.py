@@ -132,11 +132,13 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
     review = np.repeat(placement.review_requests, counts.astype(np.intp), axis=1)
     came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
     ways = ways_of(placement.pools, window)
+    first, stretch = _stretches(whole, share, review, *(rate[None] for way in ways for rate in way.rates))
+    reviewed = _Site(placement, ways, whole[:, first], share[:, first], first)
+    reviewed.place(review[:, first])
+    reviewed.place_the_rest()
+    replicas = reviewed.replicas[:, stretch]
     site = _Site(placement, ways, whole, share, np.arange(whole.shape[1]))
-    site.place(review)
-    site.place_the_rest()
-    replicas = site.replicas.copy()
-    left = sum((site.take(w, came[w], add=False) for w in site.emptied()), start=np.zeros(whole.shape[1]))
+    left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(whole.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     if short.size:
         site = _Site(placement, ways, whole[:, short], share[:, short], short, loads=True)
@@ -150,6 +152,18 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
         site.place_the_rest()
         replicas[:, short] = site.replicas
     return replicas
+
+
+def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the hours in which any of some series of shape (n, hours or 1) changes, and the change each hour is after.
+
+    Failures and releases move what is placed at a review a few times a day: it need not be placed anew each hour.
+    """
+    changed = np.zeros(max(each.shape[1] for each in series), dtype=np.bool_)
+    changed[0] = True
+    for each in (each for each in series if each.shape[1] > 1):
+        changed[1:] |= np.any(each[:, 1:] != each[:, :-1], axis=0)
+    return np.flatnonzero(changed), np.cumsum(changed) - 1
 
 
 class _Site:
@@ -204,6 +218,8 @@ class _Site:
 
     def _add(self, c: int, d: int, wanted: Floats | NDArray[np.bool_]) -> None:
         """Place as many more replicas of a deployment as are wanted and find room."""
+        if not np.any(wanted):
+            return
         least = self.placement.deployments[d].least_replicas - self.replicas[d]
         wanted = np.where(wanted > 0, np.maximum(wanted, least), 0.0)
         more = np.minimum(wanted, np.floor(self.left[c] / self.size[d] + ROUNDING))
@@ -252,8 +268,8 @@ class _Site:
         """Return the workloads of a deployment."""
         return self.placement.deployments[d].workloads
 
-    def emptied(self) -> tuple[int, ...]:
-        """Take all work out of what is placed; return the workloads in the order in which they are served."""
-        self.spare = self.replicas * self.size[:, None]
+    def emptied(self, replicas: Floats) -> tuple[int, ...]:
+        """Begin with replicas that have no work; return the workloads in the order in which they are served."""
+        self.spare = replicas * self.size[:, None]
         self.left = np.where(np.array(self.placement.placed)[:, None], 0.0, self.whole)
         return self.placement.pools.by_priority

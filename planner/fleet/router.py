@@ -96,7 +96,7 @@ class Router:
         another order would serve; such hours are planned anew, all workloads together.
         """
         plan, window = self.plan, self.window
-        short = np.zeros(window.nodes.shape[1], dtype=np.bool_)
+        short = np.zeros(self.shed.shape, dtype=np.bool_)
         urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
         for index in urgent:
             self.shed[index] = window.dark_requests(index)
@@ -104,13 +104,27 @@ class Router:
             hours, left = fill(wanted, self.room, self.ways[index], self.served[:, index])
             self.shed[index][hours] += left
             outgrown = self.ways[index].outgrown
-            short[hours] |= (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
-        if len(urgent) > 1:  # one workload alone has been offered every cluster
-            if short.any():
-                self.place(np.flatnonzero(short), urgent)
-            self._relieve(urgent)
+            short[index][hours] = (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
+        for group in self._sharing(urgent):
+            if len(group) > 1:  # one workload alone has been offered every cluster it may use
+                self.place(np.flatnonzero(short[group].any(axis=0)), group)
+                self._relieve(group)
         for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
             self._defer(plan.by_priority[:place])
+
+    def _sharing(self, which: Sequence[int]) -> list[list[int]]:
+        """Return some workloads in groups, in order: those of different groups have no cluster in common."""
+        groups: list[list[int]] = []
+        for index in which:
+            own = set(self.ways[index].order)
+            met = [group for group in groups if own & set(self._clusters(group).tolist())]
+            groups = [group for group in groups if group not in met]
+            groups.append([*(other for group in met for other in group), index])
+        return [[index for index in which if index in group] for group in groups]
+
+    def _clusters(self, which: Sequence[int]) -> Chosen:
+        """Return the clusters that serve any of some workloads."""
+        return np.array(sorted({cluster for index in which for cluster in self.ways[index].order}), dtype=np.intp)
 
     def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
         """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
@@ -133,16 +147,17 @@ class Router:
 
         The lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
         """
-        hours = np.flatnonzero(crowded(self.room))
+        on = self._clusters(which)
+        hours = np.flatnonzero(crowded(self.room, on))
         for index in which:
             hours = hours[~self._is_undone(index, hours)]
         for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
             if not hours.size:
                 return
-            nodes = self.window.nodes[:, hours]
-            tried = self.room.used[:, hours].sum(axis=0) <= level * nodes.sum(axis=0)  # below the mean is hopeless
+            used, nodes = (of[np.ix_(on, hours)].sum(axis=0) for of in (self.room.used, self.window.nodes))
+            tried = used <= level * nodes  # below the mean is hopeless
             wants = self._wants(hours[tried], which)
-            given = self._allocate(wants, level * nodes[:, tried])
+            given = self._allocate(wants, level * self.window.nodes[:, wants.hours])
             kept = np.all(self._requests(wants, given).sum(axis=0) >= wants.requests * (1.0 - _SLACK), axis=0)
             self._settle(wants.only(kept), given[:, :, kept])
             hours = np.setdiff1d(hours, wants.hours[kept])
@@ -155,16 +170,17 @@ class Router:
         out makes room smaller, so hours that it can touch are worked out first of all.
         """
         index, arrivals = which[-1], self.window.demand_requests[which[-1]]
+        beside = next(group for group in self._sharing(which) if index in group)
         way, waiting = self.ways[index], self.waiting[index]
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
         full = room - served <= _GAIN * room + _SLACK  # a full cluster may be free by a rounding that nobody fills
-        queued = self._improvable(np.flatnonzero(full | (served > free)), which)
+        queued = self._improvable(np.flatnonzero(full | (served > free)), beside)
         if not queued.size:
             fill(served, self.room, way, self.served[:, index])
             return
-        wants, given = self._make_room(queued, which)
+        wants, given = self._make_room(queued, beside)
         most = self._requests(wants, given)[:, -1].sum(axis=0)
         # Less than that is rounding, by which no hour may be planned one way or the other.
         widened = most > free[queued] * (1.0 + _GAIN)
@@ -193,11 +209,11 @@ class Router:
         if len(which) == 1:
             return hours[:0]
         for other in which[:-1]:
-            # Work left undone that goes before this one and can go anywhere has taken all there is.
+            # Work left undone that goes before this one and can go wherever it can has taken all there is.
             way, deadline_h = self.ways[other], self.plan.workloads[other].deadline_h
-            if len(way.order) == len(self.plan.clusters) and way.outgrown is None and not deadline_h:
+            if set(way.order) >= set(self.ways[which[-1]].order) and way.outgrown is None and not deadline_h:
                 hours = hours[~self._is_undone(other, hours)]
-        several: Chosen = hours[(self.window.nodes[:, hours] > 0.0).sum(axis=0) > 1]
+        several: Chosen = hours[(self.window.nodes[np.ix_(self._clusters(which), hours)] > 0.0).sum(axis=0) > 1]
         return several
 
     def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
@@ -241,7 +257,8 @@ class Router:
     def _settle(self, wants: Wants, given: Floats) -> None:
         """Write what a new plan of some hours serves and sheds in place of what was."""
         hours, served = wants.hours, self._requests(wants, given)
-        self.room.used[:, hours] = given.sum(axis=1)
+        on = self._clusters(wants.workloads)
+        self.room.used[np.ix_(on, hours)] = given[on].sum(axis=1)
         for place, index in enumerate(wants.workloads):
             total, asked = served[:, place].sum(axis=0), wants.requests[place]
             deferred = self.plan.workloads[index].deadline_h > 0

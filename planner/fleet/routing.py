@@ -63,14 +63,14 @@ def spare(room: Room, way: Way) -> Floats:
     return whole
 
 
-def crowded(room: Room) -> NDArray[np.bool_]:
-    """Say in which hours a cluster works beyond its preferred nodes while another has some of those free."""
+def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Say in which hours one of some clusters works beyond its preferred nodes while another has some of those free."""
     if room.preferred is room.usable:
         return np.zeros(room.usable.shape[1], dtype=np.bool_)
-    beyond = room.used - room.preferred
+    beyond = room.used[clusters] - room.preferred[clusters]
     worst = beyond.max(axis=0)
     hours = np.flatnonzero(worst > 0.0)  # few
-    beyond, preferred = beyond[:, hours], room.preferred[:, hours]
+    beyond, preferred = beyond[:, hours], room.preferred[np.ix_(clusters, hours)]
     found = np.zeros(worst.size, dtype=np.bool_)
     found[hours] = np.any(beyond > _UNEVEN * preferred, axis=0) & np.any(beyond < -_UNEVEN * preferred, axis=0)
     return found

@@ -126,6 +126,12 @@ class Evaluator:
             return simulate_plan(*self._plans[counts], trial.seed, replication)
         return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
 
+    def unrouted(self, counts: Counts, replication: int) -> RunResult:
+        """Run a choice for what does not hang on routing: whole replicas and a power cap, which cost time, left out."""
+        scenario, plan = self._compiled(counts, replication, {})
+        free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
+        return simulate_plan(scenario, free, self.trial.seed, replication)
+
     def _compiled(self, counts: Counts, replication: int, changes: dict[tuple[str, str], object]) -> tuple[Any, Plan]:
         """Return the scenario and the plan of a choice under a replication's inputs."""
         trial = self.trial

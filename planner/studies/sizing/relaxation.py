@@ -6,6 +6,9 @@ clusters, workload, month and bin of hours. For one replication, with H hours, D
 * a group has no more at work than are there: Σ_w x ≤ Σ present·N;
 * nobody serves more than is asked: Σ_g r·H·x ≤ D, bin by bin, or over the month what can wait;
 * the promise q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
+* in the share y of a bin's hours in which a workload is served, all that goes before it has had what it takes at its
+  objective, since only what is short is overloaded: with d and D the least and most of an hour, and served
+  the workload w and ahead of it v, Σ served_w ≤ D_w − (1 − y)·H·d_w and Σ r₀·H·x_v ≥ D_v − (1 − y)·H·D_v;
 * nodes, budget, nameplate power and power blocks hold.
 
 Hours are summed into bins, no node ever fails, and a node serves as many as are in time at any load, so every plan that
@@ -16,6 +19,7 @@ of a set bound it by their order statistic (Luedtke and Ahmed 2008).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.present_value import discount_factors, running_months
+from planner.fleet.plan import Plan
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Trial
@@ -46,6 +51,11 @@ class Relaxed:
     retired: tuple[int, ...]
     """Place of each retirement's day."""
 
+    @property
+    def choice(self) -> tuple[float, ...]:
+        """Nodes of each purchase, whole or not, then the days."""
+        return (*self.nodes.tolist(), *self.retired)
+
     def counts(self) -> Counts:
         """Return the choice, nodes rounded up."""
         return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
@@ -55,12 +65,17 @@ class Relaxation:
     """The program of one replication; ``surveys`` holds it by variant: no retirement, each on its first day, ..."""
 
     def __init__(
-        self, trial: Trial, surveys: Sequence[Survey], prices: Prices, margin: float = 1.0, *, working: bool = False
-    ) -> None:
-        """Lay the program out; ``margin`` multiplies demand, ``working`` counts failures and incidents: no bound."""
+        self, trial: Trial, surveys: Sequence[Survey], prices: Prices, margin: Floats | float = 1.0, *,
+        working: bool = False,
+    ) -> None:  # fmt: skip
+        """Lay the program out; ``margin``, of each month or of all, multiplies demand.
+
+        ``working`` counts failures and incidents, so that what comes of it is no bound.
+        """
         self.working = working
         self.trial, self.choices, self.prices = trial, trial.choices, prices
-        self.survey, self.variants, self.margin = surveys[0], surveys, margin
+        self.survey, self.variants = surveys[0], surveys
+        self.margin = np.broadcast_to(np.asarray(margin, dtype=np.float64), len(surveys[0].hours))[:, None]
         choices = self.choices
         self.offsets = np.cumsum([0, *(1 + len(each.dates) for each in choices.retirements)])
         self.columns = len(choices.purchases) + int(self.offsets[-1])
@@ -79,12 +94,23 @@ class Relaxation:
             rented = np.where(np.isfinite(rented), rented, 0.0)
             rates = np.concatenate([rates, np.broadcast_to(rented[..., None], rates.shape[1:])[None]])
         able = (rates > 0.0) & (survey.hours[None, None] > 0)
-        self.index = np.full(able.shape, -1, dtype=np.int64)
-        self.index[able] = self.columns + np.arange(int(able.sum()))
-        self.group, self.load, self.month, self.bin = np.nonzero(able)
-        self.hours = survey.hours[self.month, self.bin]
+        self.suppliers = len(rates)
+        """Groups of clusters, and the rented one."""
+        self.ahead = [] if self.working or burst is not None else _ahead(plan, rates)
+        at_objective = np.zeros_like(able)  # work of those ahead that is served at the objective and not overloaded
+        at_objective[:, sorted({first for first, _ in self.ahead})] = True
+        at_objective &= able
+        places = np.hstack((np.nonzero(able), np.nonzero(at_objective)))
+        self.group, self.load, self.month, self.bin = places
+        self.hours: Floats = survey.hours[self.month, self.bin]
         self.served = rates[self.group, self.load, self.month, self.bin] * self.hours
-        self.variables = self.columns + self.served.size
+        self.plain = np.arange(self.served.size) >= int(able.sum())
+        """Whether a variable of work is at the objective."""
+        highest = survey.most_in_time[first]
+        self.served[self.plain] /= highest[self.group[self.plain], self.load[self.plain]]
+        self.last = sorted({last for _, last in self.ahead})
+        """Workloads that others go before; each has a variable for the share of a bin's hours in which it is served."""
+        self.variables = self.columns + self.served.size + len(self.last) * survey.hours.size
 
     def _work_cost(self) -> Floats:
         """Return what a node at work costs in each variable of work."""
@@ -127,13 +153,63 @@ class Relaxation:
             self._power_blocks(),
             *self._demand(),
             *self._promise(),
+            *self._in_turn(),
             *self._chosen(limits),
         ]
+
+    def _in_turn(self) -> list[Rows]:
+        """Where a workload is served, those that go before it have what they take at their objective.
+
+        A cluster on which whole replicas count may be short of one of them, so as much is taken off.
+        """
+        survey, cells = self.survey, self.survey.hours.size
+        flat = self.month * BINS + self.bin
+        asked, least, most = (
+            np.moveaxis(figures, 2, 0).reshape(-1, cells) for figures in (survey.lit_demand, *self._extremes())
+        )
+        made = []
+        for w in self.last:
+            share = self.columns + self.served.size + self.last.index(w) * cells + np.arange(cells)
+            for v, sign in [(w, 1.0), *((v, -1.0) for v, last in self.ahead if last == w)]:
+                # served − H·d·y ≤ D − H·d for the workload itself, and −served + H·D·y ≤ H·D − D for those ahead of it
+                work = np.flatnonzero((self.load == v) & (self.plain if sign < 0 else True))
+                unit = np.maximum(asked[v], _NO_REQUESTS)
+                hourly = (least if sign > 0 else most)[v]
+                lost = 0.0 if sign > 0 else self._of_a_replica(v).reshape(cells)
+                made.append(
+                    rows_of(
+                        np.concatenate([flat[work], np.arange(cells)]),
+                        np.concatenate([self.columns + work, share]),
+                        np.concatenate([sign * self.served[work] / unit[flat[work]], -sign * hourly / unit]),
+                        most=(sign * (asked[v] - hourly) + lost) / unit,
+                    )
+                )
+        return made
+
+    def _extremes(self) -> tuple[Floats, Floats]:
+        """Return least and most of an hour's demand times the hours of each bin, shape (months, bins, workloads)."""
+        hours = self.survey.hours[:, :, None]
+        least, most = self.survey.least_demand, self.survey.most_demand
+        return np.asarray(least * hours), np.asarray(most * hours)
+
+    def _of_a_replica(self, workload: int) -> Floats:
+        """Return the most that one replica on each cluster serves of a workload, shape (months, bins)."""
+        placement, survey = self.choices.plan.placement, self.survey
+        if placement is None:
+            return np.zeros_like(survey.hours)
+        nodes = [
+            placement.deployments[placement.deployment_of[c, workload]].nodes_per_replica
+            if (c, workload) in placement.deployment_of
+            else 0.0
+            for c in range(len(self.choices.plan.clusters))
+        ]
+        at_objective = survey.rates[:, workload] / survey.most_in_time[:, workload, None]
+        return np.asarray((np.array(nodes) @ at_objective)[:, None] * survey.hours)
 
     def _machines(self) -> Rows:
         """Work takes nodes that are there."""
         there, always = self._presence()
-        shape, groups = self.survey.hours.shape, len(self.index)
+        shape, groups = self.survey.hours.shape, self.suppliers
         if groups > len(self.groups):
             burst = self.choices.plan.money.market.burst
             assert burst is not None
@@ -169,9 +245,9 @@ class Relaxation:
         waits = np.array([load.deadline_h > 0 for load in loads])[self.load]
         count = len(loads)
         now, later = np.flatnonzero(~waits), np.flatnonzero(waits)
-        asked = survey.lit_demand * self.margin
+        asked = survey.lit_demand * self.margin[:, :, None]
         carried = asked.sum(axis=1)
-        carried[1:] += self.margin * survey.tail[:-1]
+        carried[1:] += self.margin[1:] * survey.tail[:-1]
         at_once = (self.month[now] * BINS + self.bin[now]) * count + self.load[now]
         in_month = self.month[later] * count + self.load[later]
         return [
@@ -253,7 +329,8 @@ class Relaxation:
 
     def cost(self) -> Floats:
         """Return the objective's coefficients, shape (variables,)."""
-        return np.concatenate([self.prices.column, self._work_cost()])
+        shares = np.zeros(self.variables - self.columns - self.served.size)
+        return np.concatenate([self.prices.column, self._work_cost(), shares])
 
     def solve(self, *, whole: bool, allowed: Sequence[bool] | None = None) -> Relaxed | None:
         """Return the least cost of some purchases alone, nodes whole or not; None where nothing keeps the promise."""
@@ -269,6 +346,7 @@ class Relaxation:
         """Return the most of each variable; the least is 0."""
         upper = np.full(self.variables, np.inf)
         upper[len(self.choices.purchases) : self.columns] = 1.0
+        upper[self.columns + self.served.size :] = 1.0
         if allowed is not None:
             upper[: len(allowed)] = np.where(allowed, np.inf, 0.0)
         return upper
@@ -319,7 +397,7 @@ def solve_together(
             for each in program.constraints()
         ]
         costs.append(program.cost()[own:] / len(programs))
-        upper.append(np.full(program.variables - own, np.inf))
+        upper.append(program.upper()[own:])
         size += program.variables - own
     marks = np.zeros(size, dtype=np.int64)
     marks[: shared.cost.size] = int(whole)
@@ -330,6 +408,20 @@ def solve_together(
     least = cost + first.prices.fixed
     retired = first.retired(values[shared.places[0]])
     return Relaxed(cost=least - _ROUNDING * abs(least), nodes=values[: shared.purchases], retired=retired)
+
+
+def _ahead(plan: Plan, rates: Floats) -> list[tuple[int, int]]:
+    """Return pairs of workloads that cannot wait, the first of which goes before the second wherever that is served.
+
+    ``rates`` has shape (groups, workloads, months, bins).
+    """
+    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h]
+    return [
+        (v, w)
+        for v, w in itertools.permutations(urgent, 2)
+        if plan.workloads[v].priority < plan.workloads[w].priority
+        and not ((rates[:, w] > 0) & (rates[:, v] <= 0)).any()
+    ]
 
 
 def _groups(choices: Choices) -> list[list[int]]:

@@ -19,6 +19,7 @@ from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, s
 Floats = NDArray[np.float64]
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
 _DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
+_ROUNDED = 1.01  # what rounding parts of nodes up may cost
 _HARD = 8  # replications beyond those whose bound may decide whose busiest hours are looked at
 
 
@@ -60,11 +61,21 @@ class Surveyed:
         """Return the replications for which a start is designed: the hardest of those that must keep the promise."""
         return list(hardest[sparing : sparing + _DESIGNED])
 
-    def relaxed(self, design: Sequence[int], margin: float, allowed: Sequence[bool]) -> Relaxed | None:
-        """Return the cheapest choice that keeps the promise in some replications with a margin on demand."""
-        return solve_together(self.programs(design, margin), whole=True, allowed=allowed)
+    def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
+        """Return the cheapest choice that keeps the promise in some replications with a margin on each month's demand.
 
-    def programs(self, design: Sequence[int], margin: float) -> list[Relaxation]:
+        Whole nodes take several times the time of parts of them, and matter where there are few.
+        """
+        programs = self.programs(design, margin)
+        parts = solve_together(programs, whole=False, allowed=allowed)
+        if parts is None:
+            return None
+        made = parts.counts()
+        if self.choices.within_limits(made) and self.predicted(made) <= _ROUNDED * self.predicted(parts.choice):
+            return parts
+        return solve_together(programs, whole=True, allowed=allowed)
+
+    def programs(self, design: Sequence[int], margin: Floats) -> list[Relaxation]:
         """Return the programs of some replications, failures and incidents counted."""
         return [Relaxation(self.trial, self.surveys[each], self.prices, margin, working=True) for each in design]
 
@@ -102,17 +113,17 @@ class Surveyed:
             )
         )
 
-    def predicted(self, counts: Counts) -> float:
+    def predicted(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a choice cost, as the relaxation counts it."""
         bought = len(self.trial.choices.purchases)
         nodes = self.prices.fixed + float(np.dot(counts[:bought], self.prices.column[:bought]))
         return self._with_days(nodes, counts[bought:])
 
-    def _with_days(self, cost: float, days: Sequence[int]) -> float:
+    def _with_days(self, cost: float, days: Sequence[float]) -> float:
         """Add what the days of retirements cost."""
         place = len(self.trial.choices.purchases)
         for each, day in zip(self.trial.choices.retirements, days, strict=True):
-            cost += float(self.prices.column[place + day])
+            cost += float(self.prices.column[place + int(day)])
             place += 1 + len(each.dates)
         return cost
 

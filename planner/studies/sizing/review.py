@@ -143,7 +143,7 @@ class Reviewed(Surveyed):
         by_level = [[each for each in must if self.level(each) == at] for at in range(self.levels.count)]
         return [each for members in by_level for each in members[:_DESIGNED]]
 
-    def relaxed(self, design: Sequence[int], margin: float, allowed: Sequence[bool]) -> Relaxed | None:
+    def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
         """Return the cheapest policy that keeps the promise in some replications with a margin on demand."""
         policies, plain = self.policies, len(self.trial.choices.purchases)
         days = np.arange(self.column.size - len(policies.purchases))
@@ -164,7 +164,7 @@ class Reviewed(Surveyed):
         """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
         return np.zeros(len(self.surveys))
 
-    def predicted(self, counts: Counts) -> float:
+    def predicted(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
         bought = len(self.policies.purchases)
         return self._with_days(

@@ -28,6 +28,8 @@ _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend 
 _CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
 _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
 _MARGIN_STEP = 1.02
+_RAISED = 1.12  # what is added to a margin that was short where none is known to be enough
+_MOST_STARTS = 14  # margins that are tried
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
 _RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
@@ -207,30 +209,52 @@ class Search:
         self._failed.clear()
 
     def _start(self) -> Counts | None:
-        """Return the relaxation's choice at the least margin on demand at which the simulation keeps the promise."""
-        low, high, step, held = 1.0, 1.0, 0.05, None
-        while held is None:
-            made = self._relaxed(high)
-            if made is None or high > _MOST_MARGIN:
-                made = self._relaxed(low)  # limits allow no more: mend what is short by single nodes
-                return None if made is None else self.mend(made)
-            if self.holds(made):
-                stands = self.holds(made, fully=True)
-                self.learn(made)
-                held = made if stands else None
-            if held is None:
-                low, high, step = high, high * (1.0 + step), 1.5 * step
-        while high / low > _MARGIN_STEP and high > 1.0:
-            middle = math.sqrt(low * high)
-            made = self._relaxed(middle)
-            if made is not None and self.holds(made, fully=True):
-                high, held = middle, made
-            else:
-                low = middle
-        return held
+        """Return the relaxation's choice at the least margins on demand at which the simulation keeps the promise.
 
-    def _relaxed(self, margin: float) -> Counts | None:
-        """Return the relaxation's choice for the replications that decide, with a margin on demand."""
+        Each stretch of months between two deliveries has a margin of its own, halved between one at which it was short
+        and one at which nothing was: what the relaxation leaves out does not weigh alike on all.
+        """
+        stretches = self._stretches()
+        margin = np.ones(1 + stretches.max())
+        short_at, enough_at = np.zeros_like(margin), np.full_like(margin, np.inf)
+        held: Counts | None = None
+        last = made = self._relaxed(margin[stretches])
+        for _ in range(_MOST_STARTS):
+            if made is None or margin.max() > _MOST_MARGIN:
+                break
+            last = made
+            if self.holds(made):
+                enough_at = np.minimum(enough_at, margin)
+                held = made if held is None else min(made, held, key=self.surveyed.predicted)
+            else:
+                short = self._short(made, stretches)
+                short_at = np.where(short, np.maximum(short_at, margin), short_at)
+            margin = _between(margin, short_at, enough_at)
+            if np.array_equal(margin, enough_at):
+                break
+            made = self._relaxed(margin[stretches])
+        return held if held is not None or last is None else self.mend(last)  # what limits forbid is mended by nodes
+
+    def _stretches(self) -> NDArray[np.intp]:
+        """Return for each month the deliveries before its end, counted from 0."""
+        plan = self.trial.choices.plan
+        moments = np.searchsorted(self.trial.choices.moments_h(), plan.month_edges_h[1:])
+        return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
+
+    def _short(self, counts: Counts, stretches: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
+        runs = (self.surveyed.run_of(counts, each) for each in self.order[self.spared :])
+        must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
+        short = np.zeros(1 + stretches.max(), dtype=np.bool_)
+        if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
+            return ~short
+        for shares in must:
+            broken = (shares <= self.in_time - LEAST_SHORTFALL).any(axis=1)
+            short[stretches[broken]] = True
+        return short
+
+    def _relaxed(self, margin: Floats) -> Counts | None:
+        """Return the relaxation's choice for the replications that decide, with a margin on each month's demand."""
         self.clock.check()
         relaxed = self.surveyed.relaxed(self.design, margin, self.allowed)
         made = None if relaxed is None else relaxed.counts()
@@ -254,7 +278,7 @@ class Search:
     def _descend(self, counts: Counts) -> Counts:
         """Take away, move later and swap, in ever smaller steps, while the promise is kept."""
         bought = counts[: len(self.choices.purchases)]
-        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 16))))
+        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 32))))
         while step:
             tried, moves = 0, self._moves(counts, step)
             while (found := next(moves, None)) is not None and tried < self.tries:
@@ -305,6 +329,16 @@ class Search:
         for cost, other in sorted(cheaper):
             if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
                 yield other
+
+
+def _between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
+    """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
+    known = (short_at > 0) & np.isfinite(enough_at)
+    middle = np.sqrt(short_at * np.where(known, enough_at, 1.0))
+    apart = enough_at > _MARGIN_STEP * short_at
+    tried = np.where(known, np.where(apart, middle, enough_at), margin)
+    tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
+    return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)
 
 
 def _moved(counts: Counts, changes: dict[int, int]) -> Counts:

@@ -46,6 +46,9 @@ class Survey:
     """Requests, shape (months, bins, workloads)."""
     lit_demand: Floats
     """Of those, what arrives while the site has power, or can wait for it; same shape."""
+    least_demand: Floats
+    """Least and most of that in any one hour of each bin; same shape."""
+    most_demand: Floats
     tail: Floats
     """Of those, requests that may still wait at the month's end, shape (months, workloads)."""
     present: Floats
@@ -72,7 +75,7 @@ class Survey:
 
 def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
     """Return the figures of one replication, from one run of a choice with some nodes of every purchase."""
-    result = evaluator.simulate(counts, replication)
+    result = evaluator.unrouted(counts, replication)
     plan = result.plan
     nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
@@ -82,7 +85,8 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
     edges = plan.month_edges_h
     months, starts_h = len(edges) - 1, _first_delivery_h(result)
     hours, binned = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
-    lit, lit_demand = _lit(result), np.zeros_like(binned)
+    lit = demand * _lit(result)
+    lit_demand, least, most = (np.zeros_like(binned) for _ in range(3))
     present = np.zeros((len(plan.clusters), months, BINS))
     speeds, slowed = _speeds(result), np.zeros((len(plan.clusters), len(plan.workloads), months, BINS))
     ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
@@ -90,8 +94,11 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
         for place, chosen in enumerate(np.split(order[month], _places(len(order[month])))):
             hours[month, place] = chosen.size
             binned[month, place] = demand[:, chosen].sum(axis=1)
-            lit_demand[month, place] = (demand[:, chosen] * lit[:, chosen]).sum(axis=1)
             if chosen.size:
+                of = lit[:, chosen]
+                lit_demand[month, place], least[month, place], most[month, place] = (
+                    of.sum(axis=1), of.min(axis=1), of.max(axis=1),
+                )  # fmt: skip
                 there = np.clip(chosen + 1.0 - starts_h[:, None], 0, 1) * np.clip(ends_h[:, None] - chosen, 0, 1)
                 present[:, month, place] = there.mean(axis=1)
                 slowed[:, :, month, place] = speeds[:, :, chosen].mean(axis=2)
@@ -100,6 +107,8 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
         hours=hours,
         demand=binned,
         lit_demand=lit_demand,
+        least_demand=least,
+        most_demand=most,
         tail=_tail(plan, demand),
         present=present,
         rates=rates,
@@ -248,6 +257,11 @@ def averaged(of: Survey, in_time_fraction: float) -> Survey:
         whole[:, 0] = figures.sum(axis=1)
         return whole
 
+    there = of.hours[:, :, None] > 0
+    least, most = np.zeros_like(of.least_demand), np.zeros_like(of.most_demand)
+    least[:, 0] = np.where(there, of.least_demand, np.inf).min(axis=1)
+    most[:, 0] = of.most_demand.max(axis=1)
+
     present = np.zeros_like(of.present)
     present[:, :, 0] = (of.present * of.hours).sum(axis=2) / of.hours.sum(axis=1)
     rates = of.rates / of.most_in_time[:, :, None] * mean_load(of.in_time, in_time_fraction)[:, None]
@@ -256,6 +270,8 @@ def averaged(of: Survey, in_time_fraction: float) -> Survey:
         hours=first(of.hours),
         demand=first(of.demand),
         lit_demand=first(of.lit_demand),
+        least_demand=least,
+        most_demand=most,
         present=present,
         rates=rates,
     )
