@@ -30,7 +30,6 @@ from planner.errors import ConservationError
 from planner.finance.accounts import (
     ACCOUNT_ORDER,
     ACCOUNTS,
-    INCOME_CATEGORIES,
     LEASE_PAYMENTS,
     Account,
     Category,
@@ -152,6 +151,16 @@ def is_paid(account: Account) -> bool:
     return bool(ACCOUNTS[account].views & (View.CASH | View.FINANCING))
 
 
+def cash_flow_section(account: Account) -> str:
+    """Return the section of the cash flow that an account belongs to: operating, investing, financing, or none."""
+    category = ACCOUNTS[account].category
+    if not is_paid(account):
+        return ""
+    if View.FINANCING in ACCOUNTS[account].views or category in (Category.INTEREST, Category.LENDING):
+        return "financing"
+    return "investing" if category is Category.INVESTING else "operating"
+
+
 @functools.cache
 def _weights() -> tuple[tuple[str, ...], Cents]:
     """Return the lines that come straight from accounts, and what a posting adds to each, shape (accounts, lines).
@@ -165,14 +174,11 @@ def _weights() -> tuple[tuple[str, ...], Cents]:
     def of(sign: int, *categories: Category) -> list[int]:
         return column(lambda account: ACCOUNTS[account].category in categories, lambda _: sign)
 
-    def flow(view: View, *categories: Category) -> list[int]:
-        return column(lambda a: view in ACCOUNTS[a].views and ACCOUNTS[a].category in categories, lambda _: -1)
+    def flow(section: str) -> list[int]:
+        return column(lambda account: cash_flow_section(account) == section, lambda _: -1)
 
     def moved(line: Position) -> list[int]:
         return column(lambda a: line in dict(ACCOUNTS[a].positions), lambda a: dict(ACCOUNTS[a].positions)[line])
-
-    earned = tuple(category for category in INCOME_CATEGORIES if category is not Category.INTEREST)
-    lent = np.add(flow(View.FINANCING, *Category), flow(View.CASH, Category.INTEREST, Category.LENDING)).tolist()
 
     columns = {
         "revenue_usd": of(-1, Category.REVENUE),
@@ -180,9 +186,7 @@ def _weights() -> tuple[tuple[str, ...], Cents]:
         "operating_expense_usd": of(1, Category.OPERATING_EXPENSE),
         "tax_expense_usd": of(1, Category.TAX),
         "interest_usd": of(1, Category.INTEREST),
-        "operating_cash_flow_usd": flow(View.CASH, *earned),
-        "investing_cash_flow_usd": flow(View.CASH, Category.INVESTING),
-        "financing_cash_flow_usd": lent,
+        **{f"{section}_cash_flow_usd": flow(section) for section in ("operating", "investing", "financing")},
         "debt_service_usd": column(
             lambda a: a in (Account.LOAN_INTEREST, Account.LOAN_REPAID, *LEASE_PAYMENTS), lambda _: 1
         ),
