@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,7 +80,8 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         residual_fraction=residuals,
         resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
         end_value=finance.end_value,
-        discount_rate_per_year=finance.discount_rate_per_year,
+        discount_rate_per_year=_nominal_rate(finance),
+        inflation_per_year=finance.inflation_per_year,
         timing=Timing(finance.cash_flow_timing),
         fiscal_year_start_month=finance.fiscal_year_start_month,
         opening_cash_usd=finance.opening_cash_usd,
@@ -100,11 +103,22 @@ def _loan(loan: Loan) -> LoanTerms:
     )
 
 
+def _rise(finance: Finance, stated: float | None) -> float:
+    """Return the yearly rise of a price: as stated, or with all others."""
+    return finance.inflation_per_year if stated is None else stated
+
+
+def _nominal_rate(finance: Finance) -> float:
+    """Return the discount rate with inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one."""
+    inflation = finance.inflation_per_year if finance.discount_rate_basis == "real" else 0.0
+    return finance.discount_rate_per_year + inflation * (1.0 + finance.discount_rate_per_year)
+
+
 def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPricePlan:
     site, finance = scenario.site, scenario.finance
     entry = catalog.tariff(site.tariff)
     flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
-    tariff = tariff_of(site, flat)
+    tariff = replace(tariff_of(site, flat), escalator_per_year=_rise(finance, site.electricity.escalator_per_year))
     by_hour = bool(site.electricity.windows)
     zone = window_zone(site, entry)
     stated = site.grid_carbon_g_per_kwh
@@ -119,9 +133,10 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
         monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
         hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, zone) if by_hour else None,
         colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
-        colocation_escalator_per_year=site.colocation_escalator_per_year,
+        colocation_escalator_per_year=_rise(finance, site.colocation_escalator_per_year),
         grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated is None else stated,
-        carbon_usd_per_tonne=finance.carbon_usd_per_tonne * escalation(grid, finance.carbon_change_per_year),
+        carbon_usd_per_tonne=finance.carbon_usd_per_tonne
+        * escalation(grid, _rise(finance, finance.carbon_change_per_year)),
         embodied_kg=np.array(embodied),
         service_life_months=float(finance.service_life_months),
     )
@@ -140,7 +155,7 @@ def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan
         crew_usd_per_year=finance.repair_crew_usd_per_year,
         support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
         licence_usd_per_accelerator_year=finance.licence_usd_per_accelerator_year,
-        escalator_per_year=finance.people_escalator_per_year,
+        escalator_per_year=_rise(finance, finance.people_escalator_per_year),
         part_usd=accelerator_usd * finance.spare_part_price_fraction,
         rma_usd=finance.rma_usd_per_repair,
         replacement_usd=accelerator_usd * finance.replacement_price_fraction,

@@ -35,6 +35,8 @@ class CapitalPlan:
     discount_rate_per_year: float
     timing: Timing
     """When what runs through a month counts."""
+    inflation_per_year: float = 0.0
+    """By which nominal dollars are turned into those of the first day."""
     fiscal_year_start_month: int = 1
     opening_cash_usd: float = 0.0
     property_tax_fraction_per_year: float = 0.0

@@ -85,10 +85,13 @@ class Site(Strict):
     """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
-    colocation_escalator_per_year: Annotated[
-        float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
-    ] = 0.0
-    """Yearly rise of that rent. Default 0: today's rent (CBRE saw +2 to +7% a year)."""
+    colocation_escalator_per_year: (
+        Annotated[
+            float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
+        ]
+        | None
+    ) = None
+    """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
