@@ -50,10 +50,10 @@ def money_plan(
 
 
 def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
-    """Return the cluster's own resale curve, or its vendor's, under both multipliers; nothing for what goes back."""
+    """Return the cluster's own resale curve or the catalogue's, under both multipliers; nothing for what goes back."""
     lease = lease_terms(cluster)
     stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
-    points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
+    points = stated or catalog.resale_fractions(cluster.accelerator)
     return ResaleCurve(
         age_months=tuple(points),
         fractions=tuple(points.values()),

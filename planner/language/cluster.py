@@ -214,8 +214,8 @@ class Cluster(Strict):
     """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
     take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
-    """What its used servers fetch by age, for what retires and for the end value. Default: its vendor's curve in the
-    catalogue (priors resale_12m_nvidia and so on)."""
+    """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
+    catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
     resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
     """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: (

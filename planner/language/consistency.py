@@ -147,7 +147,7 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         except ScenarioError as error:
             report(("clusters", name, "engine"), str(error))
         vendor = part.vendor.value
-        if not cluster.resale_curve and not catalog.resale_priors(vendor):
+        if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
             report(("clusters", name, "resale_curve"), message, hint)

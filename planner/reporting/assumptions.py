@@ -95,12 +95,12 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
 def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
     """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
     used: dict[tuple[str, str], Entry] = {}
-    vendors = set()
+    resold: dict[str, float] = {}
     for cluster in scenario.clusters.values():
         accelerator = catalog.accelerator(cluster.accelerator)
         used["accelerators", cluster.accelerator] = accelerator
         if not cluster.resale_curve:
-            vendors.add(accelerator.vendor.value)
+            resold |= catalog.resale_priors(cluster.accelerator)
         used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
         stack = catalog.stack(accelerator.vendor.value, cluster.engine)
         used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
@@ -117,7 +117,7 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         for key, fact, unit in entry.facts()
         if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
     ]
-    resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
+    resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
     contracts = ((cluster, cluster.contract) for cluster in scenario.clusters.values())
     rents = {
         rent_prior(cluster)

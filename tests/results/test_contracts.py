@@ -213,3 +213,21 @@ def test_a_contract_that_cannot_be_is_refused(
 ) -> None:
     outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
     outcome.refused(*parts)  # type: ignore[attr-defined]
+
+
+def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> None:
+    prior = "low: 0.7, base: 0.8, high: 0.9, unit: fraction_of_new, source: three sales, grade: B, date: 2026-10-01"
+    ours = write(f"priors:\n  resale_12m_h200: {{{prior}}}\n", "ours.yaml")
+    catalog = f"catalog={{overlay: {ours}}}"
+    usual, own = (load_scenario(write(), [*changes, "horizon_months=12"]) for changes in ((), (catalog,)))
+    values = []
+    for scenario in (usual, own):
+        result = simulate(scenario, seed=1)
+        value = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+        values.append(value[:2, list(Account).index(Account.RESIDUAL_VALUE)])
+    assert values[1][0] == pytest.approx(values[0][0] * 0.8 / 0.625)  # the catalogue's at twelve months
+    assert values[1][1] == values[0][1]
+    listed = [path for path in assumptions(own)["path"] if "resale_" in str(path) and "priors" in str(path)]
+    assert listed[:1] == ["catalog.priors.resale_12m_amd"]
+    assert listed[-1] == "catalog.priors.resale_12m_h200"
+    assert "catalog.priors.resale_12m_nvidia" not in listed
