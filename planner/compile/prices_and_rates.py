@@ -18,6 +18,7 @@ from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.finance.tax import LossRule, TaxRules
 from planner.finance.unit_costs import price_path
 from planner.fleet.money import (
+    BuildingPlan,
     BurstPlan,
     CapitalPlan,
     MarketPlan,
@@ -31,7 +32,7 @@ from planner.language.cluster import Cluster
 from planner.language.finance import Finance, Loan, TokenPrice
 from planner.language.prices import tariff_of, window_zone
 from planner.language.scenario import Scenario
-from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Floats = NDArray[np.float64]
 _DECLINING = "declining-balance"
@@ -87,6 +88,20 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         opening_cash_usd=finance.opening_cash_usd,
         property_tax_fraction_per_year=finance.property_tax_fraction_per_year,
         loan=_loan(finance.loan) if finance.loan else None,
+        building=_building(scenario) if scenario.site.building else None,
+    )
+
+
+def _building(scenario: Scenario) -> BuildingPlan:
+    building = scenario.site.building
+    assert building is not None
+    return BuildingPlan(
+        cost_usd=building.cost_usd,
+        land_usd=building.land_usd,
+        opened_h=(building.opened - scenario.start).days * HOURS_PER_DAY,
+        life_months=building.life_months,
+        upkeep_fraction_per_year=building.upkeep_fraction_per_year,
+        property_tax_fraction_per_year=building.property_tax_fraction_per_year,
     )
 
 

@@ -82,6 +82,9 @@ class Account(StrEnum):
     ORDER_PAID = "order_paid"
     ORDER_SETTLED = "order_settled"
     ORDER_BALANCE = "order_balance"
+    CAPEX_BUILDING = "capex_building"
+    BUILDING_DEPRECIATION = "building_depreciation"
+    SPACE = "space"
 
 
 class Category(StrEnum):
@@ -117,6 +120,8 @@ class Position(StrEnum):
     """Asset: book value of what is owned."""
     RIGHT_OF_USE = "right_of_use"
     """Asset: book value of what is had under finance leases, until it is bought out."""
+    BUILDING = "building"
+    """Asset: book value of an owned building and its land."""
     DEPOSITS = "deposits"
     """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
     LOANS = "loans"
@@ -291,7 +296,10 @@ ACCOUNTS = MappingProxyType(
             "Income tax that interest and fees save (negative).", View.FINANCING, Category.TAX
         ),
         Account.PROPERTY_TAX: _describe(
-            "Property tax on hardware, assessed at book value.", _EVERY, Category.OPERATING_EXPENSE, "price"
+            "Property tax on hardware and an owned building, assessed at book value.",
+            _EVERY,
+            Category.OPERATING_EXPENSE,
+            "price",
         ),
         Account.LEASE_STARTED: _transfer(
             "Right to use machines under a finance lease, and the debt for it: the worth of its payments then.",
@@ -339,6 +347,22 @@ ACCOUNTS = MappingProxyType(
             View.ECONOMIC,
             Category.IMPUTED,
         ),
+        Account.CAPEX_BUILDING: _describe(
+            "Paid for an owned building and its land.", _PAID, Category.INVESTING, position=(Position.BUILDING, 1)
+        ),
+        Account.BUILDING_DEPRECIATION: _describe(
+            "Book depreciation of an owned building.",
+            View.ACCRUAL,
+            Category.COST_OF_SERVING,
+            "power",
+            position=(Position.BUILDING, -1),
+        ),
+        Account.SPACE: _describe(
+            "Charged to clusters for their part of an owned building, and received by the site: together nothing.",
+            _EVERY,
+            Category.COST_OF_SERVING,
+            "power",
+        ),
     }
 )
 """What each account holds, in the order of the reports."""
@@ -377,7 +401,7 @@ LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
 """What a lessor is paid, at the end of each month of a lease."""
 DATED_ACCOUNTS = (
     *CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS, Account.ORDER_PAID,
-    Account.ORDER_SETTLED,
+    Account.ORDER_SETTLED, Account.CAPEX_BUILDING,
 )  # fmt: skip
 """What counts on a day of its own; all else runs through its month."""
 

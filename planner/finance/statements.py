@@ -74,7 +74,7 @@ LINES = MappingProxyType(
         "tax_expense_usd": "Income tax, paid and deferred.",
         "net_income_usd": "Operating income less interest and tax.",
         "operating_cash_flow_usd": "Cash from revenue less what running the fleet and tax cost.",
-        "investing_cash_flow_usd": "Cash from hardware sold less what is paid for hardware.",
+        "investing_cash_flow_usd": "Cash from hardware sold less what is paid for hardware and a building.",
         "financing_cash_flow_usd": "Cash from loans less repayments of loans and finance leases, interest, "
         "fees, and plus the tax that loans save.",
         "net_cash_flow_usd": "Sum of the cash flows.",
@@ -83,8 +83,9 @@ LINES = MappingProxyType(
         "cash_usd": "Cash at its end, opening cash and net cash flow; below zero, what the owner has to put in.",
         "hardware_usd": "Book value of what is owned.",
         "right_of_use_usd": "Book value of what is had under finance leases.",
+        "building_usd": "Book value of an owned building and its land.",
         "deposits_usd": "Paid on orders ahead of delivery; negative where more is owed to vendors after it.",
-        "assets_usd": "Cash, hardware, right of use and deposits.",
+        "assets_usd": "Cash, hardware, right of use, building and deposits.",
         "deferred_tax_usd": "Tax expense of the books not yet paid; negative where tax is paid ahead of the books.",
         "loans_usd": "Owed to lenders.",
         "leases_usd": "Owed to lessors under finance leases.",
@@ -94,8 +95,8 @@ LINES = MappingProxyType(
 )
 """The lines of the statements in order, and what each is."""
 BALANCES = (
-    "cash_usd", "hardware_usd", "right_of_use_usd", "deposits_usd", "assets_usd", "deferred_tax_usd", "loans_usd",
-    "leases_usd", "liabilities_usd", "equity_usd",
+    "cash_usd", "hardware_usd", "right_of_use_usd", "building_usd", "deposits_usd", "assets_usd", "deferred_tax_usd",
+    "loans_usd", "leases_usd", "liabilities_usd", "equity_usd",
 )  # fmt: skip
 """Lines that hold at a period's end; all others but opening cash run through it."""
 

@@ -19,6 +19,20 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildingPlan:
+    """A building that the site owns."""
+
+    cost_usd: float
+    land_usd: float
+    """Never written off."""
+    opened_h: float
+    """When it is paid and in service; below zero for one owned before the start."""
+    life_months: int
+    upkeep_fraction_per_year: float
+    property_tax_fraction_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapitalPlan:
     """How purchases are written off, and what they are worth."""
 
@@ -41,6 +55,7 @@ class CapitalPlan:
     opening_cash_usd: float = 0.0
     property_tax_fraction_per_year: float = 0.0
     loan: LoanTerms | None = None
+    building: BuildingPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

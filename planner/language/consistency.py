@@ -9,7 +9,7 @@ from planner.catalog.load import Catalog
 from planner.demand.calendar import zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
-from planner.finance.months import add_months
+from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
 from planner.language.cluster import Cluster
 from planner.language.contract import ON_SITE, OnDemand, Spot
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
@@ -34,6 +34,7 @@ def check_scenario(scenario: Scenario) -> None:
         report(("calibration",), str(error))
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
+    _check_building(scenario, report)
     _check_references(scenario, report)
     engineers = scenario.software.engineers
     _check_choices(scenario, report)
@@ -166,6 +167,18 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_building(scenario: Scenario, report: Report) -> None:
+    """Refuse a building that opens after the horizon, or did in another age."""
+    building, end = scenario.site.building, add_months(scenario.start, scenario.horizon_months)
+    if building is None:
+        return
+    if building.opened >= end:
+        report(("site", "building", "opened"), f"{building.opened} is after the end of the horizon, {end}")
+    elif building.opened < add_months(scenario.start, -MAXIMUM_HORIZON_MONTHS):
+        years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
+        report(("site", "building", "opened"), f"{building.opened} is more than {years} years before the start")
 
 
 def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:

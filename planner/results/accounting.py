@@ -23,6 +23,7 @@ from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
 from planner.fleet.rented import Rented
+from planner.results.building import BuildingBooks, building_of
 from planner.results.checks import check_books
 from planner.results.cohorts import (
     Cohort,
@@ -88,12 +89,15 @@ def write_ledger(
     schedule = _post_capital(books, assets) if assets else None
     held = _post_leases(books, schedule) if schedule else {}
     held |= _post_orders(books, order_payments(plan, run.log))
+    building = building_of(plan)
+    if building is not None:
+        held |= _post_building(books, building, _nodes(plan, monthly) * plan.on_site)
     _post_power(books, run, monthly)
     _post_upkeep(books, run, monthly, assets)
     _post_rent(books, monthly)
     _post_market(books, monthly, rented)
     if plan.money.market.tax is not None:
-        _post_tax(books, plan.money.market.tax)
+        _post_tax(books, plan.money.market.tax, building)
     loan = _post_loan(books, schedule) if schedule and plan.money.capital.loan else None
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
@@ -218,6 +222,31 @@ def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray
     return {Position.DEPOSITS: np.pad(balance[1:], ((0, 0), (0, 1)))}
 
 
+def _post_building(books: _Books, building: BuildingBooks, nodes: Floats) -> dict[Position, NDArray[np.int64]]:
+    """Post an owned building and what clusters are charged for it; return its book value, all of it the site's."""
+    plan, builder, months, schedule = books.plan, books.builder, np.arange(len(nodes)), building.schedule
+    for account, amount in (
+        (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
+        (Account.BUILDING_DEPRECIATION, schedule.depreciation_cents[0]),
+        (Account.OTHER_CAPITAL, building.charge_cents),
+        (Account.PROPERTY_TAX, building.property_tax_cents),
+        (Account.MAINTENANCE, building.upkeep_cents),
+    ):
+        builder.post(account, amount, month=months)
+    books.written_off_cents += schedule.depreciation_cents[0]
+    books.running_cents += building.property_tax_cents + building.upkeep_cents
+    builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1:], month=months[-1:])
+    kept = building.after_tax_cents(plan.money.market.tax)
+    builder.post(Account.OPENING_VALUE, np.array([kept]), month=0)
+    kw = nodes * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    used = kw.sum(axis=1) > 0  # an empty building is nobody's but the site's
+    charged = np.zeros(kw.shape, dtype=np.int64)
+    charged[used] = split_cents(building.cost_cents[used], kw[used] / kw[used].sum(axis=1, keepdims=True))
+    builder.post_clusters(Account.SPACE, charged)
+    builder.post(Account.SPACE, -charged.sum(axis=1), month=months)
+    return {Position.BUILDING: np.pad(schedule.closing_book_cents.T, ((0, 0), (len(plan.clusters), 0)))}
+
+
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:
     """Return nodes on site, averaged over each month, shape (months, clusters)."""
     return np.asarray(monthly.present_node_h / plan.months.period_hours[:, None], dtype=np.float64)
@@ -322,7 +351,7 @@ def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None
             books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
 
 
-def _post_tax(books: _Books, rules: TaxRules) -> None:
+def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
     """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
     plan, months = books.plan, np.arange(books.plan.months.period_count)
     before = -usd(books.running_cents)
@@ -331,6 +360,9 @@ def _post_tax(books: _Books, rules: TaxRules) -> None:
         base = tax_base(plan, books.cohorts, rules)
         taxable += usd(base.income_cents.sum(axis=0))
         gain = float(usd(base.end_gain_cents[:, -1].sum()))
+    if building is not None:
+        taxable -= usd(building.deduction_cents)
+        gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))
     charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)

@@ -16,6 +16,7 @@ from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
+from planner.results.building import building_of
 from planner.results.orders import order_payments
 from planner.simulation.log import ChangeLog, Purchase
 
@@ -314,8 +315,14 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
             before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
             basis = np.where(is_opening(cohorts), cents(assets.cost_usd) - before, 0)
             deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
+    building = building_of(plan)
+    space = np.zeros_like(book)
+    if building is not None:
+        space[-1] = building.schedule.opening_book_cents[0]
+        deferred[-1] += building.deferred_tax_cents(rules) if rules else 0
     deposits = np.append(order_payments(plan, log).balance_cents(plan)[0], 0)
     positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred, Position.DEPOSITS: deposits}
+    positions[Position.BUILDING] = space
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 

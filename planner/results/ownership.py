@@ -27,6 +27,7 @@ from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
+from planner.results.building import building_of
 from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
 from planner.results.orders import order_payments
 from planner.units import MILLION
@@ -55,7 +56,9 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
     paid, settled = (orders.mean_months(plan, months) for months in (orders.paid_months, orders.settled_months))
     for rows, table in zip(others, (_lease_days(result), paid, settled), strict=True):
         days.append(table[ledger.month_index[rows], ledger.cluster_index[rows]])
-    return np.concatenate([purchases, sales, ends, kept, *others]), np.concatenate(days) - start
+    built, building = _rows_of(ledger, (Account.CAPEX_BUILDING,)), building_of(plan)
+    days.append(np.full(built.size, building.opened_months if building else 0.0))
+    return np.concatenate([purchases, sales, ends, kept, *others, built]), np.concatenate(days) - start
 
 
 def _lease_days(result: RunResult) -> Floats:
@@ -183,6 +186,12 @@ def ownership(result: RunResult) -> Ownership:
             base = tax_base(plan, result.cohorts, rules)
             np.add.at(income.T, owner, usd(base.income_cents))
             np.add.at(gain.T, owner, usd(base.end_gain_cents))
+    building = building_of(plan)
+    if building is not None:
+        owned[:, -1] += usd(building.value_cents[1:]) * ends
+        if rules is not None:
+            income[:, -1] -= usd(building.deduction_cents)
+            gain[:, -1] += usd(building.value_cents[1:] - building.basis_cents[1:])
     owned[:, :-1] += usd(order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
     for table in (paid, income, owned, gain):
         # Until here the last column held what belongs to no cluster.

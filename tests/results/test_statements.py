@@ -15,6 +15,7 @@ from planner.finance.accounts import View
 from planner.finance.depreciation import depreciate
 from planner.language.loading import load_scenario
 from planner.reporting.run_folder import write_run
+from planner.results.building import building_of
 from planner.results.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -33,6 +34,9 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
     basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
     book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
     apart = (book - basis).sum(axis=0)
+    building = building_of(plan)
+    if building is not None:
+        apart += building.schedule.closing_book_cents[0] - building.basis_cents[1:]
     for lease in leases_of(plan, result.cohorts):
         if not lease.terms.is_bought:  # the lessor's for tax: neither its worth nor its debt is in the basis
             apart -= lease.schedule.balance_cents
@@ -79,6 +83,10 @@ def plans(draw: st.DrawFn) -> list[str]:
     chosen = [f"start={start}", "clusters.mi325x.online=null"]
     chosen += draw(ordered(start))
     chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
+    if draw(st.booleans()):
+        chosen.append("site.colocation_usd_per_kw_month=0")
+        opened = draw(st.sampled_from(["2016-02-11", start]))
+        chosen.append(f"site.building={{cost_usd: 777777.77, land_usd: 3333.33, opened: {opened}, life_months: 77}}")
     chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
     chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
     chosen.append(f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}")

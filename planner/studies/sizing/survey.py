@@ -27,9 +27,9 @@ from planner.studies.sizing.evaluate import Evaluator, Trial
 Floats = NDArray[np.float64]
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
-    Account.SLA_CREDITS, Account.BURST_RENTAL,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
 )  # fmt: skip
-"""Accounts that depend on load or luck, so that they are no figure of a node."""
+"""Accounts that depend on load, luck or the other nodes, so that they are no figure of a node."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
 """Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
 BINS = len(_BIN_EDGES) - 1
