@@ -12,6 +12,7 @@ from planner.finance.accounts import Account
 from planner.finance.depreciation import make_cohorts
 from planner.finance.present_value import running_months
 from planner.reporting.workbook import SheetTable, WorkbookContent
+from planner.results.building import building_of
 from planner.results.cohorts import assets_of, tax_base
 from planner.results.energy import energy_usd
 from planner.results.measures import measures, series_of
@@ -30,6 +31,9 @@ def workbook_content(
     measured, rules, (rows, days) = measures(result, series), plan.money.market.tax, dated_rows(result)
     energy, cooling = energy_usd(plan, result.run, result.monthly)
     taxed = tax_base(plan, result.cohorts, rules).income_cents.sum(axis=0) if rules and result.cohorts else None
+    building = building_of(plan)
+    if rules and building is not None:  # its depreciation of the books is among the costs, that of tax is not
+        taxed = (0 if taxed is None else taxed) + building.schedule.depreciation_cents[0] - building.deduction_cents
     return WorkbookContent(
         title=result.scenario.name,
         created=datetime.datetime.combine(plan.start, datetime.time()),
