@@ -72,6 +72,21 @@ def _book_life(finance: Finance, cluster: Cluster) -> tuple[int, float | None]:
     return cluster.depreciation_months or finance.depreciation_months, residual
 
 
+def _components(finance: Finance, cluster: Cluster) -> tuple[tuple[int, float | None], ...] | None:
+    """Return book life and residual of accelerators, hosts, network and storage; None where all have the cluster's."""
+    if cluster.components is None:
+        return None
+    life, residual = _book_life(finance, cluster)
+    parts = cluster.components
+    return tuple(
+        (
+            part.depreciation_months or life,
+            residual if part.residual_fraction is None else part.residual_fraction,
+        )
+        for part in (parts.accelerators, parts.hosts, parts.network, parts.storage)
+    )
+
+
 def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
     finance, clusters = scenario.finance, scenario.clusters.values()
     lives, residuals = zip(*(_book_life(finance, cluster) for cluster in clusters), strict=True)
@@ -79,6 +94,7 @@ def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
         depreciation_months=lives,
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
         residual_fraction=residuals,
+        components=tuple(_components(finance, cluster) for cluster in clusters),
         resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
         end_value=finance.end_value,
         discount_rate_per_year=_nominal_rate(finance),

@@ -44,6 +44,9 @@ class CapitalPlan:
     """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
     resale: tuple[ResaleCurve, ...]
     """What used servers fetch, by cluster."""
+    components: tuple[tuple[tuple[int, float | None], ...] | None, ...] = ()
+    """Book life and residual of accelerators, hosts, network and storage, by cluster; None or nothing at all where they
+    share the cluster's."""
     end_value: str
     """market or none: what is still owned on the last day counts at resale value, or at nothing."""
     discount_rate_per_year: float
@@ -56,6 +59,15 @@ class CapitalPlan:
     property_tax_fraction_per_year: float = 0.0
     loan: LoanTerms | None = None
     building: BuildingPlan | None = None
+
+    def has_components(self, cluster: int) -> bool:
+        """Return whether the parts of a cluster have books of their own."""
+        return bool(self.components) and self.components[cluster] is not None
+
+    def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
+        """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
+        own = self.components[cluster] if self.components else None
+        return (self.depreciation_months[cluster], self.residual_fraction[cluster]) if own is None else own[component]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,30 @@ class ResalePoint(Strict):
     """Price as a share of what it cost."""
 
 
+class ComponentBooks(Strict):
+    """How the books write off one kind of part of a cluster."""
+
+    depreciation_months: (
+        Annotated[int, Field(ge=1, le=240), Plausible(12, 120, "prior book_life, and ten years for networks")] | None
+    ) = None
+    """Its book life. Default: the cluster's."""
+    residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "as the cluster's")] | None = None
+    """Its book value at the end of book life, as a share of its cost. Default: the cluster's."""
+
+
+class Components(Strict):
+    """Books by kind of part, each a purchase cohort of its own."""
+
+    accelerators: ComponentBooks = ComponentBooks()
+    """Of the accelerators. Default: as the cluster, of which they are most."""
+    hosts: ComponentBooks = ComponentBooks()
+    """Of the servers around them. Default: as the cluster, with which they are replaced."""
+    network: ComponentBooks = ComponentBooks()
+    """Of switches, cables and adapters. Default: as the cluster, with which they are replaced."""
+    storage: ComponentBooks = ComponentBooks()
+    """Of storage. Default: as the cluster, with which it is replaced."""
+
+
 class MeasuredAt(Strict):
     """The lengths of the requests under which a throughput was measured or claimed."""
 
@@ -188,6 +212,8 @@ class Cluster(Strict):
         Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] | None
     ) = None
     """Its book value at the end of book life, as a share of cost. Default: that of finance."""
+    components: Components | None = None
+    """Lives and residuals by kind of part. Default: all parts have the cluster's."""
     throughput_tokens_per_s_per_accelerator: (
         Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
     ) = None
@@ -229,6 +255,13 @@ class Cluster(Strict):
             raise ValueError(
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
+            )
+        if self.components is not None and self.contract is not None:
+            raise ValueError("components are of machines that are bought: leave them out under a contract")
+        stated = self.owned is not None and (self.owned.book_value_usd, self.owned.remaining_months) != (None, None)
+        if self.components is not None and stated:
+            raise ValueError(
+                "a book value or life stated for owned machines is of all their parts: leave components out"
             )
         if self.contract is not None and (self.order is not None or self.owned is not None):
             raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")

@@ -64,8 +64,9 @@ def _cohorts(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[
     """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
     hours = np.zeros_like(monthly.present_node_h)
     if cohorts:
-        owner = np.array([cohort.cluster for cohort in cohorts])
-        np.add.at(hours.T, owner, nodes_in_service(plan, cohorts) * plan.months.period_hours)
+        whole = tuple(cohort for cohort in cohorts if cohort.machines)
+        owner = np.array([cohort.cluster for cohort in whole], dtype=np.intp)
+        np.add.at(hours.T, owner, nodes_in_service(plan, whole) * plan.months.period_hours)
     off = np.abs(hours - monthly.present_node_h)
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
         return [f"node-hours of cohorts in service are off by {off.max():.3g}"]

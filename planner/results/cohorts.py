@@ -44,7 +44,35 @@ class Cohort:
     retired_h: float
     """Infinity for never."""
     prices_usd: tuple[float, float, float, float]
-    """Price of a node: accelerators, host, network, storage."""
+    """Price of a node: accelerators, host, network, storage; of one kind of part alone, the others are zero."""
+    component: int = -1
+    """Place of the kind of part that it is, where these have books of their own; −1 for all of them."""
+    before_usd: float = 0.0
+    """Price of a node's kinds of parts before it."""
+
+    @property
+    def machines(self) -> int:
+        """Nodes, counted once over the kinds of their parts."""
+        return self.nodes if self.component <= 0 else 0
+
+
+COMPONENTS = ("accelerators", "hosts", "network", "storage")
+"""The kinds of parts of a node, in the order of its prices."""
+
+
+def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
+    """Return a cohort, or one for each kind of its parts where these have books of their own."""
+    if not plan.money.capital.has_components(cohort.cluster):
+        return (cohort,)
+    kinds, before = [], 0.0
+    for place, (name, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
+        if price > 0 or place == 0:
+            accelerators, host, network, storage = (price if at == place else 0.0 for at in range(len(COMPONENTS)))
+            prices = (accelerators, host, network, storage)
+            own = f"{cohort.name}-{name}"
+            kinds.append(replace(cohort, name=own, prices_usd=prices, component=place, before_usd=before))
+        before += price
+    return tuple(kinds)
 
 
 class _Lot(NamedTuple):
@@ -77,18 +105,17 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
                 served = np.isfinite(lot.in_service_h)
                 time_h, leaving = retired[0] if served and retired else (np.inf if served else dissolved_h, left)
                 taken = min(left, leaving)
-                cohorts.append(
-                    Cohort(
-                        name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
-                        cluster=index,
-                        nodes=taken,
-                        first_node=counted[lot.delivery],
-                        bought_h=lot.purchase.time_h,
-                        in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
-                        retired_h=time_h,
-                        prices_usd=lot.purchase.prices_usd,
-                    )
+                cohort = Cohort(
+                    name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
+                    cluster=index,
+                    nodes=taken,
+                    first_node=counted[lot.delivery],
+                    bought_h=lot.purchase.time_h,
+                    in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
+                    retired_h=time_h,
+                    prices_usd=lot.purchase.prices_usd,
                 )
+                cohorts += _by_component(plan, cohort)
                 left -= taken
                 parts[lot.delivery] += 1
                 counted[lot.delivery] += taken
@@ -139,11 +166,14 @@ def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
     """Return what each cohort cost, shape (cohorts,), rounded on the running total of its delivery.
 
     cents = round(p·(f + n)) − round(p·f), p the price of a node, f the nodes before it: a delivery's cohorts sum to
-    what was paid for it.
+    what was paid for it. Of one kind of parts it is that up to this kind less that up to the one before.
     """
-    node_usd = np.array([sum(cohort.prices_usd) for cohort in cohorts])
-    first, nodes = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes"))
-    return cents(node_usd * (first + nodes)) - cents(node_usd * first)
+    first, nodes, before_usd = (
+        np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes", "before_usd")
+    )
+    node_usd = before_usd + np.array([sum(cohort.prices_usd) for cohort in cohorts])
+    upto, before = (cents(price * (first + nodes)) - cents(price * first) for price in (node_usd, before_usd))
+    return upto - before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +216,8 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     in_service = np.where(is_opening(cohorts), bought, in_service)
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
-    life = np.array([capital.depreciation_months[cohort.cluster] for cohort in cohorts], dtype=np.float64)
-    shares = [capital.residual_fraction[cohort.cluster] for cohort in cohorts]
+    books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
+    life, shares = np.array([months for months, _ in books], dtype=np.float64), [share for _, share in books]
     at_end = resale_usd(plan, cohorts, (bought + life)[:, None])[:, 0]
     stated = np.array([np.nan if share is None else share for share in shares])
     residual = np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost)

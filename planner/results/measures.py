@@ -306,7 +306,7 @@ def _per_token(result: RunResult, sums: Sums) -> Figures:
     }
     if result.cohorts:
         assets = assets_of(plan, result.cohorts)
-        made = np.array([power.embodied_kg[cohort.cluster] * cohort.nodes for cohort in result.cohorts])
+        made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
         if not np.isnan(made).any():
             service = (assets.in_service_months, assets.retired_months)
             spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)

@@ -77,7 +77,7 @@ class RunResult:
         for index, cluster in enumerate(self.plan.clusters):
             waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
             if waiting:
-                nodes, paid = sum(c.nodes for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
                 idle.append(
                     f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
                     "did not enter service: for want of power, or too late"

@@ -235,6 +235,14 @@ class Oracle(Machines):
 
     # Money
 
+    def components(self, cluster: Doc, months: int, residual: float | None) -> list[tuple[int, float | None]] | None:
+        parts = cluster.get("components")
+        if parts is None:
+            return None
+        usual = cluster.get("depreciation_months", months), cluster.get("residual_fraction", residual)
+        kinds = [parts.get(kind, {}) for kind in ("accelerators", "hosts", "network", "storage")]
+        return [(k.get("depreciation_months", usual[0]), k.get("residual_fraction", usual[1])) for k in kinds]
+
     def money(self) -> Doc:
         def stated(key: str, default: Any) -> Any:
             return of(self.doc, f"finance.{key}", default)
@@ -274,6 +282,7 @@ class Oracle(Machines):
                 if stated("depreciation_method", "") == "declining-balance"
                 else 0.0,
                 "residual_fraction": [c.get("residual_fraction", common) for c in own],
+                "components": [self.components(c, stated("depreciation_months", 36), common) for c in own],
                 "resale": resale,
                 "end_value": stated("end_value", "market"),
                 "discount_rate_per_year": (1 + stated("discount_rate_per_year", 0.1))
