@@ -70,6 +70,8 @@ class OrderPayments(NamedTuple):
     def mean_months(self, plan: Plan, months: Floats) -> Floats:
         """Return the mean month coordinate of each period's amounts, shape (periods, clusters); zero without any."""
         edges = plan.months.edge_coordinates
+        if not months.size:
+            return np.zeros((edges.size - 1, len(plan.clusters)))
         period = np.clip(np.searchsorted(edges, months, side="right") - 1, 0, edges.size - 2)
         inside = (months >= edges[0]) & (months < edges[-1])
         total, weighted = (np.zeros((edges.size - 1, len(plan.clusters))) for _ in range(2))
@@ -78,6 +80,15 @@ class OrderPayments(NamedTuple):
         np.add.at(weighted, place, amount * months[inside])
         mean: Floats = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
         return mean
+
+
+_NONE = OrderPayments(
+    cluster=np.zeros(0, dtype=np.intp),
+    amount_cents=np.zeros(0, dtype=np.int64),
+    paid_months=np.zeros(0),
+    settled_months=np.zeros(0),
+    is_lost=np.zeros(0, dtype=np.bool_),
+)
 
 
 def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
@@ -99,6 +110,8 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
             paid_h = (purchase.placed_h if payment.from_order else purchase.time_h) + payment.after_h
             if amount and paid_h != settled_h and not (is_lost and paid_h >= retire_h):
                 rows.append((purchase.cluster, amount, paid_h, settled_h, is_lost))
+    if not rows:
+        return _NONE
     return OrderPayments(
         cluster=np.array([row[0] for row in rows], dtype=np.intp),
         amount_cents=np.array([row[1] for row in rows], dtype=np.int64),
