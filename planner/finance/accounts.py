@@ -19,6 +19,7 @@ its counter-entry in ``balance_sheet``, so the plain sum of ledger rows, however
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import Flag, StrEnum
 from types import MappingProxyType
@@ -406,6 +407,7 @@ DATED_ACCOUNTS = (
 """What counts on a day of its own; all else runs through its month."""
 
 
+@functools.cache
 def codes_in(view: View) -> list[int]:
     """Return the codes of the accounts a view counts."""
     return [ACCOUNT_CODES[account] for account in Account if view in ACCOUNTS[account].views]

@@ -175,11 +175,12 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position
     plan, builder, months = books.plan, books.builder, np.arange(books.plan.months.period_count)
     owner = np.array([cohort.cluster for cohort in books.cohorts])
     growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
-    right, owed = (
-        np.zeros_like(schedule.acquired_cents),
-        np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64),
-    )
-    for lease in leases_of(plan, books.cohorts):
+    right = np.zeros_like(schedule.acquired_cents)
+    owed = np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64)
+    leases = leases_of(plan, books.cohorts)
+    if not leases:
+        return {Position.RIGHT_OF_USE: owed.T, Position.LEASES: owed.T}
+    for lease in leases:
         drawn, own, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
         kept = (months < own.ends) | (not lease.terms.is_bought)
         right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
@@ -208,6 +209,8 @@ def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray
     What is lost with a cancelled delivery is set off too, and is an exit fee.
     """
     plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
+    if not orders.cluster.size:
+        return {Position.DEPOSITS: np.zeros((plan.months.period_count, clusters.size + 1), dtype=np.int64)}
     lost = orders.by_period(plan, orders.settled_months, orders.is_lost)
     for account, amount in (
         (Account.ORDER_PAID, orders.by_period(plan, orders.paid_months)),

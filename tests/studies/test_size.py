@@ -397,6 +397,24 @@ def test_a_limit_of_power_is_the_sites_alone() -> None:
     assert trial.choices.power_kw(one[1]).max() == 0
 
 
+def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_figure_of_a_node() -> None:
+    """A node at 4 dollars an hour costs its support alone until it works; then 8 accelerators' rent, discounted."""
+    content = ways(rented="{kind: reserved, usd_per_accelerator_h: 2}")
+    content["clusters"]["hourly"] = {
+        "accelerator": "H200", "nodes": 2, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 4}
+    }  # fmt: skip
+    trial, search = problem(content)
+    found, place = search.surveyed.surveys[0][0], trial.choices.place
+    assert found.idle_usd[place("bought")] > 0
+    assert found.idle_usd[place("rented")] == found.idle_usd[place("hourly")] == 0
+    assert found.busy_usd[place("rented")].tolist() == [0, 0]
+    middles = np.array([0.5, 1.5]) / 12
+    assert found.busy_usd[place("hourly")].tolist() == pytest.approx((32 * 1.1**-middles).tolist())
+    hours = 8 * 2 * (744 * 1.1 ** -middles[0] + 672 * 1.1 ** -middles[1])
+    support = found.owned_usd[place("hourly")]
+    assert found.owned_usd[place("rented")] == pytest.approx(support + hours)
+
+
 def test_machines_paid_by_the_hour_cannot_be_chosen() -> None:
     with pytest.raises(ScenarioError, match="choose among bought, leased and reserved"):
         load_scenario(ways(hourly="{kind: on-demand}"))
