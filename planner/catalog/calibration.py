@@ -6,7 +6,7 @@ import datetime
 import functools
 from pathlib import Path
 
-from pydantic import NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from planner.catalog.entries import Fraction
 from planner.documents import MAX_BYTES, document_from, read_bytes
@@ -89,6 +89,26 @@ class OwnRows(Strict):
     """The same after it."""
 
 
+class PromisedRow(Strict):
+    """A measured throughput within a promise, and the simulation's, request by request."""
+
+    run: str
+    """Model, accelerator, precision and scenario."""
+    measured: PositiveFloat
+    """Output tokens/s per accelerator."""
+    predicted: NonNegativeFloat
+    """The same at the largest rate of which 99% of requests keep both objectives."""
+
+
+class ByRequest(Strict):
+    """How far the shipped measurements are from their simulation request by request."""
+
+    first_token: dict[str, Errors]
+    """Time to first token of clients: of the rows fitted to, and leaving out one setting, layout or campaign."""
+    promised: tuple[PromisedRow, ...]
+    """Server and Interactive runs."""
+
+
 class CalibrationFile(Strict):
     """What ``planner calibrate`` writes."""
 
@@ -106,6 +126,9 @@ class CalibrationFile(Strict):
     """Log deviations by vendor; a coefficient that is not there is the common one."""
     groups: dict[str, float]
     """Log of measured time per token over the formula's, by group of measurements."""
+    first_token: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Log of measured time to first token of benchmark clients over the ``formula``'s, and over that of their
+    simulation by ``requests``, by group of measurements. Default: nothing was measured."""
     spread: dict[str, ErrorSpread]
     """Spread of the model's error by architecture class: what intervals are made of and a Monte Carlo draws."""
     coverage: dict[str, Coverage]
@@ -114,6 +137,8 @@ class CalibrationFile(Strict):
     """Errors on the rows fitted to, by quantity, then by all, accelerator, engine or model."""
     cross_validated: dict[str, dict[str, dict[str, Errors]]]
     """Errors on rows the fit never saw, leaving out one setting, campaign, model or accelerator at a time."""
+    by_request: ByRequest | None = None
+    """Errors of the simulation request by request. Default: fitted without cross-validation, which leaves it out."""
     own: OwnRows | None = None
     """What one's own measurements changed in the groups. Default: none did."""
 
@@ -126,6 +151,7 @@ class CalibrationFile(Strict):
             group_log_effect=self.groups,
             spread={name: Spread(**spread.model_dump()) for name, spread in self.spread.items()},
             measured_on=self.measured_on,
+            first_token_log_effect=self.first_token,
             group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
         )
 

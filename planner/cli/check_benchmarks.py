@@ -18,7 +18,12 @@ def check_benchmarks(
     ] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many of the worst rows to print.")] = 15,
     by_request: Annotated[
-        bool, typer.Option("--by-request", help="Simulate the clients of rows that state a concurrency, no others.")
+        bool,
+        typer.Option(
+            "--by-request",
+            help="Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
+            "Server and Interactive rows; no others.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -33,9 +38,9 @@ def check_benchmarks(
     frame = read_benchmarks(table)
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     if by_request:
-        from planner.tools.benchmarks.clients import predict_by_request
+        from planner.tools.benchmarks.clients import predict_by_request, rows_by_request
 
-        frame = frame[(frame["scenario"] == "Concurrency") & frame["concurrency"].notna()]
+        frame = rows_by_request(frame)
         found = check_table(frame, load_catalog(), coefficients, predict_by_request)
     else:
         found = check_table(frame, load_catalog(), coefficients)

@@ -8,8 +8,9 @@ import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Factors, build_services, capacity_table
+from planner.compile.capacity import Factors, build_services, capacity_table, slower_drafts
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions
 from planner.compile.in_time import load_tables
@@ -23,9 +24,10 @@ from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.placement import with_placement
-from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, SitePlan, WorkloadPlan
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, ParkingPlan, Plan, RulePlan, SitePlan, WorkloadPlan
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
+from planner.language.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
 __all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
@@ -91,6 +93,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
+    warnings += slower_drafts(scenario, services, reuse.calibration, reuse)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 
 
@@ -147,6 +150,16 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
         outage_h=site.outage_h,
         commissioning_crews=site.commissioning_crews,
         commissioning_h=site.commissioning_h_per_node,
+        parking=_parking(site.parking, reuse.catalog) if site.parking else None,
+    )
+
+
+def _parking(stated: Parking, catalog: Catalog) -> ParkingPlan:
+    return ParkingPlan(
+        headroom_fraction=stated.headroom_fraction,
+        wake_h=stated.wake_h,
+        parked_kw=catalog.prior("parked_node_power").base if stated.parked_kw is None else stated.parked_kw,
+        wake_usd=stated.wake_usd,
     )
 
 

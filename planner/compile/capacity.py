@@ -145,6 +145,30 @@ def build_services(
     return services, refused
 
 
+def slower_drafts(
+    scenario: Scenario, services: Mapping[tuple[str, str], Service], calibration: Calibration, reuse: Reuse
+) -> list[str]:
+    """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
+    warnings = []
+    for name, workload in services:
+        cluster = scenario.clusters[name]
+        if cluster.speculation is None or cluster.speculation.use == "auto":
+            continue
+        both = [cluster, cluster.model_copy(update={"speculation": None})]
+        drafted, plain = (_service(one, scenario.workloads[workload], calibration, scenario, reuse) for one in both)
+        if (
+            isinstance(drafted, Service)
+            and isinstance(plain, Service)
+            and drafted.requests_per_s < plain.requests_per_s
+        ):
+            warnings.append(
+                f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
+                f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
+                "taken only where it serves more"
+            )
+    return warnings
+
+
 def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:
     """Return what the date of a cluster's first image makes of its speed, in the logarithm; 0 where it is not dated.
 
@@ -298,7 +322,8 @@ def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str,
             f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
             f"{cluster.accelerator}; tensor-parallel would hold it"
         )
-    speculation = cluster.speculation
+    drafts = [(0, 1.0)] if cluster.speculation is None or cluster.speculation.use == "auto" else []
+    drafts += [(cluster.speculation.drafted_tokens, cluster.speculation.accepted_tokens)] if cluster.speculation else []
     return [
         ReplicaSpec(
             part=part,
@@ -309,9 +334,10 @@ def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str,
             attention_data_parallel=groups,
             expert_parallel=groups > 1,
             max_sequences=cluster.max_sequences,
-            drafted_tokens=speculation.drafted_tokens if speculation else 0,
-            accepted_tokens=speculation.accepted_tokens if speculation else 1.0,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
         )
+        for drafted, accepted in drafts
         for degree, groups in layouts
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,11 @@ from planner.fleet.plan import (
     INTERRUPTION,
     CausePlan,
     ClusterPlan,
+    DomainPlan,
     OrderPlan,
     OwnedPlan,
     PaymentPlan,
+    PlannedWork,
     ReliabilityPlan,
     Triangle,
 )
@@ -234,7 +237,46 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
         crews=headcount(stated.repair_crews, least=1),
         spares=_spares(stated),
         rma_h=stated.rma_weeks * HOURS_PER_WEEK,
+        **_events(stated, catalog),
+        reserve_nodes=stated.reserve_nodes or 1,
     )
+
+
+def _events(stated: Reliability, catalog: Catalog) -> dict[str, Any]:
+    """Compile failure domains and planned work: what is stated, and the base of a prior for what is left open."""
+    priors = {path: catalog.prior(name).base for path, name in stated.left_open().items()}
+
+    def figure(*path: str) -> float:
+        found: Any = stated
+        for key in path:
+            found = found[key] if isinstance(found, dict) else getattr(found, key)
+        return float(priors.get(path, found) or 0.0)
+
+    every_h = stated.maintenance.every_weeks * HOURS_PER_WEEK if stated.maintenance else 0.0
+    return {
+        "reserve_fraction": figure("reserve_fraction"),
+        "domains": tuple(
+            DomainPlan(
+                name=name.replace("_", " "),
+                nodes=round(figure("failure_domains", name, "nodes")),
+                per_year=figure("failure_domains", name, "failures_per_year"),
+                repair_h=figure("failure_domains", name, "repair_h"),
+            )
+            for name in stated.failure_domains
+        ),
+        "maintenance": PlannedWork(
+            every_h=every_h,
+            length_h=figure("maintenance", "length_h"),
+            nodes_fraction=figure("maintenance", "per_1000_node_days") / 1000.0 * every_h / HOURS_PER_DAY,
+        )
+        if stated.maintenance
+        else None,
+        "firmware": PlannedWork(
+            every_h=HOURS_PER_YEAR / figure("firmware", "rollouts_per_year"), length_h=figure("firmware", "length_h")
+        )
+        if stated.firmware
+        else None,
+    }
 
 
 def _spares(stated: Reliability) -> Headcount:

@@ -97,10 +97,10 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
     return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
 
 
-def _one_cohort(
+def monthly_fractions(
     cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return one cohort's deductions and disposal gains, shape (periods,) each, and its deductions before them."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the months in which a cohort may deduct, the first period being 0, and the share of its cost in each."""
     january = grid.start.month - 1  # months from January of the start year to coordinate 0
     served = bool(np.isfinite(cohorts.in_service_months[row]))
     service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
@@ -115,16 +115,23 @@ def _one_cohort(
     year = month // MONTHS_PER_YEAR - first_year
     in_use = np.ones(month.shape, dtype=bool) if leaves is None else month <= leaves
     months_in_year = np.bincount(year[in_use], minlength=len(fractions))
-    monthly_usd = np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
-    monthly_cents = series_cents(monthly_usd * cohorts.cost_usd[row])
+    return month - january, np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
+
+
+def _one_cohort(
+    cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return one cohort's deductions and disposal gains, shape (periods,) each, and its deductions before them."""
+    period, fractions = monthly_fractions(cohorts, row, grid, bonus_fraction)
+    monthly_cents = series_cents(fractions * cohorts.cost_usd[row])
     deduction = np.zeros(grid.period_count, dtype=np.int64)
     gain = np.zeros(grid.period_count, dtype=np.int64)
-    period = month - january
     inside = (period >= 0) & (period < grid.period_count)
     deduction[period[inside]] = monthly_cents[inside]
-    if leaves is not None and 0 <= leaves - january < grid.period_count:
+    retired = cohorts.retired_months[row]
+    if np.isfinite(retired) and 0 <= (leaves := int(np.floor(retired))) < grid.period_count:
         basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
-        gain[leaves - january] = cents(cohorts.proceeds_usd[row]) - basis
+        gain[leaves] = cents(cohorts.proceeds_usd[row]) - basis
     return deduction, gain, int(monthly_cents[period < 0].sum())
 
 

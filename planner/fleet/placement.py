@@ -85,6 +85,9 @@ class Placement:
     """The cluster of each pool."""
     pool_deployment: tuple[int | None, ...]
     """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
+    pool_speed: Floats
+    """Each pool's speed on a workload over that of its best layout alone, 0 for no service, shape (pools, workloads,
+    months or 1)."""
     deployment_of: Mapping[tuple[int, int], int]
     """Which deployment serves a workload on a cluster."""
 
@@ -116,6 +119,7 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
         pools=_pool_plan(plan, pools, deployment_of, speed),
         pool_cluster=tuple(c for c, _ in pools),
         pool_deployment=tuple(d for _, d in pools),
+        pool_speed=speed,
         deployment_of=deployment_of,
     )
     return dataclasses.replace(plan, placement=placement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -182,6 +183,27 @@ class CausePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DomainPlan:
+    """What fails as one and takes the nodes behind it, such as a rack."""
+
+    name: str
+    nodes: int
+    per_year: float
+    """Failures of each."""
+    repair_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWork:
+    """Work that drains nodes at even intervals."""
+
+    every_h: float
+    length_h: float
+    nodes_fraction: float = 1.0
+    """Mean share of nodes that come up for it each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityPlan:
     """Failures, crews and spares."""
 
@@ -197,6 +219,15 @@ class ReliabilityPlan:
     spares: Headcount
     """For each cluster, by its own machines."""
     rma_h: float
+    domains: tuple[DomainPlan, ...] = ()
+    maintenance: PlannedWork | None = None
+    firmware: PlannedWork | None = None
+    reserve_nodes: int = 1
+    reserve_fraction: float = 0.0
+
+    def reserve(self, nodes: int) -> int:
+        """Return how many of a cluster's nodes may be down for planned work to go on: max(stated, ⌈share · nodes⌉)."""
+        return max(self.reserve_nodes, math.ceil(self.reserve_fraction * nodes - 1e-9))
 
     @property
     def crew_h_per_node_h(self) -> float:
@@ -207,6 +238,18 @@ class ReliabilityPlan:
             * (cause.medium_fraction * medium_h + (1.0 - cause.soft_fraction - cause.medium_fraction) * hard_h)
             for cause in self.causes
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkingPlan:
+    """Idle nodes are switched off, and on again for work."""
+
+    headroom_fraction: float
+    wake_h: float
+    """At most half an hour: what wakes in an hour then carries half of its work at least, as the tables by load go."""
+    parked_kw: float
+    """What a parked node draws."""
+    wake_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +276,7 @@ class SitePlan:
     outage_h: float
     commissioning_crews: int
     commissioning_h: float
+    parking: ParkingPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,9 +355,14 @@ class Plan:
     """How models share clusters; None where any share of a cluster may serve any model."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
-        """Return the load of the repair crews: Σ nodes · vendor's factor · crew's hours a node and hour / crews."""
+        """Return the load of the repair crews: Σ nodes · crew's hours a node and hour / crews.
+
+        Those are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that fails
+        f times an hour.
+        """
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
-        return float(nodes @ factor) * self.reliability.crew_h_per_node_h / crews
+        shared = sum(d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains)
+        return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
 
     def engineer_load(self, team: int, engineers: int) -> float:
         """Return the load of a team: Σ over stacks and models of incidents a year · mean hours of one / a year.

@@ -1,6 +1,8 @@
-"""Power of the site: IT load, cooling that depends on load and season, and what a cap leaves on."""
+"""Power of the site: IT load, cooling that depends on load and season, what a cap leaves on, nodes that are parked."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,51 @@ def it_kw(plan: Plan, load: Floats, nodes: Floats) -> Floats:
         power[index] = cluster.node_power.node_kw(load[index])
     power *= nodes
     return power
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awake:
+    """Nodes that parking leaves on; shape (clusters, hours)."""
+
+    on: Floats
+    """Nodes that draw power as usual."""
+    serving: Floats
+    """Of those, mean of the hour, what can serve: the rest is waking."""
+    woken: Floats
+    """Nodes that were parked in the hour before."""
+    last: Floats
+    """Nodes on and nodes parked in the last hour, from which the next window goes on; shape (2, clusters)."""
+
+
+def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: NDArray[np.intp]) -> Awake:
+    """Return which nodes are on where idle ones are parked.
+
+    Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
+    that draws no less, and in hours at the power cap, which parks nodes itself. What an hour needs beyond those that
+    were on is woken in it, and serves once it is awake: on − wake time · woken.
+    """
+    parking = plan.site.parking
+    assert parking is not None
+    serves = np.any(plan.requests_per_node_h > 0.0, axis=(1, 2))[:, None]
+    on = np.minimum(np.maximum(np.ceil(used * (1.0 + parking.headroom_fraction) - _NONE), serves), nodes)
+    all_on_kw = it_kw(plan, load_fraction(used, nodes), nodes)
+    on = np.where(parked_kw(plan, used, nodes, on) < all_on_kw, on, nodes)
+    on[:, capped] = nodes[:, capped]
+    parked = nodes - on
+    first = np.stack((nodes[:, 0], np.zeros(len(nodes)))) if before is None else before
+    on_before, parked_before = (
+        np.column_stack((at, hours[:, :-1])) for at, hours in zip(first, (on, parked), strict=True)
+    )
+    # A node that was repaired or delivered was not parked, and has nothing to wake from.
+    woken = np.clip(on - on_before, 0.0, parked_before)
+    last = np.stack((on[:, -1], parked[:, -1]))
+    return Awake(on=on, serving=on - parking.wake_h * woken, woken=woken, last=last)
+
+
+def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
+    """Return IT power by cluster with only some nodes on: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
+    assert plan.site.parking is not None
+    return it_kw(plan, load_fraction(used, on), on) + (nodes - on) * plan.site.parking.parked_kw
 
 
 def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floats:

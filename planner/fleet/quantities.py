@@ -96,8 +96,8 @@ def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: 
 Fates = dict[str, Floats]
 
 
-def failure_node_h(hours: float, accelerators: int, accelerators_per_node: int) -> float:
-    """Return node-hours that a failure takes: hours · accelerators down with it / accelerators of a node."""
+def failure_node_h(hours: Floats, accelerators: NDArray[np.int64], accelerators_per_node: Floats) -> Floats:
+    """Return node-hours that failures take: hours · accelerators down with each / accelerators of a node."""
     return hours * accelerators / accelerators_per_node
 
 

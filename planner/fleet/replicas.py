@@ -101,8 +101,17 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         before = drags.get((owner[pool], w))
         nodes = drag.nodes if before is None else before.nodes + drag.nodes
         drags[owner[pool], w] = dataclasses.replace(drag, nodes=nodes)
+    slower: dict[tuple[int, int], Floats] = {}
+    speeds = placement.pool_speed
+    for pool, w in np.argwhere(((speeds > 0.0) & (speeds != 1.0)).any(axis=2)).tolist():
+        speed = speeds[pool, w]
+        if speed.size > 1:
+            speed = speed[placement.pools.months.hour_periods[window.hours]]
+        beyond = result.served_requests[pool, w] * (1.0 / speed - 1.0)
+        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + beyond
     return dataclasses.replace(
         result,
+        slower_requests=slower,
         demand_requests=window.demand_requests,
         served_requests=added(result.served_requests),
         shed_requests=result.shed_requests + placed.absent_requests,
@@ -111,6 +120,7 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         drag_nodes=added(result.drag_nodes),
         drags=drags,
         throttled_nodes=added(result.throttled_nodes),
+        woken_nodes=None if result.woken_nodes is None else added(result.woken_nodes),
         it_kw=added(result.it_kw),
         replicas=placed.replicas,
         loading_nodes=placed.loading_nodes,

@@ -54,6 +54,8 @@ class WindowInput:
     over the whole hour, so they fall with it."""
     replicas_before: Floats | None = None
     """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
+    awake_before: Floats | None = None
+    """Nodes on and parked in the hour before, shape (2, clusters or pools); None at the start and without parking."""
 
     @property
     def hours(self) -> slice:

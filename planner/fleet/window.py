@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.fleet.power import allowed_it_kw, facility_kw, hold, it_kw, load_fraction
+from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
 from planner.fleet.replicas import by_cluster, place_window
 from planner.fleet.router import Router, Slowdown, WindowInput
 
@@ -67,6 +67,13 @@ class WindowResult:
     """Whole replicas of each deployment where they count, 0 elsewhere, shape (deployments, hours)."""
     loading_nodes: Floats
     """Nodes that load weights, mean of the hour, of the same shape."""
+    slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
+    """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
+    the layout that is best for it alone; shape (hours,). Only where some was served in another."""
+    woken_nodes: Floats | None = None
+    """Nodes woken from parking, shape (clusters, hours); None where none are parked."""
+    awake_after: Floats | None = None
+    """What the next window has as ``awake_before``."""
 
     @property
     def replicas_after(self) -> Floats:
@@ -154,12 +161,16 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
         throttled[:, over] = np.maximum(wanted - used[:, over], 0.0)
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
+    on = window.nodes
+    parked = awake(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
+    if parked is not None:
+        on, capacity = parked.on, np.minimum(capacity, parked.serving)
     full = used.copy()
     _overload(router)
     late = _late(router, capacity)
     np.minimum(used, full, out=used)  # a node that is full is no fuller, and draws no more, for being offered more
     # Power last: what was refused at the door draws none.
-    power = it_kw(plan, load_fraction(used, window.nodes), window.nodes)
+    power = it_kw(plan, load_fraction(used, on), on) if parked is None else parked_kw(plan, used, window.nodes, on)
     if over.size:
         _, power[:, over] = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
     drags = _drags(router)
@@ -182,6 +193,8 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
         replicas=np.zeros((0, window.nodes.shape[1])),
         loading_nodes=np.zeros((0, window.nodes.shape[1])),
+        woken_nodes=None if parked is None else parked.woken,
+        awake_after=None if parked is None else parked.last,
     )
 
 

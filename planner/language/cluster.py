@@ -147,6 +147,9 @@ class Speculation(Strict):
     """Tokens proposed per step."""
     accepted_tokens: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
     """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
+    use: Literal["always", "auto"] = "always"
+    """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
+    serves more. Default: always."""
 
     @model_validator(mode="after")
     def _not_more_than_checked(self) -> Speculation:
@@ -163,7 +166,7 @@ class Cluster(Strict):
     accelerator: str
     """Accelerator, by its catalogue name."""
     nodes: Annotated[
-        int, Field(ge=0, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+        int, Field(ge=0, le=1_000_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
     """Servers bought."""
     engine: str = "vllm"

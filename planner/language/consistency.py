@@ -47,6 +47,11 @@ def check_scenario(scenario: Scenario) -> None:
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
+    known = [name.removesuffix("_failure_rate") for name in catalog.priors if name.endswith("_failure_rate")]
+    for (*section, key), prior in scenario.reliability.left_open().items():
+        if prior not in catalog.priors:
+            hint = nearest(str(section[-1]), known) or f"the catalogue has figures for {choices(known)}"
+            report(("reliability", *section), f"states no {key}, and the catalogue has no figure for it", hint)
     _check_steps(scenario, catalog, report)
     if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])

@@ -4,10 +4,53 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, Tag
+from pydantic import BaseModel, Field, Tag
 
-from planner.language.fields import Fraction, NonNegative, NumberOrRate, PerThousand, Plausible, Positive, Rate
+from planner.documents import KeyPath
+from planner.language.fields import (
+    EntryName,
+    Fraction,
+    NonNegative,
+    NumberOrRate,
+    PerThousand,
+    Plausible,
+    Positive,
+    Rate,
+)
 from planner.validation import Strict
+
+
+class FailureDomain(Strict):
+    """What fails as one and takes all nodes behind it: a rack, a switch, a power feed, a cooling loop."""
+
+    nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 256, "assumption")] | None = None
+    """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
+    failures_per_year: (
+        Annotated[NonNegative, Plausible.prior("power_feed_failure_rate", "cooling_loop_failure_rate")] | None
+    ) = None
+    """Failures of each a year. Default: the catalogue's (rack_failure_rate and so on)."""
+    repair_h: Annotated[Positive, Plausible.prior("switch_repair", "cooling_loop_repair")] | None = None
+    """Hours a crew takes to mend it, once it is there. Default: the catalogue's (rack_repair and so on)."""
+
+
+class Maintenance(Strict):
+    """Planned work on single nodes, done in windows that open at even intervals."""
+
+    per_1000_node_days: Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None = None
+    """Nodes that come up for work, per thousand and day. Default: the catalogue's planned_interruption_rate."""
+    length_h: Annotated[Positive, Plausible.prior("planned_interruption_length")] | None = None
+    """Hours for which such a node is drained. Default: the catalogue's planned_interruption_length."""
+    every_weeks: Annotated[float, Field(gt=0, le=520), Plausible(0.14, 13, "a day to a quarter")] = 1.0
+    """Weeks from one window to the next. Default 1: assumption."""
+
+
+class Firmware(Strict):
+    """Rollouts of firmware that drain every node once."""
+
+    rollouts_per_year: Annotated[Positive, Plausible.prior("firmware_rollouts")] | None = None
+    """Rollouts a year, at even intervals. Default: the catalogue's firmware_rollouts."""
+    length_h: Annotated[Positive, Plausible.prior("firmware_update_length")] | None = None
+    """Hours for which a node is drained. Default: the catalogue's firmware_update_length."""
 
 
 class Reliability(Strict):
@@ -51,3 +94,42 @@ class Reliability(Strict):
     """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
     rma_weeks: Annotated[Positive, Plausible(0.2, 52, "assumption")] = 4.0
     """Weeks until a used spare is replaced. Default 4: assumption."""
+    failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(default_factory=dict)
+    """What takes several nodes at once when it fails, by name. The catalogue knows rack, switch, power_feed and
+    cooling_loop, so that {rack: {}} is enough; others state all three figures. Default: none."""
+    maintenance: Maintenance | None = None
+    """Windows in which nodes are drained for planned work; {} takes the catalogue's figures. Default: none."""
+    firmware: Firmware | None = None
+    """Rollouts that drain every node in turn; {} takes the catalogue's figures. Default: none."""
+    reserve_nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000, "assumption")] | None = None
+    """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
+    reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
+    reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
+    """The same as a share of a cluster's nodes on site, rounded up; the larger of the two holds. Default: the
+    catalogue's spare_pool where neither is stated."""
+
+    def left_open(self) -> dict[KeyPath, str]:
+        """Return the prior of the catalogue that stands for each figure of a domain or of planned work left open."""
+        sections: list[tuple[KeyPath, BaseModel | None, dict[str, str]]] = [
+            (("maintenance",), self.maintenance, _MAINTENANCE),
+            (("firmware",), self.firmware, _FIRMWARE),
+        ]
+        if (self.maintenance or self.firmware) and self.reserve_nodes is None:
+            sections.append(((), self, {"reserve_fraction": "spare_pool"}))
+        for name, domain in self.failure_domains.items():
+            priors = {
+                "nodes": f"{name}_nodes",
+                "failures_per_year": f"{name}_failure_rate",
+                "repair_h": f"{name}_repair",
+            }
+            sections.append((("failure_domains", name), domain, priors))
+        return {
+            (*path, key): prior
+            for path, stated, priors in sections
+            for key, prior in priors.items()
+            if stated is not None and getattr(stated, key) is None
+        }
+
+
+_MAINTENANCE = {"per_1000_node_days": "planned_interruption_rate", "length_h": "planned_interruption_length"}
+_FIRMWARE = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_update_length"}

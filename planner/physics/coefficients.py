@@ -136,6 +136,10 @@ class Calibration:
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
 
+    first_token_log_effect: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Log of measured time to first token of benchmark clients over that of the ``formula``, or of their simulation by
+    ``requests``, by group; a group that is not there was not measured."""
+
     measured_on: date | None = None
     """Middle of the dates of its measurements; None where none is known."""
 

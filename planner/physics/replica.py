@@ -97,6 +97,7 @@ class ReplicaWork:
     windowed_fraction: Floats
     attended_tokens: Floats
     kv_capacity_tokens: Floats
+    max_context_tokens: Floats
     max_sequences: Floats
     reserved_output_fraction: Floats
     drafted_tokens: Floats
@@ -125,6 +126,8 @@ class Replicas:
     windowed_fraction: Floats
     attended_tokens: Floats
     kv_capacity_tokens: Floats
+    longest_tokens: Floats
+    """Prompt and output together that the model attends to and the cache holds: no request is longer."""
     max_sequences: Floats
     reserved_output_fraction: Floats
     ttft_fixed_s: Floats
@@ -221,6 +224,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
         "kv_capacity_tokens": memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
+        "max_context_tokens": shape.max_context,
         "max_sequences": groups * (spec.max_sequences or MAX_SEQUENCES),
         "reserved_output_fraction": _reserved(spec),
         "drafted_tokens": spec.drafted_tokens,
@@ -289,6 +293,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         windowed_fraction=work.windowed_fraction,
         attended_tokens=work.attended_tokens,
         kv_capacity_tokens=work.kv_capacity_tokens,
+        longest_tokens=np.minimum(work.max_context_tokens, work.kv_capacity_tokens),
         max_sequences=work.max_sequences,
         reserved_output_fraction=work.reserved_output_fraction,
         ttft_fixed_s=c["ttft_fixed_s"],

@@ -15,7 +15,7 @@ from planner.finance.variance import CAUSES
 from planner.language.actuals import Seen
 from planner.reporting.actuals_columns import ACTUALS_TABLES
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
@@ -161,6 +161,7 @@ def actuals_summary(held: Held) -> dict[str, Any]:
         f"{series.of} {series.name}": months for series in held.actuals.series if (months := held.outside(series))
     }
     return {
+        "schema_version": SCHEMA_VERSION,
         "scenario": held.result.scenario.name,
         "months": list(held.months),
         "horizon_months": held.result.scenario.horizon_months,

@@ -124,7 +124,10 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         for cluster, contract in contracts
         if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None
     }
-    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in [*resale, *sorted(rents)]]
+    drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
+    if scenario.site.parking is not None and scenario.site.parking.parked_kw is None:
+        drawn_on.append("parked_node_power")
+    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in drawn_on]
     for path, fact, unit in facts:
         title, date = catalog.provenance(fact)
         shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)

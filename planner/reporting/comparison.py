@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ from planner.reporting.judgement import (
     warnings_of,
 )
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
+from planner.reporting.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
 from planner.reporting.summary import chance_summary, promise_summary
 from planner.reporting.text_table import signed, text_table, wrapped
+from planner.reporting.workbook import write_tables
 from planner.results.chance import Interval, ends_of
 from planner.results.measure_names import DRAWS
 from planner.results.measures import series_of
@@ -252,6 +255,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package("comparison", written, form)
     files["summary.json"] = json_text(comparison_summary(comparison))
+    files["workbook.xlsx"] = _workbook(comparison, {table.name: columns for table, columns in tables})
     manifest: dict[str, Any] = {
         "kind": "comparison",
         "version": planner.__version__,
@@ -263,6 +267,20 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
     }
     manifest["command"] = _command(comparison, form)
     write_folder(folder, with_report(files, manifest), manifest)
+
+
+def _workbook(comparison: Comparison, shown: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Return the workbook: the plans side by side, why they differ, percentiles by month, statements by year."""
+    names, plan = comparison.names, comparison.results[0].plan
+    pages = {
+        "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
+        **bridge_page(shown["bridge_usd"]),
+        **plain_pages({"Bridge, per token": shown["bridge"]}),
+        **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
+        **statements_page(dict(zip(names, comparison.results, strict=True))),
+        **plain_pages({"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}),
+    }
+    return write_tables(" against ".join(names), plan.start, pages)
 
 
 def _command(comparison: Comparison, form: CsvFormat) -> list[str]:

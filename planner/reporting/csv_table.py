@@ -9,7 +9,6 @@ system.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from planner.reporting.columns import ColumnKind
 from planner.units import DOLLARS, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -74,15 +73,15 @@ def _quoted(text: str, separator: str) -> str:
     return text
 
 
-def _text_cells(cells: Iterable[object], separator: str) -> list[str]:
+def _text_cells(cells: Sequence[object], separator: str) -> list[str]:
     """Return text cells; each different text is worked out once, since names repeat down a column."""
-    known: dict[object, str] = {None: ""}
-    written = []
-    for cell in cells:
-        if cell not in known:
-            known[cell] = _quoted(neutralised(str(cell)), separator)
-        written.append(known[cell])
-    return written
+    texts = ["" if cell is None else str(cell) for cell in cells]
+    starts, together = {text[:1] for text in texts}, "".join(texts)
+    # Where nothing is to be done to any, as with half a million times, that is soon seen.
+    if starts.isdisjoint(FORMULA_STARTS) and not any(mark in together for mark in (separator, '"', "\n", "\r")):
+        return texts
+    known = {text: _quoted(neutralised(text), separator) for text in dict.fromkeys(texts)}
+    return [known[text] for text in texts]
 
 
 def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
@@ -99,19 +98,21 @@ def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
 
 def _decimal_cells(cells: Sequence[float | None], column: Column, decimal_mark: str, names: Cells | None) -> list[str]:
     """Return numbers with the column's decimals, or those of what each measures; NaN and None are empty, −0 is 0."""
-    decimals = [column.decimals] * len(cells)
-    if names is not None:
+    numbers = np.array(cells, dtype=np.float64)
+    if np.isinf(numbers).any():
+        msg = f"column {column.name} holds an infinite number"
+        raise ConservationError(msg)
+    if names is None:
+        form = f"%.{column.decimals}f"
+        written = [form % number for number in numbers.tolist()]
+    else:
         decimals = [2 if unit_of(name) == DOLLARS else column.decimals for name in names]
-    written = []
-    for number, places in zip(cells, decimals, strict=True):
-        if number is None or math.isnan(number):
-            written.append("")
-            continue
-        if math.isinf(number):
-            msg = f"column {column.name} holds an infinite number"
-            raise ConservationError(msg)
-        cell = f"{number:.{places}f}"
-        written.append(cell[1:] if cell.startswith("-") and not cell.strip("-0.") else cell)
+        written = [f"{number:.{places}f}" for number, places in zip(numbers.tolist(), decimals, strict=True)]
+    for row in np.flatnonzero(np.isnan(numbers)).tolist():
+        written[row] = ""
+    for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
+        if not written[row].strip("-0."):
+            written[row] = written[row].removeprefix("-")
     if decimal_mark != ".":
         written = [cell.replace(".", decimal_mark) for cell in written]
     return written

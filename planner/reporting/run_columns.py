@@ -105,9 +105,9 @@ LATE_REASONS = TableDescription(
         ),
         text_column(
             "mend",
-            "What would: nodes that carry what its worst hour of the month loses; nodes that halve the queueing; kW "
-            "that the cap lacks; the first-token objective at which half as many prompts are too long, and no more "
-            "than its percentile allows.",
+            "What would, to be read after the amount: nodes that carry what its worst hour of the month loses; nodes "
+            "that halve the queueing; kW that the cap lacks; the first-token objective at which half as many prompts "
+            "are too long, and no more than its percentile allows.",
         ),
     ),
 )
@@ -214,16 +214,17 @@ EVENTS = TableDescription(
         text_column("cluster", "Cluster concerned, or `fleet`."),
         text_column(
             "event",
-            "delivered (into service), waiting (paid, without power), retired, failure, software or outage.",
+            "delivered (into service), waiting (paid, without power), retired, failure, maintenance (drained for "
+            "planned work), process (by a process of your own), software or outage.",
         ),
-        text_column("cause", "Why: the failing part, the kind of software incident."),
+        text_column("cause", "Why: the failing part or domain, the planned work, the kind of software incident."),
         text_column("detail", "Node, severity and wait of a repair; stack, model and size of an incident."),
         whole_column("accelerators", "Accelerators that came, left or were lost."),
         number_column("duration_h", "Hours from beginning to end, within the horizon.", 4),
         number_column(
             "lost_node_h",
-            "Node-hours it took, as `losses.csv` counts them: the failures, incidents and outages of a run sum to the "
-            "columns `lost_to_failures_node_h`, `lost_to_software_node_h` and `lost_to_outages_node_h` there.",
+            "Node-hours it took, as `losses.csv` counts them: failures and nodes taken out, incidents and outages sum "
+            "to the columns `lost_to_failures_node_h`, `lost_to_software_node_h` and `lost_to_outages_node_h` there.",
             4,
         ),
         number_column("lost_capacity_tokens", "Tokens that those node-hours carry in the cluster's usual mix.", 0),

@@ -25,10 +25,10 @@ from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
 from planner.reporting.plan_tables import run_columns_of
+from planner.reporting.plan_workbooks import months_pages
 from planner.reporting.report.build import with_report
-from planner.reporting.run_workbook import workbook_content
+from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.summary import summary
-from planner.reporting.workbook import write_workbook
 from planner.results import tables
 from planner.results.chance import Chance, ends_of
 from planner.results.measure_names import DRAWS, MEASURES
@@ -175,14 +175,14 @@ def write_run(
     found, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
     shown = {table.name: columns for table, columns in found}
-    content = workbook_content(result, shown["events"], shown["assumptions"])
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     if wanted.parquet:
         timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
         files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result, chance))
-    files["workbook.xlsx"] = write_workbook(content)
+    drawn = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
+    files["workbook.xlsx"] = write_workbook(workbook_content(result, shown, drawn))
     identity = manifest(result)
     identity["draws"] = 1 if chance is None else chance.draws
     identity["command"] = list(command) or _command(result.scenario, identity, wanted)

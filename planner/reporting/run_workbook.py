@@ -1,85 +1,204 @@
-"""A run as ``workbook.xlsx``."""
+"""``workbook.xlsx`` of a run: the plan as finance works with it, with live formulas.
+
+The yellow cells of the assumptions move every sheet. Each account of a month is what the ledger holds, and what the
+inputs add to it: purchases, resale and end value by the cohorts' formulas, depreciation and capital charge by those of
+the depreciation sheet, and all that is a price times a quantity by the workings. Statements and headline measures read
+the accounts. Every formula is stored with the value that the simulation found, so that a reader that does not calculate
+shows the right figures. With the inputs as simulated, every cell equals the ledger to the cent; with others, what a new
+run would find.
+"""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.finance.accounts import Account
-from planner.finance.depreciation import make_cohorts
-from planner.finance.present_value import running_months
-from planner.reporting.workbook import SheetTable, WorkbookContent
-from planner.results.building import building_of
-from planner.results.cohorts import assets_of, tax_base
-from planner.results.energy import energy_usd
+from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
+from planner.finance.ledger import Dimension
+from planner.finance.present_value import discount_factors, running_months
+from planner.reporting.workbook import (
+    Page,
+    SheetChart,
+    Sheets,
+    SheetTable,
+    draw_charts,
+    in_usd,
+    open_book,
+    sheet_of,
+    write_page,
+)
+from planner.reporting.workbook_accounts import write_accounts, write_ledger
+from planner.reporting.workbook_cohorts import CohortFigures, cohort_figures, unfollowed_prices, write_cohorts
+from planner.reporting.workbook_depreciation import write_depreciation
+from planner.reporting.workbook_inputs import SHEET as ASSUMPTIONS
+from planner.reporting.workbook_inputs import Inputs, inputs_of, write_assumptions
+from planner.reporting.workbook_statements import write_statements
+from planner.reporting.workbook_summary import write_summary
+from planner.reporting.workbook_tax import write_tax
+from planner.reporting.workbook_workings import Series, series_of_inputs, write_workings
+from planner.results.accounting import running_usd
+from planner.results.cohorts import assets_of
+from planner.results.measure_names import FLEET
 from planner.results.measures import measures, series_of
 from planner.results.ownership import dated_rows
-from planner.results.result import RunResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from planner.finance.depreciation import Cohorts, DepreciationSchedule
+    from planner.finance.months import MonthGrid
+    from planner.results.result import RunResult
+
+    Floats = NDArray[np.float64]
+    Cents = NDArray[np.int64]
 
 MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
+SHEET_NAMES = (
+    "Summary", ASSUMPTIONS, "Statements", "Cohorts", "Depreciation", "Timeline", "Accounts", "Workings", "Tax",
+    "By cluster", "Ledger", "Events",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A run and the figures behind the formulas, worked out once."""
+
+    result: RunResult
+    inputs: Inputs
+    assets: Cohorts
+    """The purchase cohorts as the books see them, in the order of the ledger's cohort names."""
+    cohorts: CohortFigures
+    schedule: DepreciationSchedule
+    charge_usd: Floats
+    """Cost of capital before rounding, shape (cohorts, months)."""
+    property_usd: Floats
+    """Property tax before rounding, shape (cohorts, months)."""
+    table_cents: Cents
+    """The ledger by month and account, shape (months, accounts)."""
+    series: tuple[Series, ...]
+    """What is a price times a quantity, by account and cluster."""
+    measures: Mapping[str, float | None]
+    output_tokens: Floats
+    total_tokens: Floats
+    running_months: Floats
+    """Months from the start to when each month's running flows count, shape (months,)."""
+    dated_rows: NDArray[np.intp]
+    """Ledger rows that count on a day of their own: purchases, sales, end value."""
+    dated_months: Floats
+    """Months from the start to that day, in the order of those rows."""
+    tables: Mapping[str, SheetTable]
+    """Plain tables by the names of their sheets: assumptions, timeline, events."""
+    more: Mapping[str, Page] = field(default_factory=dict)
+    """Further sheets, after all others."""
+
+    @property
+    def grid(self) -> MonthGrid:
+        """The months of the horizon."""
+        return self.result.plan.months
+
+    @property
+    def rate(self) -> float:
+        """Discount rate a year, as simulated."""
+        return self.result.plan.money.capital.discount_rate_per_year
+
+    @property
+    def rate_cell(self) -> str:
+        """Address of the discount rate."""
+        return self.inputs.cell("discount rate")
+
+    def account_cents(self, account: Account) -> Cents:
+        """Return an account of the ledger by month, shape (months,)."""
+        return np.asarray(self.table_cents[:, list(Account).index(account)])
+
+    @property
+    def dated_present_usd(self) -> Floats:
+        """Present value of each ledger row that counts on a day of its own."""
+        amounts = self.result.ledger.amount_cents[self.dated_rows] / 100
+        return np.asarray(amounts * discount_factors(self.rate, self.dated_months))
 
 
 def workbook_content(
-    result: RunResult, events: Mapping[str, Any], assumptions: Mapping[str, list[str]]
-) -> WorkbookContent:
-    """Return what the workbook of a run shows, given its tables of events and assumptions."""
-    plan, series = result.plan, series_of(result)
-    measured, rules, (rows, days) = measures(result, series), plan.money.market.tax, dated_rows(result)
-    energy, cooling = energy_usd(plan, result.run, result.monthly)
-    taxed = tax_base(plan, result.cohorts, rules).income_cents.sum(axis=0) if rules and result.cohorts else None
-    building = building_of(plan)
-    if rules and building is not None:  # its depreciation of the books is among the costs, that of tax is not
-        taxed = (0 if taxed is None else taxed) + building.schedule.depreciation_cents[0] - building.deduction_cents
-    return WorkbookContent(
-        title=result.scenario.name,
-        created=datetime.datetime.combine(plan.start, datetime.time()),
-        grid=plan.months,
-        ledger=result.ledger,
-        cohorts=assets_of(plan, result.cohorts) if result.cohorts else make_cohorts([], []),
-        discount_rate_per_year=plan.money.capital.discount_rate_per_year,
+    result: RunResult, tables: Mapping[str, Mapping[str, Any]], more: Mapping[str, Page] | None = None
+) -> Content:
+    """Return what the workbook of a run shows, given its tables by name and further sheets."""
+    plan, capital, series = result.plan, result.plan.money.capital, series_of(result)
+    assets = assets_of(plan, result.cohorts) if result.cohorts else make_cohorts([], [])
+    schedule = depreciate(assets, plan.months.edge_coordinates)
+    posted = running_usd(plan, result.run, result.monthly, result.cohorts, result.rented)
+    figures = cohort_figures(result, assets)
+    inputs = inputs_of(result, posted, unfollowed_prices(result, figures))
+    rows, days = dated_rows(result)
+    timeline = by_cluster_first(tables["timeline_monthly"])
+    return Content(
+        result=result,
+        inputs=inputs,
+        assets=assets,
+        cohorts=figures,
+        schedule=schedule,
+        charge_usd=capital_charge_usd(schedule, capital.discount_rate_per_year),
+        property_usd=property_tax_usd(schedule, capital.property_tax_fraction_per_year),
+        table_cents=result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),
+        series=series_of_inputs(result, posted, inputs),
+        measures=measures(result, series),
+        output_tokens=series.output_tokens,
+        total_tokens=series.tokens,
         running_months=running_months(series.economic.edge_months, series.economic.timing),
         dated_rows=rows,
         dated_months=days,
-        electricity_usd_per_kwh=_electricity_usd_per_kwh(result),
-        energy_usd=energy,
-        cooling_usd=cooling,
-        output_tokens=series.output_tokens,
-        total_tokens=series.tokens,
-        assumptions=sheet_of(assumptions),
-        events=sheet_of(events, MOST_EVENTS),
-        levelised_usd_per_million={
-            name: measured[f"levelised_cost_per_million_{tokens}_usd"]
-            for name, tokens in (("output", "output_tokens"), ("total", "tokens"))
+        tables={
+            ASSUMPTIONS: sheet_of(tables["assumptions"]),
+            "Timeline": sheet_of(timeline),
+            "By cluster": sheet_of(in_usd(tables["statement_yearly"])),
+            "Events": sheet_of(tables["events"], MOST_EVENTS),
         },
-        tax=rules,
-        purchase_income_cents=np.zeros(plan.months.period_count, dtype=np.int64) if rules and taxed is None else taxed,
+        more=more or {},
     )
 
 
-def _electricity_usd_per_kwh(result: RunResult) -> float:
-    """Return the price of energy on the first day; under time-of-use windows, what a kWh cost on average."""
-    power = result.plan.money.power
-    if power.hourly_usd_per_kwh is None:
-        return float(power.monthly_usd_per_kwh[0])
-    paid = result.ledger.account_cents(Account.ENERGY) + result.ledger.account_cents(Account.COOLING)
-    energy = float(result.monthly.facility_kwh.sum())
-    return round(paid / 100 / energy, 6) if energy > 0 else 0.0
+def by_cluster_first(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of months and clusters with the fleet first, then cluster by cluster."""
+    names = list(dict.fromkeys(table["cluster"]))
+    ranks = [(name != FLEET, names.index(name)) for name in table["cluster"]]
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    return {name: [column[place] for place in order] for name, column in table.items()}
 
 
-def sheet_of(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
-    """Return columns as rows, at most so many; a row then says where the others are."""
-    rows = list(zip(*(_cells(column, most) for column in columns.values()), strict=True))
-    length = len(next(iter(columns.values()))) if columns else 0
-    if most is not None and length > most:
-        rows.append((f"and {length - most} more in events.csv", *[None] * (len(columns) - 1)))
-    return SheetTable(headings=tuple(columns), rows=rows)
-
-
-def _cells(column: Any, most: int | None) -> list[object]:
-    """Return plain cells; NaN is an empty one."""
-    cells = column[:most].tolist() if isinstance(column, np.ndarray) else list(column[:most])
-    return [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in cells]
+def write_workbook(content: Content) -> bytes:
+    """Return the workbook as bytes; the same content gives the same bytes."""
+    target, book = open_book(content.result.scenario.name, content.result.plan.start)
+    with book:
+        sheets = Sheets.of(book)
+        for name in SHEET_NAMES:  # in this order, whichever is written first
+            _ = sheets[name]
+        write_ledger(sheets, content)
+        write_cohorts(sheets, content)
+        write_depreciation(sheets, content)
+        write_workings(sheets, content)
+        layout = write_accounts(sheets, content)
+        write_tax(sheets, content, layout)
+        write_summary(sheets, content, layout, write_statements(sheets, content, layout))
+        write_assumptions(sheets, content.inputs, content.tables[ASSUMPTIONS])
+        months = content.grid.period_count
+        drawn = tuple(
+            SheetChart(title=title, columns=columns, last=months)
+            for title, columns in (
+                ("Tokens a month, fleet", ("demand_tokens", "served_tokens")),
+                ("Utilisation and requests in time, fleet", ("utilisation_fraction", "slo_attainment_fraction")),
+                ("Cost per million tokens to date, fleet, USD", ("cumulative_cost_per_million_tokens_usd",)),
+            )
+        )
+        timeline = Page(table=content.tables["Timeline"], charts=drawn)
+        write_page(sheets, "Timeline", timeline)
+        draw_charts(sheets, "Timeline", timeline, ("Summary", 1, 17))
+        year = "Statements by fiscal year and cluster, as simulated; they do not follow the yellow cells."
+        write_page(sheets, "By cluster", Page(table=content.tables["By cluster"], note=year))
+        write_page(sheets, "Events", Page(table=content.tables["Events"]))
+        for name, page in content.more.items():
+            write_page(sheets, name, page)
+    return target.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +13,13 @@ import yaml
 import planner
 from planner.language.loading import layer_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
+from planner.reporting.plan_workbooks import months_pages, plain_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
-from planner.reporting.run_workbook import sheet_of, workbook_content
+from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.reporting.size_rows import (
     family_rows,
@@ -34,7 +34,7 @@ from planner.reporting.size_rows import (
     review_rows,
 )
 from planner.reporting.text_table import text_table, wrapped
-from planner.reporting.workbook import write_workbook
+from planner.results.chance import draw_again
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
@@ -82,6 +82,7 @@ def size_summary(sized: Sized) -> dict[str, Any]:
     """Return summary.json."""
     confirmed, promise, trial = sized.confirmation, sized.promise, sized.trial
     return {
+        "schema_version": SCHEMA_VERSION,
         "scenario": sized.scenario.name,
         "objective": trial.objective,
         "promise": {
@@ -143,7 +144,7 @@ def sentences(sized: Sized) -> list[str]:
         if row["breaks_month"]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
             said.append(
-                f"With one node of {purchase} fewer, {row['kept_fewer_fraction']:.0%} of replications keep it: {load}"
+                f"With one node of {purchase} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it: {load}"
                 f"in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It would save "
                 f"{money(sized, row['node_saves'])}."
             )
@@ -235,11 +236,10 @@ def size_text(sized: Sized) -> str:
 def _workbook(sized: Sized) -> bytes:
     """Return the workbook of the answer as stated, with the tables of the sizing after its own."""
     result = sized.as_stated()
+    drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
     shown = {table.name: columns for table, columns in run_tables(result)}
-    content = workbook_content(result, shown["events"], shown["assumptions"])
-    more = {name: sheet_of(rows(sized)) for name, rows in _ROWS.items()}
-    named = {f"Size {name}": table for name, table in more.items() if table.rows}
-    return write_workbook(dataclasses.replace(content, more=named))
+    found = plain_pages({f"Size {name}": rows(sized) for name, rows in _ROWS.items()})
+    return write_workbook(workbook_content(result, shown, {**drawn, **found}))
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:

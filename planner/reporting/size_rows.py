@@ -10,7 +10,7 @@ import numpy as np
 from planner.language.cluster import Cluster
 from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.studies.sizing.explain import Fewer
-from planner.studies.sizing.search import Judged
+from planner.studies.sizing.judged import Judged
 from planner.studies.sizing.size import Sized
 from planner.units import HOURS_PER_DAY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.reporting.columns import Column, ColumnKind, TableDescription, text_column, whole_column
-from planner.studies.headlines import HEADLINES
+from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.units import unit_of
 
 if TYPE_CHECKING:
@@ -60,10 +60,13 @@ PERCENTILES = TableDescription(
 MONTHLY_BANDS = TableDescription(
     name="monthly_bands",
     description="Fan bands by month: percentiles over replications.",
-    key=("scenario", "output", "month"),
+    key=("scenario", "output", "cluster", "month"),
     columns=(
         _SCENARIO,
-        text_column("output", "Monthly figure: utilisation_fraction, cost_per_million_tokens_usd or spend_usd."),
+        text_column(
+            "output", f"Monthly figure: {', '.join(output.name for output in MONTHLY)} (where tokens are sold)."
+        ),
+        text_column("cluster", "`fleet`, or a cluster of the scenario (cost, tokens and revenue alone)."),
         Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
         _number("mean", "Mean over replications.", _IN_ITS_UNIT),
         *(_number(f"p{p}", f"{p}th percentile over replications.", _IN_ITS_UNIT) for p in (5, 10, 50, 90, 95)),

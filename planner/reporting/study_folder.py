@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from planner.reporting.datapackage import StreamedTable, WrittenTable, data_pack
 from planner.reporting.folder import command_line
 from planner.reporting.judgement import IN_TIME, SHED
 from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
+from planner.reporting.plan_workbooks import bands_page, plain_pages, statements_page, statistics_page
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents, openable
 from planner.reporting.study_charts import study_pictures
@@ -32,6 +33,7 @@ from planner.reporting.study_rows import (
     statistics_columns,
 )
 from planner.reporting.uncertain_inputs import study_file, uncertain_columns
+from planner.reporting.workbook import write_tables
 from planner.results.result import RunResult
 from planner.results.run import simulate
 from planner.studies.analysis import Driver, Finished, Statistic
@@ -47,7 +49,7 @@ from planner.studies.study import study_manifest
 
 Floats = NDArray[np.float64]
 
-_SAMPLE_ROWS = 20_000
+_SAMPLE_ROWS = 8_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""
 
 
@@ -141,9 +143,11 @@ class _Writer:
     ) -> None:
         """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
         store = self.store
-        whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated()]
+        results = self._results()
+        whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
         written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
         content = {f"{table.description.name}.csv": table.content for table in written}
+        content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in whole})
         content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
         manifest = study_manifest(self.prepared, store, self.rows)
         if self.command:
@@ -157,14 +161,28 @@ class _Writer:
             store.staged.write(name, text)
         store.commit(manifest)
 
-    def _stated(self) -> list[DescribedTable]:
-        """Return the tables of each scenario as it is stated, run once; one that cannot be run has none."""
-        scenarios = {base.name: base.scenario for base in self.prepared.scenarios}
+    def _results(self) -> dict[str, RunResult]:
+        """Run each scenario once as it is stated; one that cannot be run is left out."""
         results: dict[str, RunResult] = {}
-        for name, scenario in scenarios.items():
+        for base in self.prepared.scenarios:
             with contextlib.suppress(PlannerError):
-                results[name] = simulate(scenario, seed=self.prepared.seed)
+                results[base.name] = simulate(base.scenario, seed=self.prepared.seed)
+        return results
+
+    def _stated(self, results: dict[str, RunResult]) -> list[DescribedTable]:
+        """Return the tables of each scenario as it is stated."""
+        scenarios = {base.name: base.scenario for base in self.prepared.scenarios}
         return [*plan_tables(results), *evidence_tables(scenarios)]
+
+    def _workbook(self, results: dict[str, RunResult], shown: Mapping[str, Mapping[str, Any]]) -> bytes:
+        """Return the workbook: percentiles of every figure and by month, what decides, statements as stated."""
+        found = {"Percentiles": statistics_page(shown["percentiles"])}
+        if "monthly_bands" in shown:
+            found["By month"] = bands_page(shown["monthly_bands"], ("cost_usd", "served_tokens", "revenue_usd"))
+        named = {"Promise": "promise", "Decision": "decision", "Sensitivity": "sensitivity", "Uncertain": "uncertain"}
+        found |= plain_pages({name: shown[table] for name, table in named.items()})
+        found |= statements_page(results) | plain_pages({"Assumptions": shown["assumptions"]})
+        return write_tables(self.prepared.study.name, self.prepared.scenarios[0].scenario.start, found)
 
 
 def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:

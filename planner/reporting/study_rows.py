@@ -38,6 +38,7 @@ def band_columns(bands: Iterable[Band]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "scenario": [row.scenario for row in rows],
         "output": [row.output for row in rows],
+        "cluster": [row.cluster for row in rows],
         "month": [row.month for row in rows],
         "mean": [row.mean for row in rows],
     }

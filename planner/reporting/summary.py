@@ -229,7 +229,8 @@ def mend_words(reason: Mapping[str, Any]) -> str:
     if amount is None:
         return ""
     number = f"{amount:.3g}" if reason["reason"] == "too_long" else f"{math.ceil(amount):,}"  # seconds, or whole nodes
-    return f"; {number} {reason['mend']}"
+    mend = reason["mend"].replace("nodes", "node", 1) if number == "1" else reason["mend"]
+    return f"; {number} {mend}"
 
 
 def _chance_sentence(chance: dict[str, Any]) -> str:

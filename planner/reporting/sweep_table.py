@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import place_folder
 from planner.reporting.judgement import COST, IN_TIME, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables
+from planner.reporting.plan_workbooks import plain_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import signed, text_table, wrapped
+from planner.reporting.workbook import Page, SheetChart, sheet_of, words, write_tables
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
 from planner.units import MILLION
@@ -74,6 +76,27 @@ def sweep_text(axes: Sequence[Axis], points: Sequence[Point]) -> str:
     return "\n".join([*lines, "", *wrapped([sweep_advice(choice)])])
 
 
+def _workbook(scenario: Scenario, axes: Sequence[Axis], shown: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Return the workbook: every point with its measures, what is assumed, and the cost of the first points drawn."""
+    charts = [
+        SheetChart(
+            title=words(name),
+            columns=(name,),
+            kind="column" if len(axes) > 1 else "line",
+            last=last,
+            across_columns=len(axes),
+        )
+        for name in (COST, IN_TIME)
+        if (last := min(len(shown["sweep"]["problem"]), SHOWN_ROWS))
+    ]
+    points = Page(
+        table=sheet_of(shown["sweep"]), charts=tuple(charts),
+        note="One run of each point under the same random numbers; run planner montecarlo for percentiles.",
+    )  # fmt: skip
+    pages = {"Sweep": points, **plain_pages({"Assumptions": shown["assumptions"]})}
+    return write_tables(f"{scenario.name}: sweep", scenario.start, pages)
+
+
 def write_sweep(
     scenario: Scenario,
     axes: Sequence[Axis],
@@ -88,6 +111,7 @@ def write_sweep(
     written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package("sweep", written, form)
+    files["workbook.xlsx"] = _workbook(scenario, axes, {table.name: columns for table, columns in tables})
     identity = {
         "kind": "sweep",
         "version": planner.__version__,

@@ -23,7 +23,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out rows under a header; columns that hold numbers align right.
 
     A table that would be wider than a terminal of 80 columns has one space between its columns instead of two, and
-    text in its last column goes on below itself.
+    text in its last column goes on below itself. One that is wider still goes on below itself, its first column again.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
@@ -33,6 +33,10 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not numeric[-1] and widths[-1] > room >= _NARROWEST:
         widths[-1] = room
         rows = [line for row in rows for line in _folded(row, room)]
+    elif (fit := _fitting(widths)) < len(widths):
+        parts = ([0, *range(1, fit)], [0, *range(fit, len(widths))])
+        return "\n\n".join(text_table([header[i] for i in part], [[row[i] for i in part] for row in rows])
+                           for part in parts)  # fmt: skip
 
     def line(cells: Sequence[str]) -> str:
         parts = [
@@ -43,6 +47,12 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = gap.join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def _fitting(widths: Sequence[int]) -> int:
+    """Return how many columns fit a terminal, one space between them; never fewer than two."""
+    ends = itertools.accumulate(widths, lambda end, width: end + 1 + width)
+    return max(sum(end <= _TERMINAL for end in ends), 2)
 
 
 def _folded(row: Sequence[str], room: int) -> list[list[str]]:

@@ -1,42 +1,47 @@
-"""``workbook.xlsx``: the run as finance works with it, with live formulas.
-
-Three input cells on the summary sheet (discount rate, electricity price, residual value) move every sheet: the monthly
-profit and loss and the cash flow are sums over the ledger sheet, depreciation and capital charge are computed cohort by
-cohort, energy cluster by cluster, and the headline measures follow. Every formula is stored with the value the
-simulation found, so that a reader that does not calculate shows the right figures. With the inputs as simulated, every
-cell equals the ledger to the cent; with others, what a new run would find.
-
-What an input moves: the discount rate moves NPV, levelised cost and cost of capital. The electricity price moves energy
-and cooling, hour by hour in ratio whatever the tariff's shape, and not demand charges. The residual moves the books
-alone: depreciation, losses on disposal, cost of capital. Tax follows all three. An input that the sheets cannot follow
-in some setting is not painted as one there, and the summary says why (:func:`figures_of`).
-"""
+"""Workbooks: their cell formats, headings in words, plain tables as sheets, and charts of their columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.errors import ConservationError
-from planner.finance.accounts import Account, View
-from planner.finance.cents import cents, series_cents, whole_cents
-from planner.finance.depreciation import capital_charge_usd, depreciate
-from planner.finance.ledger import Dimension
-from planner.finance.tax import LossRule
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts, DepreciationSchedule
-    from planner.finance.ledger import Ledger
-    from planner.finance.months import MonthGrid
-    from planner.finance.tax import TaxRules
+_MONEY = "#,##0.00;(#,##0.00);–"
+"""Accounting signs: what is below zero stands in brackets, nothing is a dash."""
+_IN_MILLIONS = '[>=1000000]#,##0.0,,"M";[<=-1000000]-#,##0.0,,"M";#,##0'
+_INPUT = {"bg_color": "#FFF4C2", "border": 1}
+FORMATS: dict[str, dict[str, Any]] = {
+    "heading": {"bold": True, "bg_color": "#DDE6F0", "text_wrap": True, "valign": "top"},
+    "title": {"bold": True, "font_size": 14},
+    "note": {"italic": True, "font_color": "#555555"},
+    "month": {"num_format": "yyyy-mm"},
+    "month_heading": {"num_format": "yyyy-mm", "bold": True, "bg_color": "#DDE6F0"},
+    "date": {"num_format": "yyyy-mm-dd"},
+    "text": {},
+    "usd": {"num_format": _MONEY},
+    "usd_bold": {"num_format": _MONEY, "bold": True, "top": 1},
+    "unit_usd": {"num_format": "#,##0.000000"},
+    "count": {"num_format": "#,##0"},
+    "plain": {"num_format": "0.000000"},
+    "percent": {"num_format": "0.00%"},
+    "number": {"num_format": "#,##0.00####"},
+    "unit": {"indent": 1},
+    "percent_in": {"num_format": "0.00%", **_INPUT},
+    "number_in": {"num_format": "#,##0.00####", **_INPUT},
+    "count_in": {"num_format": "#,##0", **_INPUT},
+}
+_UNITS = {"_usd": ", USD", "_fraction": "", "_kwh": ", kWh", "_kw": ", kW", "_kg": ", kg", "_h": ", hours"}
+_INITIALS = {"npv": "NPV", "tco": "TCO", "irr": "IRR", "slo": "SLO", "rma": "RMA", "sla": "SLA", "usd": "USD"}
+CHART_ROWS = 20
+"""Rows that a chart takes."""
+FIRST_ROW = 1
+"""Row of the first record below the headings of a plain table, counting from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,159 +52,244 @@ class SheetTable:
     """Column headings."""
     rows: Sequence[Sequence[object]]
     """Rows of cells; None is an empty cell."""
+    names: frozenset[str] = frozenset()
+    """Headings that are names, of plans for instance, and stay as they are."""
+
+    def heading(self, column: str) -> str:
+        """Return a column's heading in words."""
+        return column if column in self.names else words(column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkbookContent:
-    """Everything the workbook shows."""
+class SheetChart:
+    """A chart of a plain table's columns by their names, over a run of its rows."""
 
     title: str
-    """Name of the scenario."""
-    created: datetime
-    """Time stamp stored in the file; given, not read from a clock, so that the same run gives the same bytes."""
-    grid: MonthGrid
-    """The months of the horizon."""
-    ledger: Ledger
-    """Every dollar."""
-    cohorts: Cohorts
-    """The purchase cohorts, in the order of the ledger's cohort names."""
-    discount_rate_per_year: float
-    """Discount rate and rate of the capital charge."""
-    running_months: NDArray[np.float64]
-    """Months from the start to when each month's running flows count, shape (months,)."""
-    dated_rows: NDArray[np.intp]
-    """Ledger rows that count on a day of their own: purchases, sales, end value."""
-    dated_months: NDArray[np.float64]
-    """Months from the start to that day, in the order of those rows."""
-    electricity_usd_per_kwh: float
-    """Price of energy on the first day, or its average under time-of-use windows."""
-    energy_usd: NDArray[np.float64]
-    """Energy before rounding, shape (months, clusters)."""
-    cooling_usd: NDArray[np.float64]
-    """Cooling before rounding, shape (months, clusters)."""
-    output_tokens: NDArray[np.float64]
-    """Output tokens served by month, shape (months,)."""
-    total_tokens: NDArray[np.float64]
-    """All tokens served by month, shape (months,)."""
-    assumptions: SheetTable
-    """The assumptions with their sources."""
-    events: SheetTable
-    """What happened, in time order."""
-    levelised_usd_per_million: Mapping[str, float | None]
-    """Levelised cost as simulated, of ``output`` and ``total`` tokens."""
-    tax: TaxRules | None = None
-    purchase_income_cents: NDArray[np.int64] | None = None
-    """What purchases add to taxable income (gains on sales less tax depreciation), shape (months,); None untaxed."""
-    more: Mapping[str, SheetTable] = field(default_factory=dict)
-    """Further sheets of plain tables, by their names, after all others."""
+    columns: tuple[str, ...]
+    first: int = 0
+    """First row of the table that is drawn."""
+    last: int | None = None
+    """The row after the last that is drawn; None for all."""
+    kind: str = "line"
+    across: int = 0
+    """Column that holds the labels of the axis."""
+    across_columns: int = 1
+    """How many columns hold them, from that one on."""
+    style: str = ""
+    """Format of the numbers, where it is not what the first column's name says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The figures behind the formulas, worked out once from the content."""
+class Page:
+    """A sheet of a plain workbook."""
 
-    schedule: DepreciationSchedule
-    """Book life of each cohort."""
-    charge_usd: NDArray[np.float64]
-    """Cost of capital before rounding, shape (cohorts, months)."""
-    residual_fraction: float | None
-    """The residual as a share of cost where all cohorts share one; None where they do not."""
-    fixed: Mapping[str, str]
-    """Inputs that the sheets do not follow in this run, and why: ``electricity``, ``residual``, ``levelised``."""
-    table_cents: NDArray[np.int64]
-    """The ledger by month and account, shape (months, accounts)."""
-    charge_cents: NDArray[np.int64]
-    """Cost of capital in cents, shape (cohorts, months)."""
+    table: SheetTable
+    charts: tuple[SheetChart, ...] = ()
+    note: str = ""
+    """What a reader has to know, to the right of the table."""
 
 
-def figures_of(content: WorkbookContent) -> Figures:
-    """Return the figures behind the formulas, or raise ConservationError where cohorts and ledger disagree."""
-    ledger, cohorts = content.ledger, content.cohorts
-    if len(ledger.labels.cohorts) != cohorts.count or len(ledger.labels.months) != content.grid.period_count:
-        msg = "the workbook's cohorts or months are not those of its ledger"
-        raise ConservationError(msg)
-    schedule = depreciate(cohorts, content.grid.edge_coordinates)
-    charge = capital_charge_usd(schedule, content.discount_rate_per_year)
-    figures = Figures(
-        schedule=schedule,
-        charge_usd=charge,
-        charge_cents=series_cents(charge, axis=1),
-        residual_fraction=_common_fraction(cohorts),
-        fixed=_fixed(content),
-        table_cents=ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),
-    )
-    by_account = ledger.totals_cents(Dimension.ACCOUNT, Dimension.MONTH)
-    expected = {
-        Account.DEPRECIATION: schedule.depreciation_cents,
-        Account.DISPOSAL_LOSS: schedule.disposal_loss_cents,
-        Account.COST_OF_CAPITAL: figures.charge_cents,
-        Account.ENERGY: series_cents(content.energy_usd).T,
-        Account.COOLING: series_cents(content.cooling_usd).T,
-    }
-    for account, table in expected.items():
-        found = by_account[list(Account).index(account)]
-        if np.any(found != table.sum(axis=0)):
-            msg = f"{account}: the ledger does not hold what the workbook's sheets give"
-            raise ConservationError(msg)
-    return figures
+@dataclass(frozen=True, slots=True)
+class Sheets:
+    """An open workbook: its sheets by name and its formats (XlsxWriter objects)."""
+
+    book: Any
+    formats: dict[str, Any]
+    _kind: Any
+    _pages: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, book: Any) -> Sheets:
+        """Add the cell formats to a new workbook."""
+        return cls(book, {name: book.add_format(style) for name, style in FORMATS.items()}, _plain_formulas())
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a sheet, added on first sight."""
+        if name not in self._pages:
+            page = self._pages[name] = self.book.add_worksheet(name, self._kind)
+            page.set_landscape()
+            page.fit_to_pages(1, 0)
+        return self._pages[name]
 
 
-def _common_fraction(cohorts: Cohorts) -> float | None:
-    """Return the share of cost that gives every cohort's residual to the cent, or None."""
-    priced = np.flatnonzero(cohorts.cost_usd > 0)
-    if priced.size == 0:
-        return 0.0
-    fraction = round(float(cohorts.residual_usd[priced[0]] / cohorts.cost_usd[priced[0]]), 9)
-    same = np.array_equal(
-        whole_cents(cents(cohorts.cost_usd).astype(np.float64) * fraction), cents(cohorts.residual_usd)
-    )
-    return fraction if same else None
+def open_book(title: str, start: date) -> tuple[BytesIO, Any]:
+    """Return where a workbook is written and the workbook; its time stamp is given, so that bytes do not differ."""
+    import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415 - a tenth of a second that only workbooks cost
 
-
-def _fixed(content: WorkbookContent) -> dict[str, str]:
-    """Return the inputs that the sheets do not follow in this run, and why."""
-    fixed = {}
-    if np.any(content.cohorts.declining_factor > 0):
-        fixed["residual"] = "does not follow: declining balance is as simulated"
-    elif content.ledger.account_cents(Account.PROPERTY_TAX):
-        fixed["residual"] = "does not follow: property tax on book value is as simulated"
-    elif not np.array_equal(content.cohorts.basis_usd, content.cohorts.cost_usd):
-        fixed["residual"] = "does not follow: machines owned already have a stated book value"
-    elif _common_fraction(content.cohorts) is None:
-        fixed["residual"] = "does not follow: it differs by cohort, see residual_cents on Depreciation"
-    if content.tax is not None and content.tax.losses is LossRule.CARRY_FORWARD:
-        fixed["electricity"] = "does not follow: tax with losses carried forward is as simulated"
-        fixed["levelised"] = "as simulated: losses carried forward take a search"
-    elif content.electricity_usd_per_kwh <= 0:
-        fixed["electricity"] = "does not follow: a price of zero cannot be scaled"
-    return fixed
-
-
-def write_workbook(content: WorkbookContent) -> bytes:
-    """Return the workbook as bytes; the same content gives the same bytes."""
-    import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415 - only this function needs it
-
-    from planner.reporting.workbook_depreciation import write_depreciation  # noqa: PLC0415 - reads this module
-    from planner.reporting.workbook_sheets import Sheets, write_ledger, write_plain  # noqa: PLC0415 - as above
-    from planner.reporting.workbook_statements import write_statement  # noqa: PLC0415 - as above
-    from planner.reporting.workbook_summary import write_summary  # noqa: PLC0415 - as above
-    from planner.reporting.workbook_workings import write_energy, write_tax  # noqa: PLC0415 - as above
-
-    figures = figures_of(content)
     target = BytesIO()
     options: dict[str, Any] = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
-    with xlsxwriter.Workbook(target, options) as book:
-        book.set_properties({"title": content.title, "created": content.created})
-        sheets = Sheets.add_to(book)
-        write_ledger(sheets, content)
-        write_depreciation(sheets, content, figures)
-        write_energy(sheets, content, figures)
-        accrual = write_statement(sheets, content, figures, View.ACCRUAL)
-        economic = write_statement(sheets, content, figures, View.ECONOMIC)
-        write_tax(sheets, content, accrual)
-        write_summary(sheets, content, figures, (accrual, economic))
-        write_plain(sheets.assumptions, sheets, content.assumptions)
-        write_plain(sheets.events, sheets, content.events)
-        for name, table in content.more.items():
-            write_plain(book.add_worksheet(name), sheets, table)
+    book = xlsxwriter.Workbook(target, options)
+    book.set_properties({"title": title, "created": datetime.combine(start, time())})
+    return target, book
+
+
+def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
+    """Return a workbook of plain tables, one a sheet, with their charts; the same tables give the same bytes."""
+    target, book = open_book(title, start)
+    with book:
+        sheets = Sheets.of(book)
+        row, drawn = 1, "Charts"
+        if any(page.charts for page in pages.values()):
+            sheets[drawn].write_string(0, 0, title, sheets.formats["title"])
+        for name, page in pages.items():
+            write_page(sheets, name, page)
+            row = draw_charts(sheets, name, page, (drawn, row, 0))
+        if row > 1:
+            sheets[drawn].set_portrait()
+            sheets[drawn].set_h_pagebreaks(range(1 + 2 * CHART_ROWS, row, 2 * CHART_ROWS))
     return target.getvalue()
+
+
+def _plain_formulas() -> type[Any]:
+    """Return a worksheet that takes formulas as they are.
+
+    XlsxWriter looks in each for the thirty functions that Excel gained of late, which takes half a workbook's time;
+    ours use none. Should it do so by another method one day, this one is not called, and all is as before.
+    """
+    from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # noqa: PLC0415 - when a book is open
+
+    class PlainWorksheet(Worksheet):  # type: ignore[misc]
+        def _prepare_formula(self, formula: str, _expand_future_functions: bool = False) -> str:
+            return formula.removeprefix("=")
+
+    return PlainWorksheet
+
+
+def words(name: str) -> str:
+    """Return a column's name in words: ``cost_per_million_tokens_usd`` is Cost per million tokens, USD."""
+    if "." in name:
+        return name  # a key of the scenario
+    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+    parts = [_INITIALS.get(part, part) for part in name.removesuffix(suffix).split("_")]
+    said = " ".join(parts) + _UNITS.get(suffix, "")
+    return said[:1].upper() + said[1:]
+
+
+def style_of(name: str) -> str:
+    """Return the format of a column's numbers, by the unit that its name ends in."""
+    if name.endswith("_usd"):
+        return "unit_usd" if "_per_" in name else "usd"
+    if name.endswith(("_tokens", "_kwh")):
+        return "count"
+    return "percent" if name.endswith("_fraction") else "number"
+
+
+def column_letters(column: int) -> str:
+    """Return a column's letters, counting columns from zero: 0 is A, 26 is AA."""
+    letters = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def address(row: int, column: int, *, fixed: str = "") -> str:
+    """Return a cell's address; ``fixed`` holds R and C where the row or the column must not move."""
+    column_mark = "$" if "C" in fixed else ""
+    row_mark = "$" if "R" in fixed else ""
+    return f"{column_mark}{column_letters(column)}{row_mark}{row + 1}"
+
+
+def down(sheet: str, column: int, first: int, count: int) -> str:
+    """Return the fixed address of some rows of a column."""
+    return f"'{sheet}'!{address(first, column, fixed='RC')}:{address(first + count - 1, column, fixed='RC')}"
+
+
+def sheet_of(columns: Mapping[str, Any], most: int | None = None) -> SheetTable:
+    """Return columns as rows, at most so many; a row then says where the others are."""
+    rows = list(zip(*(_cells(column, most) for column in columns.values()), strict=True))
+    length = len(next(iter(columns.values()))) if columns else 0
+    if most is not None and length > most:
+        rows.append((f"and {length - most} more in the CSV file", *[None] * (len(columns) - 1)))
+    return SheetTable(headings=tuple(columns), rows=rows)
+
+
+def in_usd(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table whose amounts are cents in dollars."""
+    return {name: np.asarray(column) / 100 if name.endswith("_usd") else column for name, column in table.items()}
+
+
+def _cells(column: Any, most: int | None) -> list[object]:
+    """Return plain cells; NaN is an empty one."""
+    cells = column[:most].tolist() if isinstance(column, np.ndarray) else list(column[:most])
+    return [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in cells]
+
+
+def write_headings(sheet: Any, sheets: Sheets, headings: Sequence[str], row: int = 0) -> None:
+    """Write a row of headings and keep it in sight."""
+    sheet.write_row(row, 0, headings, sheets.formats["heading"])
+    sheet.set_row(row, 45)
+    sheet.freeze_panes(row + 1, 1)
+
+
+def write_plain(sheet: Any, sheets: Sheets, table: SheetTable, row: int = 0) -> None:
+    """Write a table as it is: numbers as numbers, dates as dates, all else as text that is never run."""
+    sheet.write_row(row, 0, [table.heading(name) for name in table.headings], sheets.formats["heading"])
+    styles = [sheets.formats[style_of(heading)] for heading in table.headings]
+    for place, cells in enumerate(table.rows, start=row + 1):
+        for column, cell in enumerate(cells):
+            match cell:
+                case None:
+                    pass
+                case bool():
+                    sheet.write_boolean(place, column, cell)
+                case int() | float():
+                    sheet.write_number(place, column, cell, styles[column])
+                case date():
+                    sheet.write_string(place, column, cell.isoformat())
+                case _:
+                    sheet.write_string(place, column, str(cell))
+    sheet.set_column(0, max(len(table.headings) - 1, 0), 22)
+
+
+def write_page(sheets: Sheets, name: str, page: Page) -> None:
+    """Write a plain table as a sheet of its own."""
+    sheet = sheets[name]
+    write_plain(sheet, sheets, page.table)
+    sheet.set_row(0, 45)
+    sheet.freeze_panes(FIRST_ROW, 1)
+    sheet.autofilter(0, 0, max(len(page.table.rows), 1), len(page.table.headings) - 1)
+    if page.note:
+        sheet.write_string(0, len(page.table.headings) + 1, page.note, sheets.formats["note"])
+
+
+def draw_charts(sheets: Sheets, name: str, page: Page, place: tuple[str, int, int]) -> int:
+    """Draw a table's charts onto a sheet from a row and column on, below one another; return the row after them."""
+    onto, row, column = place
+    for title in dict.fromkeys(chart.title for chart in page.charts):
+        drawn = [chart for chart in page.charts if chart.title == title]
+        sheets[onto].insert_chart(row, column, _chart(sheets, name, page.table, drawn))
+        row += CHART_ROWS
+    return row
+
+
+def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetChart]) -> Any:
+    """Return a chart; those of one title are its series."""
+    chart = sheets.book.add_chart({"type": drawn[0].kind})
+    for each in drawn:
+        first, last = FIRST_ROW + each.first, FIRST_ROW + (len(table.rows) if each.last is None else each.last) - 1
+        for heading in each.columns:
+            column = table.headings.index(heading)
+            chart.add_series(
+                {
+                    "name": table.heading(heading),
+                    "categories": [name, first, each.across, last, each.across + each.across_columns - 1],
+                    "values": [name, first, column, last, column],
+                }
+            )
+    return finish_chart(
+        chart, drawn[0].title, legend=len(chart.series) > 1, style=drawn[0].style or style_of(drawn[0].columns[0])
+    )
+
+
+def finish_chart(chart: Any, title: str, *, legend: bool, style: str, axis: str = "General") -> Any:
+    """Set a chart's title, axes and size."""
+    chart.set_title({"name": title, "name_font": {"size": 11}})
+    chart.set_y_axis(
+        {"num_format": {"percent": "0.0%", "unit_usd": "0.00", "count": "0.0E+0"}.get(style, _IN_MILLIONS)}
+    )
+    chart.set_x_axis({"text_axis": True, "num_format": axis, "label_position": "low"})
+    chart.set_legend({"position": "bottom", "none": not legend})
+    chart.set_size({"width": 760, "height": 380})
+    return chart

@@ -1,7 +1,8 @@
-"""The depreciation sheet: one row a cohort in four blocks, by formula.
+"""The depreciation sheet: one row a cohort in blocks by month, by formula.
 
-The formulas are those of :mod:`planner.finance.depreciation`, in whole cents, with the same rounding: INT(x + 0.500001)
-is the running total's cent. Straight-line cohorts follow the residual; declining-balance cohorts stay as simulated.
+The formulas are those of :mod:`planner.finance.depreciation` and :mod:`planner.finance.tax`, in whole cents, with the
+same rounding: INT(x + 0.500001) is the running total's cent. Straight-line cohorts follow cost, residual and life;
+declining-balance cohorts stay as simulated.
 """
 
 from __future__ import annotations
@@ -11,24 +12,41 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.finance.cents import cents
-from planner.reporting.workbook_sheets import RATE_CELL, address, month_dates, write_headings
+from planner.finance.tax import monthly_fractions, tax_depreciation
+from planner.reporting.workbook import FIRST_ROW, address, write_headings
+from planner.reporting.workbook_cohorts import COLUMN, is_restated
+from planner.reporting.workbook_cohorts import SHEET as COHORTS
+from planner.reporting.workbook_inputs import LIFE, PRICE
+from planner.results.cohorts import nodes_in_service
+from planner.units import MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.reporting.workbook import Figures, WorkbookContent
-    from planner.reporting.workbook_sheets import Sheets
+    from planner.reporting.run_workbook import Content
+    from planner.reporting.workbook import Sheets
 
+    Floats = NDArray[np.float64]
+
+SHEET = "Depreciation"
 NEVER_MONTHS = 1e6
 """Stands for never in service, never retired: a spreadsheet has no infinity."""
-RESIDUAL_CELL = "Summary!$B$7"
 EDGE_ROW = 1
 """Row of the month coordinates; a month's column holds its start, the next column its end."""
 FIRST_MONTH = 9
 """Column of the first month; the columns before it describe the cohort."""
-COST, RESIDUAL, LIFE, ENTERS, LEAVES, OPENING, METHOD, PAID = 1, 2, 3, 4, 5, 6, 7, 8
+COST, RESIDUAL_CENTS, LIFE_MONTHS, ENTERS, LEAVES, METHOD, PAID, OPENING = 1, 2, 3, 4, 5, 6, 7, 8
 FIRST_BLOCK = 3
-BLOCKS = ("depreciation", "disposed book value", "closing book value", "capital charge, running total")
+DEPRECIATION, DISPOSED, BOOK, CHARGE, PROPERTY_TAX, SERVICE, DEDUCTED = range(7)
+BLOCKS = (
+    "Depreciation, USD",
+    "Book value disposed of, USD",
+    "Book value at the end, USD",
+    "Capital charge, running total, USD",
+    "Property tax, running total, USD",
+    "Years in service, running total",
+    "Tax deductions, running total, cents",
+)
 
 
 def block_row(block: int, cohorts: int) -> int:
@@ -36,11 +54,12 @@ def block_row(block: int, cohorts: int) -> int:
     return FIRST_BLOCK + block * (cohorts + 2)
 
 
-def block_range(block: int, cohorts: int, column: int) -> str:
-    """Return the address of one month of a block, all cohorts."""
-    first = block_row(block, cohorts)
-    low, high = address(first, column, fixed="RC"), address(first + cohorts - 1, column, fixed="RC")
-    return f"Depreciation!{low}:{high}"
+def block_range(content: Content, block: int, column: int, rows: slice = slice(None)) -> str:
+    """Return the address of one month of a block, of all cohorts or of some."""
+    count = content.assets.count
+    first, last, _ = rows.indices(count)
+    low, high = (address(block_row(block, count) + row, column, fixed="RC") for row in (first, last - 1))
+    return f"{SHEET}!{low}:{high}"
 
 
 class _Cells:
@@ -48,8 +67,8 @@ class _Cells:
 
     def __init__(self, row: int) -> None:
         self.cost = address(row, COST, fixed="C")
-        self.residual = address(row, RESIDUAL, fixed="C")
-        self.life = address(row, LIFE, fixed="C")
+        self.residual = address(row, RESIDUAL_CENTS, fixed="C")
+        self.life = address(row, LIFE_MONTHS, fixed="C")
         self.enters = address(row, ENTERS, fixed="C")
         self.leaves = address(row, LEAVES, fixed="C")
         self.opening = address(row, OPENING, fixed="C")
@@ -61,94 +80,138 @@ class _Cells:
         return f"INT(({self.cost}-{self.residual})*({elapsed}/{self.life})+0.500001)"
 
 
-def write_depreciation(sheets: Sheets, content: WorkbookContent, figures: Figures) -> None:
-    """Write the sheet: headings, month coordinates, the four blocks."""
-    sheet, grid = sheets.depreciation, content.grid
-    columns = ("cohort", "cost_cents", "residual_cents", "life_months", "in_service_months", "retired_months")
-    write_headings(sheet, sheets, [*columns, "opening_book_cents", "method", "acquired_months"], row=0)
-    for column, month in enumerate(month_dates(content), start=FIRST_MONTH):
-        sheet.write_datetime(0, column, month, sheets.formats["month"])
-    sheet.write_string(EDGE_ROW, 0, "month coordinate", sheets.formats["note"])
+def write_depreciation(sheets: Sheets, content: Content) -> None:
+    """Write the sheet: headings, month coordinates, the blocks."""
+    sheet, grid = sheets[SHEET], content.grid
+    headings = ("Cohort", "Cost, cents", "Residual, cents", "Book life, months", "In service, month", "Retired, month")
+    write_headings(sheet, sheets, [*headings, "Method", "Paid, month", "Opening book value, cents"])
+    for column, edge in enumerate(grid.edges[:-1], start=FIRST_MONTH):
+        sheet.write_datetime(0, column, edge.replace(day=1), sheets.formats["month_heading"])
+    sheet.write_string(EDGE_ROW, 0, "Months since the start of the first one", sheets.formats["note"])
     sheet.write_row(EDGE_ROW, FIRST_MONTH, grid.edge_coordinates.tolist(), sheets.formats["plain"])
-    count = content.cohorts.count
+    count = content.assets.count
+    blocks = _blocks(content)
     for block, name in enumerate(BLOCKS):
-        sheet.write_string(block_row(block, count) - 1, 0, f"{name}, USD", sheets.formats["heading"])
-    for cohort in range(count):
-        _write_cohort(sheets, content, figures, cohort)
-        _write_months(sheets, content, figures, cohort)
+        if block in blocks:
+            sheet.write_string(block_row(block, count) - 1, 0, name, sheets.formats["heading"])
+    for row in range(count):
+        _write_cohort(sheets, content, row)
+        for block, figures in blocks.items():
+            _write_months(sheets, content, (block, row), figures[row])
     sheet.set_column(0, FIRST_MONTH + grid.period_count, 16)
 
 
-def _write_cohort(sheets: Sheets, content: WorkbookContent, figures: Figures, cohort: int) -> None:
+def _blocks(content: Content) -> dict[int, NDArray[Any]]:
+    """Return the blocks a run needs as simulated, shape (cohorts, months) each; deductions have a month before."""
+    result, schedule = content.result, content.schedule
+    found: dict[int, NDArray[Any]] = {
+        DEPRECIATION: schedule.depreciation_cents / 100,
+        DISPOSED: schedule.disposed_book_cents / 100,
+        BOOK: schedule.closing_book_cents / 100,
+        CHARGE: np.cumsum(content.charge_usd, axis=1),
+    }
+    if content.property_usd.any():
+        found[PROPERTY_TAX] = np.cumsum(content.property_usd, axis=1)
+    if content.assets.count:
+        nodes = np.array([cohort.nodes for cohort in result.cohorts])[:, None]
+        serving = nodes_in_service(result.plan, result.cohorts) / nodes
+        found[SERVICE] = np.cumsum(serving * (content.grid.month_fractions / MONTHS_PER_YEAR), axis=1)
+    if (rules := result.plan.money.market.tax) is not None and content.assets.count:
+        tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
+        found[DEDUCTED] = np.cumsum(np.column_stack((tables.before_cents, tables.deduction_cents)), axis=1)
+    return found
+
+
+def _write_cohort(sheets: Sheets, content: Content, row: int) -> None:
     """Write what describes a cohort, in the first block; the other blocks repeat its name."""
-    sheet, cohorts, formats = sheets.depreciation, content.cohorts, sheets.formats
-    row, name = block_row(0, cohorts.count), content.ledger.labels.cohorts[cohort]
-    for block in range(len(BLOCKS)):
-        sheet.write_string(block_row(block, cohorts.count) + cohort, 0, name)
-    row += cohort
-    residual = int(cents(cohorts.residual_usd)[cohort])
-    # What is written off: the cost, or the book value stated for machines that are owned already.
-    sheet.write_number(row, COST, int(cents(cohorts.basis_usd)[cohort]), formats["count"])
-    if "residual" in figures.fixed:
-        sheet.write_number(row, RESIDUAL, residual, formats["count"])
+    sheet, assets, formats, inputs = sheets[SHEET], content.assets, sheets.formats, content.inputs
+    cohort, place = content.result.cohorts[row], block_row(DEPRECIATION, assets.count) + row
+    for block in _blocks(content):
+        sheet.write_string(block_row(block, assets.count) + row, 0, cohort.name)
+    cost, residual, life = int(cents(assets.basis_usd)[row]), int(cents(assets.residual_usd)[row]), LIFE_MONTHS
+    straight = assets.declining_factor[row] == 0
+    if is_restated(content, row):  # what is written off is the book value stated for machines that are owned already
+        sheet.write_number(place, COST, cost, formats["count"])
+        sheet.write_number(place, RESIDUAL_CENTS, residual, formats["count"])
     else:
-        formula = f"=INT({address(row, COST)}*{RESIDUAL_CELL}+0.500001)"
-        sheet.write_formula(row, RESIDUAL, formula, formats["count"], residual)
-    enters, leaves = float(cohorts.basis_months[cohort]), float(cohorts.retired_months[cohort])
-    sheet.write_number(row, LIFE, cohorts.life_months[cohort], formats["count"])
-    sheet.write_number(row, ENTERS, enters if np.isfinite(enters) else NEVER_MONTHS, formats["plain"])
-    sheet.write_number(row, PAID, cohorts.acquired_months[cohort], formats["plain"])
-    sheet.write_number(row, LEAVES, leaves if np.isfinite(leaves) else NEVER_MONTHS, formats["plain"])
-    opening = int(figures.schedule.opening_book_cents[cohort])
-    straight = cohorts.declining_factor[cohort] == 0
+        for column, name, figure in ((COST, "cost", cost), (RESIDUAL_CENTS, "residual", residual)):
+            formula = f"={COHORTS}!{address(FIRST_ROW + row, COLUMN[name], fixed='RC')}"
+            sheet.write_formula(place, column, formula, formats["count"], figure)
+    if inputs.is_live(LIFE, cohort.cluster):
+        cell = inputs.cell(LIFE, cohort.cluster)
+        sheet.write_formula(place, life, f"={cell}", formats["count"], float(assets.life_months[row]))
+    else:
+        sheet.write_number(place, life, assets.life_months[row], formats["count"])
+    enters, leaves = float(assets.basis_months[row]), float(assets.retired_months[row])
+    sheet.write_number(place, ENTERS, enters if np.isfinite(enters) else NEVER_MONTHS, formats["plain"])
+    sheet.write_number(place, PAID, assets.acquired_months[row], formats["plain"])
+    sheet.write_number(place, LEAVES, leaves if np.isfinite(leaves) else NEVER_MONTHS, formats["plain"])
+    sheet.write_string(place, METHOD, "straight line" if straight else "declining balance (fixed)")
+    opening = int(content.schedule.opening_book_cents[row])
     if straight:
-        cells, start = _Cells(row), address(EDGE_ROW, FIRST_MONTH, fixed="RC")
+        cells, start = _Cells(place), address(EDGE_ROW, FIRST_MONTH, fixed="RC")
         owned = f"AND({cells.paid}<{start},{cells.leaves}>={start})"
         formula = f"=IF({owned},{cells.cost}-{cells.accumulated(start)},0)"
-        sheet.write_formula(row, OPENING, formula, formats["count"], opening)
+        sheet.write_formula(place, OPENING, formula, formats["count"], opening)
     else:
-        sheet.write_number(row, OPENING, opening, formats["count"])
-    sheet.write_string(row, METHOD, "straight line" if straight else "declining balance (fixed)")
+        sheet.write_number(place, OPENING, opening, formats["count"])
 
 
-def _write_months(sheets: Sheets, content: WorkbookContent, figures: Figures, cohort: int) -> None:
-    """Write a cohort's months in all four blocks."""
-    cohorts, schedule, count = content.cohorts, figures.schedule, content.cohorts.count
-    rows = [block_row(block, count) + cohort for block in range(len(BLOCKS))]
-    values: tuple[NDArray[Any], ...] = (
-        schedule.depreciation_cents[cohort] / 100,
-        schedule.disposed_book_cents[cohort] / 100,
-        schedule.closing_book_cents[cohort] / 100,
-        np.cumsum(figures.charge_usd[cohort]),
-    )
-    straight = cohorts.declining_factor[cohort] == 0
-    formats = sheets.formats
-    for period in range(content.grid.period_count):
+def _write_months(sheets: Sheets, content: Content, place: tuple[int, int], figures: NDArray[Any]) -> None:
+    """Write a cohort's months of a block."""
+    block, row = place
+    sheet, formats, count = sheets[SHEET], sheets.formats, content.assets.count
+    at, straight = block_row(block, count) + row, content.assets.declining_factor[row] == 0
+    style = formats["count" if block == DEDUCTED else "plain" if block == SERVICE else "usd"]
+    if block == DEDUCTED:
+        shares = _deducted_fraction(content, row)
+        sheet.write_number(at, OPENING, int(figures[0]), style)
+        figures = figures[1:]
+    for period, figure in enumerate(figures.tolist()):
         column = FIRST_MONTH + period
-        formulas = _month_formulas(rows, column)
-        for block, row in enumerate(rows):
-            value = float(values[block][period])
-            if block < 2 and not straight:
-                sheets.depreciation.write_number(row, column, value, formats["usd"])
-            else:
-                sheets.depreciation.write_formula(row, column, formulas[block], formats["usd"], value)
+        if block == DEDUCTED and shares is not None:
+            cost = address(block_row(DEPRECIATION, count) + row, COST, fixed="C")
+            sheet.write_formula(at, column, f"=INT({cost}*{float(shares[period])!r}+0.500001)", style, figure)
+        elif block in (SERVICE, DEDUCTED) or (block in (DEPRECIATION, DISPOSED) and not straight):
+            sheet.write_number(at, column, figure, style)
+        else:
+            sheet.write_formula(at, column, _month_formula(content, block, row, column), style, figure)
 
 
-def _month_formulas(rows: list[int], column: int) -> tuple[str, str, str, str]:
-    """Return the formulas of one cohort and month, one for each block."""
-    cells = _Cells(rows[0])
+def _deducted_fraction(content: Content, row: int) -> Floats | None:
+    """Return the share of a cohort's cost deducted until each month's end; None where its cost does not move."""
+    rules = content.result.plan.money.market.tax
+    assert rules is not None
+    if not content.inputs.is_live(PRICE, content.result.cohorts[row].cluster):
+        return None
+    period, fractions = monthly_fractions(content.assets, row, content.grid, rules.bonus_fraction)
+    monthly = np.zeros(content.grid.period_count)
+    inside = (period >= 0) & (period < monthly.size)
+    monthly[period[inside]] = fractions[inside]
+    return np.cumsum(monthly)
+
+
+def _month_formula(content: Content, block: int, row: int, column: int) -> str:
+    """Return the formula of one cohort and month of a block."""
+    rows = [block_row(each, content.assets.count) + row for each in range(len(BLOCKS))]
+    cells = _Cells(rows[DEPRECIATION])
     start, end = address(EDGE_ROW, column, fixed="R"), address(EDGE_ROW, column + 1, fixed="R")
-    charge, disposed = address(rows[0], column), address(rows[1], column)
     first = column == FIRST_MONTH
-    opening = f"{cells.opening}/100" if first else address(rows[2], column - 1)
-    before = "0" if first else address(rows[3], column - 1)
+    opening = f"{cells.opening}/100" if first else address(rows[BOOK], column - 1)
+    before = "0" if first else address(rows[block], column - 1)
     entered = f"IF(AND({start}<={cells.paid},{cells.paid}<{end}),{cells.cost}/100,0)"
-    leaves = f"AND({start}<={cells.leaves},{cells.leaves}<{end})"
     held = f"MAX(0,MIN({end},{cells.leaves})-MAX({start},{cells.paid}))"
-    growth = f"(EXP(LN(1+{RATE_CELL})*{held}/12)-1)"
-    return (
-        f"=({cells.accumulated(end)}-{cells.accumulated(start)})/100",
-        f"=IF({leaves},({cells.cost}-{cells.accumulated(cells.leaves)})/100,0)",
-        f"=ROUND({opening}+{entered}-{charge}-{disposed},2)",
-        f"={before}+({opening}+{entered})*{growth}",
-    )
+    match block:
+        case 0:
+            return f"=({cells.accumulated(end)}-{cells.accumulated(start)})/100"
+        case 1:
+            leaves = f"AND({start}<={cells.leaves},{cells.leaves}<{end})"
+            return f"=IF({leaves},({cells.cost}-{cells.accumulated(cells.leaves)})/100,0)"
+        case 2:
+            gone = f"{address(rows[DEPRECIATION], column)}-{address(rows[DISPOSED], column)}"
+            return f"=ROUND({opening}+{entered}-{gone},2)"
+        case 3:
+            return f"={before}+({opening}+{entered})*(EXP(LN(1+{content.rate_cell})*{held}/12)-1)"
+        case _:
+            yearly = content.result.plan.money.capital.property_tax_fraction_per_year
+            return f"={before}+({opening}+{entered})*{yearly / MONTHS_PER_YEAR!r}*{held}"

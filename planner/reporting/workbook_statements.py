@@ -1,229 +1,240 @@
-"""The two monthly statements: profit and loss (accrual) and cash flow (cash, and the value of what is still owned).
+"""The statements sheet: income statement, cash flow and balance sheet of the whole plan, by formula from the accounts.
 
-Each cell is a sum over the ledger sheet, moved by what the inputs change against the run: energy and cooling by the
-energy sheet's formulas, depreciation, disposals and capital charge by the depreciation sheet's, less what they gave as
-simulated. Tax is the tax sheet's. In the cash flow, what runs through a month is discounted from when it counts, what
-has a day of its own from that day.
+Fiscal years come first, then quarters, then months. Signs are accounting's: what comes in is positive, what goes out
+stands in brackets. The arrangement is that of :mod:`planner.finance.statements`, which the values are taken from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import (
-    ACCOUNT_CODES,
-    ACCOUNTS,
-    DATED_ACCOUNTS,
-    END_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    Account,
-    View,
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, INCOME_CATEGORIES, Account, Category, Position, View
+from planner.finance.cents import cents
+from planner.finance.statements import (
+    LIABILITIES,
+    Frequency,
+    Opening,
+    cash_flow_section,
+    fiscal_label,
+    monthly_statements,
 )
-from planner.finance.present_value import discount_factors
-from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
-from planner.reporting.workbook_depreciation import FIRST_MONTH, block_range
-from planner.reporting.workbook_sheets import (
-    FIRST_ROW,
-    RATE_CELL,
-    address,
-    dated_present_usd,
-    ledger_range,
-    month_dates,
-    write_headings,
-)
-from planner.reporting.workbook_workings import energy_month, tax_month
+from planner.finance.tax import tax_depreciation
+from planner.reporting.workbook import address, words
+from planner.reporting.workbook_depreciation import OPENING, block_range
+from planner.results.building import building_of
+from planner.results.cohorts import is_opening, opening_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from planner.reporting.workbook import Figures, WorkbookContent
-    from planner.reporting.workbook_sheets import Sheets
+    from planner.reporting.run_workbook import Content
+    from planner.reporting.workbook import Sheets
+    from planner.reporting.workbook_accounts import Layout
 
-ALWAYS_SHOWN = (Account.DEPRECIATION, Account.COST_OF_CAPITAL, Account.ENERGY, Account.COOLING, Account.RESIDUAL_VALUE)
+    Cents = NDArray[np.int64]
+
+SHEET = "Statements"
+_SECTIONS = ("operating", "investing", "financing")
+HEADING_ROW = 3
+_CASH_LINES = {
+    Category.REVENUE: "Received from customers",
+    Category.COST_OF_SERVING: "Paid for serving",
+    Category.OPERATING_EXPENSE: "Paid for people, software and other expense",
+    Category.TAX: "Income tax paid",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """Where a statement's columns lie, for the summary's formulas, and what they hold."""
+class Line:
+    """One line of the statements, by month."""
 
-    sheet_name: str
-    columns: dict[str, int]
-    """Column by name: accounts, ``cost``, ``net``, and the measures."""
-    series: dict[str, NDArray[np.float64]]
-    """The values as simulated, by the same names, shape (months,)."""
-
-    def range_of(self, name: str, months: int) -> str:
-        """Return the address of a column's months."""
-        column = self.columns[name]
-        low = address(FIRST_ROW, column, fixed="RC")
-        return f"'{self.sheet_name}'!{low}:{address(FIRST_ROW + months - 1, column, fixed='RC')}"
-
-
-def _adjustment(account: Account, content: WorkbookContent, figures: Figures, period: int) -> str:
-    """Return what the inputs add to an account's month, as a formula; empty where they do not move it."""
-    count, column = content.cohorts.count, FIRST_MONTH + period
-    schedule, simulated = figures.schedule, figures.table_cents[:, [ACCOUNT_CODES[account]]].T
-    match account:
-        case Account.ENERGY | Account.COOLING:
-            return f"+{energy_month(content, account, period)}-{_usd(simulated, period)}"
-        case _ if count == 0:
-            return ""
-        case Account.DEPRECIATION:
-            return f"+SUM({block_range(0, count, column)})-{_usd(schedule.depreciation_cents, period)}"
-        case Account.DISPOSAL_LOSS:
-            return f"+SUM({block_range(1, count, column)})-{_usd(schedule.disposed_book_cents, period)}"
-        case Account.COST_OF_CAPITAL:
-            running = f"SUMPRODUCT(INT({block_range(3, count, column)}*100+0.500001))"
-            before = f"-SUMPRODUCT(INT({block_range(3, count, column - 1)}*100+0.500001))" if period else ""
-            return f"+({running}{before})/100-{_usd(figures.charge_cents, period)}"
-        case _:
-            return ""
+    label: str
+    cents: Cents | None = None
+    """As simulated, shape (months,); None for a heading."""
+    accounts: tuple[Account, ...] = ()
+    """Accounts whose sum it is, with the other sign."""
+    sums: tuple[tuple[str, int], ...] = ()
+    """Lines that it is the sum of, each with its sign."""
+    opening: str = ""
+    """Of a balance: what it is before the first month, as a formula; each month adds to it."""
+    is_total: bool = False
+    is_balance: bool = False
+    """Whether it holds at a period's end and does not run through it."""
 
 
-def _usd(table_cents: NDArray[np.int64], period: int) -> str:
-    """Return a month's total over cohorts in dollars, as a number in a formula."""
-    return f"({int(table_cents[:, period].sum())}/100)"
+def lines_of(content: Content, layout: Layout) -> list[Line]:
+    """Return the lines from the top."""
+    result = content.result
+    opening = opening_of(result.plan, result.cohorts, result.run.log)
+    found = monthly_statements(result.ledger, opening)
+    whole = {name: amounts[:, -1] for name, amounts in found.lines_cents.items()}
+    shown = [account for account in Account if str(account) in layout.columns]
+    return [*_income(content, shown, whole), *_cash(content, shown, whole), *_balance(content, whole, opening)]
 
 
-def _account_formula(account: Account, content: WorkbookContent, figures: Figures, cell: tuple[int, int]) -> str:
-    """Return the formula of one account and month."""
-    row, column = cell
-    period = row - FIRST_ROW
-    if account is Account.TAX_CASH:
-        return f"=ROUND({tax_month('tax_paid_running_cents', period)},2)"
-    if account is Account.TAX_DEFERRED:
-        expense, paid = (tax_month(f"tax_{name}_running_cents", period) for name in ("expense", "paid"))
-        return f"=ROUND({expense}-{paid},2)"
-    month, code = address(row, 0, fixed="C"), address(0, column, fixed="R")
-    total = (
-        f"SUMIFS({ledger_range(content, 'E')},{ledger_range(content, 'A')},{month},{ledger_range(content, 'D')},{code})"
+def _of(accounts: Iterable[Account], view: View | None, category: Category) -> tuple[Account, ...]:
+    """Return the accounts of a category, of those that a view counts."""
+    return tuple(
+        account
+        for account in accounts
+        if ACCOUNTS[account].category is category and (view is None or view in ACCOUNTS[account].views)
     )
-    return f"=ROUND({total}{_adjustment(account, content, figures, period)},2)"
 
 
-def _is_shown(account: Account, content: WorkbookContent, figures: Figures) -> bool:
-    """Return whether an account has a column: where it holds money, or would with other inputs."""
-    match account:
-        case Account.DISPOSAL_LOSS:
-            return bool(figures.schedule.disposed_book_cents.any())
-        case Account.TAX_CASH | Account.TAX_DEFERRED:
-            return content.tax is not None
-        case _:
-            return account in ALWAYS_SHOWN or bool(figures.table_cents[:, ACCOUNT_CODES[account]].any())
+def _line(content: Content, label: str, accounts: tuple[Account, ...]) -> Line:
+    """Return a line of accounts."""
+    codes = [ACCOUNT_CODES[account] for account in accounts]
+    return Line(label=label, accounts=accounts, cents=-content.table_cents[:, codes].sum(axis=1))
 
 
-def write_statement(sheets: Sheets, content: WorkbookContent, figures: Figures, view: View) -> Statement:
-    """Write one statement and return where its columns lie."""
-    sheet = sheets.profit if view is View.ACCRUAL else sheets.cash
-    shown = [account for account in Account if view in ACCOUNTS[account].views and _is_shown(account, content, figures)]
-    # Income and tax come last, so that cost is one unbroken run of columns.
-    shown.sort(key=lambda account: account in NOT_COST_ACCOUNTS)
-    costs = [account for account in shown if account not in NOT_COST_ACCOUNTS]
-    names = ["month", *map(str, shown), "cost", "net", *_measure_names(view)]
-    write_headings(sheet, sheets, names)
-    series = _series(content, figures, shown, view)
-    columns = {name: column for column, name in enumerate(names)}
-    for period, month in enumerate(month_dates(content)):
-        row = FIRST_ROW + period
-        sheet.write_datetime(row, 0, month, sheets.formats["month"])
-        for account in shown:
-            column = columns[str(account)]
-            formula = _account_formula(account, content, figures, (row, column))
-            sheet.write_formula(row, column, formula, sheets.formats["usd"], series[str(account)][period])
-        spans = {"cost": len(costs), "net": len(shown)}
-        for name, last in spans.items():
-            formula = f"=SUM({address(row, 1)}:{address(row, last)})"
-            sheet.write_formula(row, columns[name], formula, sheets.formats["usd_bold"], series[name][period])
-        _write_measures(sheet, sheets, content, (row, columns, series))
-    sheet.set_column(0, len(names), 16)
-    name = "Monthly P&L" if view is View.ACCRUAL else "Cash flow"
-    return Statement(sheet_name=name, columns=columns, series=series)
+def _income(content: Content, shown: list[Account], whole: dict[str, Cents]) -> list[Line]:
+    """Return the income statement: each account, and a total after each part."""
+    totals = {
+        Category.COST_OF_SERVING: ("Gross profit", "gross_profit_usd"),
+        Category.OPERATING_EXPENSE: ("Operating income", "operating_income_usd"),
+        Category.TAX: ("Net income", "net_income_usd"),
+    }
+    found, above = [Line(label="Income statement")], []
+    for category in INCOME_CATEGORIES:
+        for account in _of(shown, None, category):
+            found.append(_line(content, words(str(account)), (account,)))
+            above.append((found[-1].label, 1))
+        if category in totals:
+            label, name = totals[category]
+            found.append(Line(label=label, cents=whole[name], sums=tuple(above), is_total=True))
+            above = [(label, 1)]
+    return found
 
 
-def _measure_names(view: View) -> list[str]:
-    """Return the columns after the totals."""
-    if view is View.ACCRUAL:
-        return ["output_tokens", "total_tokens", "usd_per_million_output_tokens", "cumulative_usd_per_million_output"]
+def _cash(content: Content, shown: list[Account], whole: dict[str, Cents]) -> list[Line]:
+    """Return the cash flow: operating by kind, investing and financing by account."""
+    found = [Line(label="Cash flow")]
+
+    def section(label: str, name: str, lines: list[Line]) -> None:
+        parts = tuple((line.label, 1) for line in lines)
+        found.extend([*lines, Line(label=label, cents=whole[name], sums=parts, is_total=True)])
+
+    by_section = {name: [a for a in shown if cash_flow_section(a) == name] for name in _SECTIONS}
+    kinds = [(_CASH_LINES.get(c, words(str(c))), _of(by_section["operating"], None, c)) for c in INCOME_CATEGORIES]
+    running = [_line(content, label, accounts) for label, accounts in kinds if accounts]
+    section("Operating cash flow", "operating_cash_flow_usd", running)
+    invested = [_line(content, f"Paid: {words(str(a))}", (a,)) for a in by_section["investing"]]
+    section("Investing cash flow", "investing_cash_flow_usd", invested)
+    financed = [_line(content, f"Financing: {words(str(a))}", (a,)) for a in by_section["financing"]]
+    section("Financing cash flow", "financing_cash_flow_usd", financed)
+    flows = tuple((f"{kind} cash flow", 1) for kind in ("Operating", "Investing", "Financing"))
+    return [*found, Line(label="Net cash flow", cents=whole["net_cash_flow_usd"], sums=flows, is_total=True)]
+
+
+def _balance(content: Content, whole: dict[str, Cents], begun: Opening) -> list[Line]:
+    """Return the balance sheet: what each line is before the first month, and what each month adds to it."""
+    owned = [line for line in Position if line not in LIABILITIES]
+    cash = repr(content.result.plan.money.capital.opening_cash_usd)
+    opening = {line: f"({int(amounts.sum())}/100)" for line, amounts in begun.position_cents.items()}
+    opening |= {Position.HARDWARE: _opening_book(content), Position.DEFERRED_TAX: _opening_tax(content)}
+
+    def position(line: Position) -> Line:
+        moved = tuple((str(a), sign) for a in Account for held, sign in ACCOUNTS[a].positions if held is line)
+        before = opening.get(line, "0")
+        return Line(label=words(str(line)), cents=whole[f"{line}_usd"], sums=moved, opening=before, is_balance=True)
+
+    def total(label: str, name: str, parts: Iterable[str]) -> Line:
+        each = tuple((part, 1) for part in parts)
+        return Line(label=label, cents=whole[name], sums=each, is_total=True, is_balance=True)
+
+    own = cash + "".join(f"{'-' if line in LIABILITIES else '+'}({before})" for line, before in opening.items())
+    net, equity = (("Net cash flow", 1),), (("Net income", 1),)
+    check = (("Assets", 1), ("Liabilities", -1), ("Equity", -1))
     return [
-        "cash",
-        "cumulative_cash",
-        "running_offset_months",
-        "discount_factor",
-        "on_their_day",
-        "discounted_on_their_day",
-        "discounted_net",
+        Line(label="Balance sheet, at the end of the period"),
+        Line(label="Cash", cents=whole["cash_usd"], sums=net, opening=cash, is_balance=True),
+        *(position(line) for line in owned),
+        total("Assets", "assets_usd", ["Cash", *(words(str(line)) for line in owned)]),
+        *(position(line) for line in LIABILITIES),
+        total("Liabilities", "liabilities_usd", [words(str(line)) for line in LIABILITIES]),
+        Line(label="Equity", cents=whole["equity_usd"], sums=equity, opening=own, is_total=True, is_balance=True),
+        Line(label="Assets less liabilities and equity", cents=0 * whole["equity_usd"], sums=check, is_balance=True),
     ]
 
 
-def _series(
-    content: WorkbookContent, figures: Figures, shown: list[Account], view: View
-) -> dict[str, NDArray[np.float64]]:
-    """Return every column as simulated, shape (months,) each."""
-    usd = {str(account): figures.table_cents[:, ACCOUNT_CODES[account]] / 100 for account in shown}
-    codes = [ACCOUNT_CODES[account] for account in shown]
-    cost_codes = [ACCOUNT_CODES[account] for account in shown if account not in NOT_COST_ACCOUNTS]
-    usd["cost"] = figures.table_cents[:, cost_codes].sum(axis=1) / 100
-    usd["net"] = figures.table_cents[:, codes].sum(axis=1) / 100
-    if view is View.ACCRUAL:
-        usd["output_tokens"], usd["total_tokens"] = content.output_tokens, content.total_tokens
-        usd["usd_per_million_output_tokens"] = per_million_tokens(usd["cost"], content.output_tokens)
-        usd["cumulative_usd_per_million_output"] = cumulative_per_million_tokens(usd["cost"], content.output_tokens)
-    else:
-        usd["cash"] = content.ledger.monthly_cents(View.CASH) / 100
-        usd["cumulative_cash"] = np.cumsum(content.ledger.monthly_cents(View.CASH)) / 100
-        usd["running_offset_months"] = content.running_months
-        usd["discount_factor"] = discount_factors(content.discount_rate_per_year, content.running_months)
-        ledger, rows = content.ledger, content.dated_rows
-        months, count = ledger.month_index[rows], content.grid.period_count
-        usd["on_their_day"] = np.bincount(months, ledger.amount_cents[rows] / 100.0, count).astype(float)
-        usd["discounted_on_their_day"] = np.bincount(months, dated_present_usd(content), count).astype(float)
-        running = usd["net"] - usd["on_their_day"]
-        usd["discounted_net"] = running * usd["discount_factor"] + usd["discounted_on_their_day"]
-    return usd
+def _opening_book(content: Content) -> str:
+    """Return the book value of what is owned before the first month, as a formula."""
+    return f"SUM({block_range(content, 0, OPENING)})/100" if content.assets.count else "0"
 
 
-def _write_measures(
-    sheet: Any,
-    sheets: Sheets,
-    content: WorkbookContent,
-    place: tuple[int, dict[str, int], dict[str, NDArray[np.float64]]],
-) -> None:
-    """Write the columns after the totals for one month."""
-    row, columns, series = place
-    period = row - FIRST_ROW
+def _opening_tax(content: Content) -> str:
+    """Return the deferred tax on it, t·(book value − tax basis), as a formula."""
+    result, rules = content.result, content.result.plan.money.market.tax
+    before = is_opening(result.cohorts)
+    building = building_of(result.plan)
+    of_building = f"+({building.deferred_tax_cents(rules)}/100)" if building and rules else ""
+    if rules is None or not before.any():
+        return f"0{of_building}"
+    deducted = tax_depreciation(content.assets, content.grid, rules.bonus_fraction).before_cents
+    basis = int(np.where(before, cents(content.assets.cost_usd) - deducted, 0).sum())
+    return f"ROUND(({_opening_book(content)}-({basis}/100))*{rules.rate_fraction!r},2){of_building}"
 
-    def at(name: str, *, from_start: bool = False) -> str:
-        here = address(row, columns[name])
-        return f"SUM({address(FIRST_ROW, columns[name], fixed='R')}:{here})" if from_start else here
 
-    if "output_tokens" in columns:
-        for name in ("output_tokens", "total_tokens"):
-            sheet.write_number(row, columns[name], series[name][period], sheets.formats["count"])
-        cost, tokens = at("cost"), at("output_tokens")
-        all_cost, all_tokens = at("cost", from_start=True), at("output_tokens", from_start=True)
-        formulas = {
-            "usd_per_million_output_tokens": f'=IF({tokens}=0,"",{cost}/{tokens}*1000000)',
-            "cumulative_usd_per_million_output": f'=IF({all_tokens}=0,"",{all_cost}/{all_tokens}*1000000)',
-        }
-    else:
-        offset = "running_offset_months"
-        sheet.write_number(row, columns[offset], series[offset][period], sheets.formats["plain"])
-        owned = [at(str(account)) for account in END_ACCOUNTS if str(account) in columns]
-        dated = [at(str(account)) for account in DATED_ACCOUNTS if str(account) in columns]
-        of_month = f"{ledger_range(content, 'A')},{address(row, 0, fixed='C')}"
-        formulas = {
-            "cash": f"={at('net')}-{'-'.join(owned)}",
-            "cumulative_cash": f"={at('cash', from_start=True)}",
-            "discount_factor": f"=(1+{RATE_CELL})^(-{at(offset)}/12)",
-            "on_their_day": f"={'+'.join(dated)}",
-            "discounted_on_their_day": f"=SUMIFS({ledger_range(content, 'G')},{of_month})",
-            "discounted_net": f"=({at('net')}-{at('on_their_day')})*{at('discount_factor')}"
-            f"+{at('discounted_on_their_day')}",
-        }
-    for name, formula in formulas.items():
-        value = series[name][period]
-        style = "unit_usd" if "million" in name or name == "discount_factor" else "usd"
-        sheet.write_formula(row, columns[name], formula, sheets.formats[style], "" if np.isnan(value) else value)
+def write_statements(sheets: Sheets, content: Content, layout: Layout) -> str:
+    """Write the three statements by fiscal year, quarter and month; return where they say that they tie."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    lines, months = lines_of(content, layout), content.grid.period_count
+    start = content.result.plan.money.capital.fiscal_year_start_month
+    spans = [span for kind in (Frequency.YEAR, Frequency.QUARTER) for span in _spans(content, kind, start)]
+    first = 1 + len(spans)
+    sheet.write_string(0, 0, f"{content.result.scenario.name}: statements, USD", formats["title"])
+    note = f"Fiscal years begin in month {start} and bear the number of the year they end in. Below zero: in brackets."
+    sheet.write_string(1, 0, note, formats["note"])
+    sheet.write_row(HEADING_ROW, 0, ["", *(label for label, _, _ in spans)], formats["heading"])
+    for period, edge in enumerate(content.grid.edges[:-1]):
+        sheet.write_datetime(HEADING_ROW, first + period, edge.replace(day=1), formats["month_heading"])
+    places = {line.label: HEADING_ROW + 1 + place for place, line in enumerate(lines)}
+    for line in lines:
+        row = places[line.label]
+        heading = formats["heading"] if line.cents is None else formats["usd_bold"] if line.is_total else None
+        sheet.write_string(row, 0, line.label, heading)
+        if line.cents is None:
+            continue
+        style = formats["usd_bold" if line.is_total else "usd"]
+        for period in range(months):
+            formula = _month_formula(line, layout, places, (row, first, period))
+            sheet.write_formula(row, first + period, f"={formula}", style, float(line.cents[period]) / 100)
+        for column, (_, low, high) in enumerate(spans, start=1):
+            span = f"{address(row, first + low)}:{address(row, first + high)}"
+            formula = f"={address(row, first + high)}" if line.is_balance else f"=SUM({span})"
+            figure = line.cents[high] if line.is_balance else line.cents[low : high + 1].sum()
+            sheet.write_formula(row, column, formula, style, float(figure) / 100)
+    sheet.freeze_panes(HEADING_ROW + 1, 1)
+    sheet.set_column(0, 0, 44)
+    sheet.set_column(1, first + months, 16)
+    sheet.print_area(0, 0, max(places.values()), len(spans))  # months are for the screen
+    checked = max(places.values())
+    return f"{SHEET}!{address(checked, first, fixed='RC')}:{address(checked, first + months - 1, fixed='RC')}"
+
+
+def _spans(content: Content, frequency: Frequency, start: int) -> list[tuple[str, int, int]]:
+    """Return the fiscal periods: their label, first and last month."""
+    labels = [fiscal_label(edge.year, edge.month, start, frequency) for edge in content.grid.edges[:-1]]
+    names = list(dict.fromkeys(labels))
+    return [(name, labels.index(name), len(labels) - 1 - labels[::-1].index(name)) for name in names]
+
+
+def _month_formula(line: Line, layout: Layout, places: dict[str, int], cell: tuple[int, int, int]) -> str:
+    """Return the formula of a line's month."""
+    row, first, period = cell
+    if line.accounts:
+        return "ROUND(" + "".join(f"-{layout.cell(str(account), period)}" for account in line.accounts) + ",2)"
+    terms = []
+    for name, sign in line.sums:
+        at = address(places[name], first + period) if name in places else layout.cell(name, period)
+        if at != "0":
+            terms.append(f"{'+' if sign > 0 else '-'}{at}")
+    before = ""
+    if line.opening:
+        before = address(row, first + period - 1) if period else line.opening
+    return f"ROUND({before}{''.join(terms)},2)" if before or terms else "0"

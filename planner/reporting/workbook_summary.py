@@ -1,4 +1,4 @@
-"""The summary sheet: the three input cells, the headline measures, the checks and the charts."""
+"""The summary sheet: the headline measures now and as simulated, the checks and the charts."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    ACCOUNTS,
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.finance.cents import usd
-from planner.finance.unit_costs import per_million_tokens
-from planner.reporting.workbook_sheets import FIRST_ROW, ledger_range
-from planner.reporting.workbook_workings import tax_range
+from planner.finance.tax import LossRule
+from planner.reporting.workbook import finish_chart
+from planner.reporting.workbook_accounts import FIRST_MONTH_ROW, MEASURES, ledger_range
+from planner.reporting.workbook_accounts import SHEET as ACCOUNTS_SHEET
+from planner.reporting.workbook_tax import tax_range
 
 if TYPE_CHECKING:
-    from planner.reporting.workbook import Figures, WorkbookContent
-    from planner.reporting.workbook_sheets import Sheets
-    from planner.reporting.workbook_statements import Statement
+    from planner.reporting.run_workbook import Content
+    from planner.reporting.workbook import Sheets
+    from planner.reporting.workbook_accounts import Layout
 
-INPUT_ROW = 4
-MEASURE_ROW = 10
-"""Rows of the first input and the first measure, counting from zero."""
+SHEET = "Summary"
+MEASURE_ROW = 4
+"""Row of the first measure, counting from zero."""
+_SEARCHED = "as simulated: losses carried forward take a search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,166 +38,148 @@ class Measure:
     """One line of the summary."""
 
     label: str
+    name: str
+    """Of the measure whose value as simulated stands beside it."""
     formula: str | None
     """None where the sheets do not follow it."""
-    simulated: float | None
-    style: str
+    style: str = "usd_bold"
 
 
-def measures_of(content: WorkbookContent, figures: Figures, accrual: Statement, economic: Statement) -> list[Measure]:
-    """Return the headline measures, each with its formula and its value as simulated."""
-    months = content.grid.period_count
-    cost = accrual.range_of("cost", months)
-    accrued = float(accrual.series["cost"].sum())
-    measures = [
-        Measure(
-            label="Total cost of ownership, USD",
-            formula=f"=SUM({economic.range_of('cost', months)})",
-            simulated=float(economic.series["cost"].sum()),
-            style="usd_bold",
-        ),
-        Measure(
-            label="Net present value, USD (gains positive)",
-            formula=f"=-SUM({economic.range_of('discounted_net', months)})",
-            simulated=-float(economic.series["discounted_net"].sum()),
-            style="usd_bold",
-        ),
-        Measure(label="Accrued cost, USD", formula=f"=SUM({cost})", simulated=accrued, style="usd_bold"),
+def measures_of(content: Content, layout: Layout) -> list[Measure]:
+    """Return the headline measures, each with its formula."""
+    cost, at = f"SUM({layout.range_of('cost')})", layout.range_of
+    found = [
+        Measure(label="Total cost of ownership, USD", name="tco_usd", formula=f"=SUM({at('total_cost')})"),
+        Measure(label="Net present value, USD (gains positive)", name="npv_usd", formula=f"=-SUM({at('discounted')})"),
+        Measure(label="Accrued cost, USD", name="cost_usd", formula=f"={cost}"),
+        Measure(label="Cash paid, USD", name="cash_usd", formula=f"=SUM({at('cash')})"),
     ]
-    for name, tokens in (("output", content.output_tokens), ("total", content.total_tokens)):
-        column = accrual.range_of(f"{name}_tokens", months)
-        served = float(tokens.sum())
-        measures += [
+    for kind, suffix in (("output", "output_tokens"), ("total", "tokens")):
+        tokens = at(f"{kind}_tokens")
+        found += [
             Measure(
-                label=f"Cost per million {name} tokens, USD",
-                formula=f'=IF(SUM({column})=0,"",SUM({cost})/SUM({column})*1000000)',
-                simulated=float(per_million_tokens(accrued, served)) if served else None,
+                label=f"Cost per million {kind} tokens, USD",
+                name=f"cost_per_million_{suffix}_usd",
+                formula=f'=IF(SUM({tokens})=0,"",{cost}/SUM({tokens})*1000000)',
                 style="unit_usd",
             ),
             Measure(
-                label=f"Levelised cost per million {name} tokens, USD",
-                formula=None if "levelised" in figures.fixed else _levelised_formula(content, economic, column),
-                simulated=content.levelised_usd_per_million[name],
+                label=f"Levelised cost per million {kind} tokens, USD",
+                name=f"levelised_cost_per_million_{suffix}_usd",
+                formula=_levelised_formula(content, layout, tokens),
                 style="unit_usd",
             ),
         ]
-    return measures
+    return found + _margins(layout)
 
 
-def _levelised_formula(content: WorkbookContent, economic: Statement, tokens: str) -> str:
+def _margins(layout: Layout) -> list[Measure]:
+    """Return revenue and what share of it is left, where something is sold."""
+    if str(Account.REVENUE) not in layout.columns:
+        return []
+    revenue = f"-SUM({layout.range_of(str(Account.REVENUE))})"
+
+    def total(accounts: tuple[Account, ...]) -> str:
+        shown = [f"SUM({layout.range_of(str(account))})" for account in accounts if str(account) in layout.columns]
+        return "+".join(shown) or "0"
+
+    serving = total(COST_OF_SERVING_ACCOUNTS)
+    running = f"{serving}+{total(OPERATING_EXPENSE_ACCOUNTS)}"
+    found = [Measure(label="Revenue, USD", name="revenue_usd", formula=f"={revenue}")]
+    for label, name, spent in (("Gross margin", "gross", serving), ("Operating margin", "operating", running)):
+        formula = f'=IF({revenue}=0,"",1-({spent})/({revenue}))'
+        found.append(Measure(label=label, name=f"{name}_margin_fraction", formula=formula, style="percent"))
+    return found
+
+
+def _levelised_formula(content: Content, layout: Layout, tokens: str) -> str | None:
     """Return the price at which NPV is zero: cost and the tax there is without sales, over tokens after tax.
 
     Tax of the offset kind is the rate times income, so selling at p adds rate·p·tokens to it and p has a closed form.
     """
-    months = content.grid.period_count
-    factors = economic.range_of("discount_factor", months)
-    others = [account for account in (Account.REVENUE, Account.TAX_CASH) if str(account) in economic.columns]
-    terms = [f"SUM({economic.range_of('discounted_net', months)})"]
-    terms += [f"-SUMPRODUCT({economic.range_of(str(account), months)},{factors})" for account in others]
-    rate = 0.0 if content.tax is None else content.tax.rate_fraction
-    if content.tax is not None:
+    rules, months = content.result.plan.money.market.tax, content.grid.period_count
+    if rules is not None and rules.losses is LossRule.CARRY_FORWARD:
+        return None
+    factors = layout.range_of("factor")
+    others = [account for account in (Account.REVENUE, Account.TAX_CASH) if str(account) in layout.columns]
+    terms = [f"SUM({layout.range_of('discounted')})"]
+    terms += [f"-SUMPRODUCT({layout.range_of(str(account))},{factors})" for account in others]
+    rate = 0.0 if rules is None else rules.rate_fraction
+    if rules is not None:
         # The tax on the end value stays in: it is part of what the tokens must earn.
-        terms.append(f"+{rate!r}*SUMPRODUCT({tax_range('income_before_sales', months)},{factors})")
+        terms.append(f"+{rate!r}*SUMPRODUCT({tax_range('before_sales', months)},{factors})")
     earned = f"SUMPRODUCT({tokens},{factors})*(1-{rate!r})"
     return f'=IF(SUM({tokens})=0,"",({"".join(terms)})/({earned})*1000000)'
 
 
-def write_summary(
-    sheets: Sheets, content: WorkbookContent, figures: Figures, statements: tuple[Statement, Statement]
-) -> None:
-    """Write the summary sheet."""
-    sheet, formats = sheets.summary, sheets.formats
-    accrual, economic = statements
-    sheet.write_string(0, 0, content.title, formats["title"])
-    note = (
-        "Change a yellow cell: every sheet follows. The column beside it keeps what was simulated. An input that is not"
-    )
-    note += " yellow does not follow in this run."
+def write_summary(sheets: Sheets, content: Content, layout: Layout, check: str) -> None:
+    """Write the summary sheet; ``check`` is where the statements hold by how much the balance sheet is off."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    sheet.write_string(0, 0, content.result.scenario.name, formats["title"])
+    note = "Change a yellow cell of the sheet Assumptions: every figure follows. What was simulated stands beside it."
     sheet.write_string(1, 0, note, formats["note"])
-    sheet.write_row(INPUT_ROW - 1, 0, ("input", "now", "as simulated"), formats["heading"])
-    _write_inputs(sheets, content, figures)
-    measures = measures_of(content, figures, accrual, economic)
-    sheet.write_row(MEASURE_ROW - 1, 0, ("measure", "now", "as simulated", "change"), formats["heading"])
+    sheet.write_row(MEASURE_ROW - 1, 0, ("Measure", "Now", "As simulated", "Change"), formats["heading"])
+    measures = measures_of(content, layout)
     for row, measure in enumerate(measures, start=MEASURE_ROW):
-        style = formats[measure.style]
-        value: float | str = "" if measure.simulated is None else measure.simulated
+        style, simulated = formats[measure.style], content.measures[measure.name]
         sheet.write_string(row, 0, measure.label)
-        if measure.simulated is not None:
-            sheet.write_number(row, 2, measure.simulated, style)
+        if simulated is not None:
+            sheet.write_number(row, 2, simulated, style)
         if measure.formula is None:
-            sheet.write_string(row, 3, figures.fixed["levelised"], formats["note"])
+            sheet.write_string(row, 3, _SEARCHED, formats["note"])
             continue
-        sheet.write_formula(row, 1, measure.formula, style, value)
-        if measure.simulated is not None:
+        sheet.write_formula(row, 1, measure.formula, style, "" if simulated is None else simulated)
+        if simulated is not None:
             sheet.write_formula(row, 3, f"=B{row + 1}-C{row + 1}", style, 0.0)
-    _write_checks(sheets, content, economic, MEASURE_ROW + len(measures) + 1)
+    _write_checks(sheets, content, check, MEASURE_ROW + len(measures) + 1)
     sheet.set_column(0, 0, 52)
     sheet.set_column(1, 3, 22)
-    _add_charts(sheets, content, accrual, economic)
+    _add_charts(sheets, content, layout)
 
 
-def _write_inputs(sheets: Sheets, content: WorkbookContent, figures: Figures) -> None:
-    """Write the three inputs and what was simulated; one that the sheets do not follow is plain, with the reason."""
-    sheet, formats = sheets.summary, sheets.formats
-    rows = (
-        ("Discount rate per year", "discount", content.discount_rate_per_year, "percent"),
-        ("Electricity price, USD/kWh", "electricity", content.electricity_usd_per_kwh, "number"),
-        ("Residual value of the books, share of cost", "residual", figures.residual_fraction, "percent"),
-    )
-    for row, (label, name, value, style) in enumerate(rows, start=INPUT_ROW):
-        sheet.write_string(row, 0, label)
-        plain = formats["percent" if style == "percent" else "plain"]
-        if value is not None:
-            sheet.write_number(row, 1, value, plain if name in figures.fixed else formats[f"{style}_in"])
-            sheet.write_number(row, 2, value, plain)
-        sheet.write_string(row, 3, figures.fixed.get(name, ""), formats["note"])
-
-
-def _write_checks(sheets: Sheets, content: WorkbookContent, economic: Statement, row: int) -> None:
-    """Write the checks: the ledger's total, the statements' against it, and whether the inputs are as simulated."""
-    sheet, formats = sheets.summary, sheets.formats
-    months = content.grid.period_count
-    total = float(usd(content.ledger.amount_cents.sum()))
-    cash = float(usd(content.ledger.monthly_cents(View.CASH).sum()))
-    sheet.write_row(row, 0, ("check", "now", "as simulated"), formats["heading"])
-    sheet.write_string(row + 1, 0, "Sum of the ledger sheet, all accounts, USD")
+def _write_checks(sheets: Sheets, content: Content, check: str, row: int) -> None:
+    """Write the checks: the ledger's total, and by how much the balance sheet is off, which is nothing."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    total = float(usd(content.result.ledger.amount_cents.sum()))
+    sheet.write_row(row, 0, ("Check", "Now", "As simulated"), formats["heading"])
+    sheet.write_string(row + 1, 0, "Sum of the ledger, all accounts, USD")
     sheet.write_formula(row + 1, 1, f"=SUM({ledger_range(content, 'E')})", formats["usd"], total)
     sheet.write_number(row + 1, 2, total, formats["usd"])
-    sheet.write_string(row + 2, 0, "Sum of the cash flow, USD")
-    sheet.write_formula(row + 2, 1, f"=SUM({economic.range_of('cash', months)})", formats["usd"], cash)
-    sheet.write_number(row + 2, 2, cash, formats["usd"])
+    sheet.write_string(row + 2, 0, "Assets less liabilities and equity, all months, USD")
+    sheet.write_formula(row + 2, 1, f"=SUMPRODUCT(ABS({check}))", formats["usd"], 0.0)
+    sheet.write_number(row + 2, 2, 0.0, formats["usd"])
 
 
-def _add_charts(sheets: Sheets, content: WorkbookContent, accrual: Statement, economic: Statement) -> None:
+def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
     """Add the native charts: cost by account, cost per token, cumulative cash."""
-    months = content.grid.period_count
-    last = FIRST_ROW + months - 1
+    last = FIRST_MONTH_ROW + content.grid.period_count - 1
 
-    def series(statement: Statement, name: str, first: int = FIRST_ROW) -> dict[str, object]:
-        place, column = statement.sheet_name, statement.columns[name]
+    def series(name: str, first: int = FIRST_MONTH_ROW) -> dict[str, object]:
+        column = layout.columns[name]
         return {
-            "name": [place, 0, column],
-            "categories": [place, first, 0, last, 0],
-            "values": [place, first, column, last, column],
+            "name": [ACCOUNTS_SHEET, 0, column],
+            "categories": [ACCOUNTS_SHEET, first, 0, last, 0],
+            "values": [ACCOUNTS_SHEET, first, column, last, column],
         }
 
     stacked = sheets.book.add_chart({"type": "column", "subtype": "stacked"})
     for account in Account:
-        shown = str(account) in accrual.columns and account not in NOT_COST_ACCOUNTS
-        if shown and np.any(accrual.series[str(account)]):
-            stacked.add_series(series(accrual, str(account)))
+        accrued = View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
+        if accrued and np.any(layout.series.get(str(account), 0.0)):
+            stacked.add_series(series(str(account)) | {"gap": 30})
     if not stacked.series:  # nothing was spent; a chart without a series cannot be written
-        stacked.add_series(series(accrual, "cost"))
+        stacked.add_series(series("cost"))
     per_token = sheets.book.add_chart({"type": "line"})
     # Months before the first token have no cost per token, and a chart would draw them as zero.
-    begin = FIRST_ROW + int(np.argmax(content.output_tokens > 0))
-    per_token.add_series(series(accrual, "cumulative_usd_per_million_output", begin))
+    per_token.add_series(series("cumulative_unit_cost", FIRST_MONTH_ROW + int(np.argmax(content.output_tokens > 0))))
     cash = sheets.book.add_chart({"type": "line"})
-    cash.add_series(series(economic, "cumulative_cash"))
-    titles = ("Monthly cost by account, USD", "Cumulative cost per million output tokens, USD", "Cumulative cash, USD")
-    for place, chart, title in zip(("F2", "F22", "F42"), (stacked, per_token, cash), titles, strict=True):
-        chart.set_title({"name": title, "name_font": {"size": 11}})
-        chart.set_x_axis({"text_axis": True, "num_format": "yyyy-mm", "label_position": "low"})
-        chart.set_legend({"position": "bottom", "none": chart is not stacked})
-        chart.set_size({"width": 760, "height": 380})
-        sheets.summary.insert_chart(place, chart)
+    cash.add_series(series("cumulative_cash"))
+    charts = (
+        (stacked, "Monthly cost by account, USD", "usd"),
+        (per_token, MEASURES["cumulative_unit_cost"], "unit_usd"),
+        (cash, MEASURES["cumulative_cash"], "usd"),
+    )
+    for place, (chart, title, style) in zip(("F2", "F22", "F42"), charts, strict=True):
+        sheets[SHEET].insert_chart(
+            place, finish_chart(chart, title, legend=chart is stacked, style=style, axis="yyyy-mm")
+        )

@@ -1,154 +1,196 @@
-"""The sheets between the inputs and the statements: energy by cluster, and income tax.
+"""The workings sheet: what is a price times a quantity, by account and cluster, at the prices of the assumptions.
 
-Both repeat the planner's arithmetic with its rounding: a running total is rounded to the cent, INT(x + 0.500001), and a
-month is the difference of two of them (:mod:`planner.finance.cents`).
+Each series repeats the planner's arithmetic with its rounding: its running total is rounded to the cent,
+INT(x + 0.500001), and a month is the difference of two of them (:mod:`planner.finance.cents`). What was simulated
+stands beside it, one column for each price that it moves with.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import Account
 from planner.finance.cents import cents
-from planner.finance.ledger import Dimension, view_cents
-from planner.finance.tax import LossRule
-from planner.reporting.workbook_sheets import FIRST_ROW, address, month_dates, write_headings
+from planner.finance.unit_costs import price_path
+from planner.fleet.money import PricePath
+from planner.reporting import workbook_inputs as names
+from planner.reporting.workbook import FIRST_ROW, address, words, write_headings
+from planner.reporting.workbook_cohorts import cohort_range
+from planner.reporting.workbook_depreciation import FIRST_MONTH, SERVICE, block_range
+from planner.results.measure_names import SITE
+from planner.results.parts import rma_usd
 
 if TYPE_CHECKING:
-    from planner.reporting.workbook import Figures, WorkbookContent
-    from planner.reporting.workbook_sheets import Sheets
-    from planner.reporting.workbook_statements import Statement
+    from numpy.typing import NDArray
 
-PRICE_CELL, PRICE_BASE_CELL = "Summary!$B$6", "Summary!$C$6"
-TAX_COLUMNS = (
-    "purchases_income",
-    "income_before_sales",
-    "taxable_income",
-    "tax_paid_running_cents",
-    "book_income",
-    "tax_expense_running_cents",
-)
-"""After the month: what purchases add to taxable income, that income before and with what the tokens are sold for, tax
-paid, income of the books before tax, tax on it."""
+    from planner.reporting.run_workbook import Content
+    from planner.reporting.workbook import Sheets
+    from planner.reporting.workbook_inputs import Inputs, Posted
+    from planner.results.result import RunResult
 
+    Floats = NDArray[np.float64]
 
-def energy_month(content: WorkbookContent, account: Account, period: int) -> str:
-    """Return the formula of a month of energy or cooling, all clusters, in dollars."""
-    clusters = content.energy_usd.shape[1]
-    first = 1 + clusters * (2 if account is Account.ENERGY else 3)
-
-    def total(row: int) -> str:
-        return f"SUM(Energy!{address(row, first, fixed='RC')}:{address(row, first + clusters - 1, fixed='RC')})"
-
-    row = FIRST_ROW + period
-    return f"({total(row)}{f'-{total(row - 1)}' if period else ''})/100"
+SHEET = "Workings"
+_PRICES = {
+    Account.ENERGY: names.ELECTRICITY,
+    Account.COOLING: names.ELECTRICITY,
+    Account.COLOCATION: names.SPACE,
+    Account.SOFTWARE_ENGINEERS: names.ENGINEERS,
+    Account.BURST_RENTAL: names.BURST,
+}
+"""Accounts that are one price of the whole site times a quantity."""
 
 
-def write_energy(sheets: Sheets, content: WorkbookContent, figures: Figures) -> None:
-    """Write each cluster's energy and cooling before rounding, then their running totals at the summary's price."""
-    sheet, names = sheets.energy, content.ledger.labels.clusters
-    exact = np.concatenate([content.energy_usd, content.cooling_usd], axis=1)
-    running = cents(np.cumsum(exact, axis=0))
-    labels = [f"{name} {account}" for account in (Account.ENERGY, Account.COOLING) for name in names]
-    headings = [f"{label}, as simulated, USD" for label in labels] + [
-        f"{label}, running total, cents" for label in labels
-    ]
-    write_headings(sheet, sheets, ["month", *headings])
-    ratio = "" if "electricity" in figures.fixed else f"*({PRICE_CELL}/{PRICE_BASE_CELL})"
-    for period, month in enumerate(month_dates(content)):
-        row = FIRST_ROW + period
-        sheet.write_datetime(row, 0, month, sheets.formats["month"])
-        for place in range(exact.shape[1]):
-            summed = f"SUM({address(FIRST_ROW, 1 + place, fixed='R')}:{address(row, 1 + place)})"
-            sheet.write_number(row, 1 + place, exact[period, place], sheets.formats["usd"])
-            sheet.write_formula(
-                row, 1 + exact.shape[1] + place, f"=INT({summed}{ratio}*100+0.500001)",
-                sheets.formats["count"], int(running[period, place]),
-            )  # fmt: skip
-    sheet.set_column(0, 2 * exact.shape[1], 18)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A series that the ledger rounds on its running total, as the sum of parts that each move with one price."""
+
+    account: Account
+    cluster: int
+    """−1 for the site as a whole."""
+    parts: tuple[tuple[str, Floats], ...]
+    """Name of an input, empty for none; running total as simulated, USD, shape (months,)."""
+    yearly: float = 0.0
+    """Share of capital in service that it is in a year, where it is one; its part is then by formula."""
+
+    @property
+    def running_cents(self) -> NDArray[np.int64]:
+        """The running total as simulated, shape (months,)."""
+        return cents(np.sum([running for _, running in self.parts], axis=0))
 
 
-def tax_range(name: str, months: int) -> str:
-    """Return the address of a column of the tax sheet."""
-    column = 1 + TAX_COLUMNS.index(name)
-    return f"Tax!{address(FIRST_ROW, column, fixed='RC')}:{address(FIRST_ROW + months - 1, column, fixed='RC')}"
+def series_of_inputs(result: RunResult, posted: Posted, inputs: Inputs) -> tuple[Series, ...]:
+    """Return what moves with an input, from what the ledger was posted of."""
+    found = []
+    staff = [place for place, (account, _) in enumerate(posted) if account is Account.OPERATIONS_STAFF]
+    for number, (account, amounts) in enumerate(posted):
+        columns = amounts[:, None] if amounts.ndim == 1 else amounts
+        for place in np.flatnonzero(columns.any(axis=0)).tolist():
+            cluster = -1 if amounts.ndim == 1 else place
+            parts = _parts(result, account, cluster, columns[:, place], is_last=number in staff[-1:])
+            running = tuple((name, np.cumsum(part)) for name, part in parts)
+            series = Series(account=account, cluster=cluster, parts=running, yearly=_yearly(result, account))
+            moved = any(name and inputs.is_live(name, _owner(name, cluster)) for name, _ in running)
+            if moved or (series.yearly and inputs.is_live(names.PRICE, cluster)):
+                found.append(series)
+    return tuple(found)
 
 
-def tax_month(name: str, period: int) -> str:
-    """Return the formula of a month of tax paid or of tax expense, in dollars: the change of its running total."""
-    column, row = 1 + TAX_COLUMNS.index(name), FIRST_ROW + period
-    before = f"-Tax!{address(row - 1, column, fixed='RC')}" if period else ""
-    return f"(Tax!{address(row, column, fixed='RC')}{before})/100"
+def _yearly(result: RunResult, account: Account) -> float:
+    """Return the share of capital that an account is in a year; 0 for accounts that are none."""
+    upkeep = result.plan.money.upkeep
+    shares = {Account.MAINTENANCE: upkeep.operations_fraction_per_year}
+    return (shares | {Account.INSURANCE: upkeep.insurance_fraction_per_year}).get(account, 0.0)
 
 
-def write_tax(sheets: Sheets, content: WorkbookContent, accrual: Statement) -> None:
-    """Write taxable income and the income of the books month by month, and the tax on each."""
-    sheet, formats, rules = sheets.tax, sheets.formats, content.tax
-    if rules is None or content.purchase_income_cents is None:
-        sheet.write_string(0, 0, "No income tax: finance.tax is not set.", formats["note"])
-        return
-    write_headings(sheet, sheets, ["month", *TAX_COLUMNS])
-    stored = _tax_cents(content)
-    for period, month in enumerate(month_dates(content)):
-        row = FIRST_ROW + period
-        sheet.write_datetime(row, 0, month, formats["month"])
-        sheet.write_number(row, 1, content.purchase_income_cents[period] / 100, formats["usd"])
-        for name, formula in _tax_formulas(row, rules.rate_fraction, accrual).items():
-            in_cents = name.endswith("cents")
-            value = float(stored[name][period]) / (1 if in_cents else 100)
-            style, column = formats["count" if in_cents else "usd"], 1 + TAX_COLUMNS.index(name)
-            if name == "tax_paid_running_cents" and rules.losses is LossRule.CARRY_FORWARD:
-                sheet.write_number(row, column, value, style)
-            else:
-                sheet.write_formula(row, column, formula, style, value)
-    sheet.set_column(0, len(TAX_COLUMNS), 22)
+def _owner(name: str, cluster: int) -> int:
+    """Return the cluster that an input belongs to; −1 for the whole site."""
+    return cluster if name in (names.NET_PRICE, names.RENT) else -1
 
 
-def _tax_formulas(row: int, rate: float, accrual: Statement) -> dict[str, str]:
-    """Return a month's formulas by column."""
+def _parts(
+    result: RunResult, account: Account, cluster: int, amounts: Floats, *, is_last: bool
+) -> list[tuple[str, Floats]]:
+    """Return an account of a cluster as parts that each move with one price, shape (months,) each."""
+    upkeep = result.plan.money.upkeep
+    match account:
+        case Account.OPERATIONS_STAFF:
+            # Crews are posted after staff, where either has a price.
+            return [(names.CREWS if is_last and upkeep.crew_usd_per_year > 0 else names.STAFF, amounts)]
+        case Account.RENT | Account.EXIT_FEES:
+            return [(names.RENT, amounts)]
+        case Account.SPARES:
+            return [(names.NET_PRICE, amounts)]
+        case Account.RMA:
+            bare = replace(upkeep, replacement_usd=np.zeros_like(upkeep.replacement_usd))
+            money = replace(result.plan.money, upkeep=bare)
+            freight = (rma_usd(replace(result.plan, money=money), result.run) * result.plan.on_site)[:, cluster]
+            return [("", freight), (names.NET_PRICE, amounts - freight)]
+        case Account.REVENUE:
+            return _revenue(result, cluster)
+        case _:
+            return [(_PRICES.get(account, ""), amounts)]
 
-    def book(account: Account | str) -> str:
-        column = accrual.columns.get(str(account))
-        return "0" if column is None else f"'{accrual.sheet_name}'!{address(row, column)}"
 
-    def here(name: str, *, from_start: bool = False) -> str:
-        column = 1 + TAX_COLUMNS.index(name)
-        return (
-            f"SUM({address(FIRST_ROW, column, fixed='R')}:{address(row, column)})"
-            if from_start
-            else address(row, column)
-        )
-
-    def share(name: str) -> str:
-        total = f"ROUND({here(name, from_start=True)}*100,0)*{rate!r}"
-        return f"=SIGN({total})*INT(ABS({total})+0.500001)"
-
-    expenses = "-".join([book("cost"), *(book(account) for account in CAPITAL_CHARGE_ACCOUNTS)])
-    running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
-    return {
-        "income_before_sales": f"=ROUND({here('purchases_income')}-{running},2)",
-        "taxable_income": f"=ROUND({here('income_before_sales')}-{book(Account.REVENUE)},2)",
-        "tax_paid_running_cents": share("taxable_income"),
-        "book_income": f"=ROUND(-({expenses})-{book(Account.REVENUE)},2)",
-        "tax_expense_running_cents": share("book_income"),
+def _revenue(result: RunResult, cluster: int) -> list[tuple[str, Floats]]:
+    """Return revenue by the price it moves with; cached tokens move with fresh ones where they have no own price."""
+    plan, price = result.plan, result.scenario.finance.token_price
+    assert price is not None
+    path = plan.money.market.token_price
+    assert path is not None
+    none = price_path(0.0, 0.0, plan.months.offset_months)
+    kinds = {
+        names.INPUT_PRICE: "input_usd_per_million_tokens",
+        names.OUTPUT_PRICE: "output_usd_per_million_tokens",
+        names.CACHED_PRICE: "cached_input_usd_per_million_tokens",
     }
+    served = result.rented.requests if cluster < 0 else result.monthly.served_requests[:, cluster, :]
+    found: dict[str, Floats] = {}
+    for name, kind in kinds.items():
+        alone = {other: getattr(path, other) if other == kind else none for other in kinds.values()}
+        moved = names.INPUT_PRICE if name == names.CACHED_PRICE and getattr(price, kind) is None else name
+        earned = -(served * plan.request_usd(PricePath(**alone))).sum(axis=1)
+        found[moved] = found.get(moved, 0.0) + earned
+    return list(found.items())
 
 
-def _tax_cents(content: WorkbookContent) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
-    """Return the columns as simulated, in cents, shape (months,) each."""
-    table = content.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
-    written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
-    revenue, paid, deferred = (
-        table[:, ACCOUNT_CODES[account]] for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
-    )
-    before = np.asarray(content.purchase_income_cents) - cost + written_off.sum(axis=1)
-    return {
-        "income_before_sales": before,
-        "taxable_income": before - revenue,
-        "tax_paid_running_cents": np.cumsum(paid),
-        "book_income": -cost - revenue,
-        "tax_expense_running_cents": np.cumsum(paid + deferred),
-    }
+def write_workings(sheets: Sheets, content: Content) -> None:
+    """Write every series: its parts as simulated, then its running total now."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    headings, labels = ["Month"], [*(cluster.name for cluster in content.result.plan.clusters), SITE]
+    for series in content.series:
+        label = f"{words(str(series.account))}, {labels[series.cluster]}"
+        headings += [f"{label}: {name or 'rest'}, running total as simulated, USD" for name, _ in series.parts]
+        headings.append(f"{label}: running total now, cents")
+    write_headings(sheet, sheets, headings)
+    for period, edge in enumerate(content.grid.edges[:-1]):
+        sheet.write_datetime(FIRST_ROW + period, 0, edge.replace(day=1), formats["month"])
+    column = 1
+    for series in content.series:
+        for period in range(content.grid.period_count):
+            _write_series(sheets, content, series, (FIRST_ROW + period, column))
+        column += len(series.parts) + 1
+    sheet.set_column(0, max(len(headings) - 1, 0), 18)
+
+
+def _write_series(sheets: Sheets, content: Content, series: Series, place: tuple[int, int]) -> None:
+    """Write one month of a series."""
+    (row, column), sheet, terms = place, sheets[SHEET], []
+    for offset, (name, running) in enumerate(series.parts):
+        at = (row, column + offset)
+        figure = float(running[row - FIRST_ROW])
+        if series.yearly:
+            sheet.write_formula(*at, f"={_capital(content, series, row)}", sheets.formats["usd"], figure)
+        else:
+            sheet.write_number(*at, figure, sheets.formats["usd"])
+        ratio = content.inputs.ratio(name, _owner(name, series.cluster)) if name else "1"
+        terms.append(address(*at, fixed="C") + ("" if ratio == "1" else f"*{ratio}"))
+    total = f"({'+'.join(terms)})*100"
+    now = f"=SIGN({total})*INT(ABS({total})+0.500001)"
+    figure = int(series.running_cents[row - FIRST_ROW])
+    sheet.write_formula(row, column + len(series.parts), now, sheets.formats["count"], figure)
+
+
+def _capital(content: Content, series: Series, row: int) -> str:
+    """Return what a share of capital in service comes to until a month's end: Σ cost · years in service · share."""
+    own = [place for place, cohort in enumerate(content.result.cohorts) if cohort.cluster == series.cluster]
+    rows = slice(own[0], own[-1] + 1)
+    years = block_range(content, SERVICE, FIRST_MONTH + row - FIRST_ROW, rows)
+    return f"SUMPRODUCT({cohort_range(content, 'cost', rows)},{years})/100*{series.yearly!r}"
+
+
+def change_of(content: Content, account: Account, period: int) -> str:
+    """Return what the inputs add to a month of an account, as a formula; empty where none moves it."""
+    row, column, terms = FIRST_ROW + period, 1, []
+    for series in content.series:
+        column += len(series.parts)
+        if series.account is account:
+            running = series.running_cents
+            before = f"-{SHEET}!{address(row - 1, column, fixed='RC')}" if period else ""
+            simulated = int(running[period] - (running[period - 1] if period else 0))
+            terms.append(f"+({SHEET}!{address(row, column, fixed='RC')}{before}-({simulated}))/100")
+        column += 1
+    return "".join(terms)

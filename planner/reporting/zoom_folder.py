@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.reporting.csv_table import write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
@@ -258,6 +258,7 @@ def zoom_summary(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
             workloads[outcome.name]["reasons"] = outcome.reasons()
     arrived, finished, refused, in_flight = zoom.counts
     return {
+        "schema_version": SCHEMA_VERSION,
         "scenario": zoom.scenario.name,
         "at": zoom.asked.at.isoformat(),
         "minutes": zoom.asked.minutes,

@@ -66,16 +66,20 @@ class _Books:
         """Costs less income of each month that are deducted from taxable income as they are paid."""
         self.written_off_cents = np.zeros(plan.months.period_count, dtype=np.int64)
         """Book depreciation and losses on disposal of each month."""
+        self.running_usd: list[tuple[Account, Floats]] = []
+        """What was posted month by month, before it was rounded to cents."""
 
     def by_cluster(self, account: Account, amount_usd: Floats) -> None:
         """Post a monthly series for every cluster, shape (months, clusters)."""
         posted = series_cents(amount_usd)
+        self.running_usd.append((account, amount_usd))
         self.builder.post_clusters(account, posted)
         self.running_cents += posted.sum(axis=1)
 
     def whole_site(self, account: Account, amount_usd: Floats) -> None:
         """Post a monthly series that belongs to no cluster, shape (months,)."""
         posted = series_cents(amount_usd)
+        self.running_usd.append((account, amount_usd))
         self.builder.post(account, posted, month=np.arange(posted.size))
         self.running_cents += posted
 
@@ -92,10 +96,7 @@ def write_ledger(
     building = building_of(plan)
     if building is not None:
         held |= _post_building(books, building, _nodes(plan, monthly) * plan.on_site)
-    _post_power(books, run, monthly)
-    _post_upkeep(books, run, monthly, assets)
-    _post_rent(books, monthly)
-    _post_market(books, monthly, rented)
+    _post_running(books, run, monthly, assets, rented)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax, building)
     loan = _post_loan(books, schedule) if schedule and plan.money.capital.loan else None
@@ -108,6 +109,26 @@ def write_ledger(
         held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
     check_positions(monthly_statements(ledger, opening_of(plan, cohorts, run.log)), held)
     return ledger
+
+
+def running_usd(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
+) -> list[tuple[Account, Floats]]:
+    """Return what a ledger holds of each month before rounding to cents, in the order of its posting.
+
+    A table has shape (months, clusters); what belongs to the site as a whole has (months,).
+    """
+    books = _Books(plan, cohorts)
+    _post_running(books, run, monthly, assets_of(plan, cohorts) if cohorts else None, rented)
+    return books.running_usd
+
+
+def _post_running(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None, rented: Rented | None) -> None:
+    """Post what runs through the months: power, upkeep, rent, and what is sold."""
+    _post_power(books, run, monthly)
+    _post_upkeep(books, run, monthly, assets)
+    _post_rent(books, monthly)
+    _post_market(books, monthly, rented)
 
 
 def _by_cluster(books: _Books, by_cohort: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -312,6 +333,8 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
         cost = yearly_cost_usd(crews, upkeep.crew_usd_per_year, grid, upkeep.escalator_per_year)
         books.by_cluster(Account.OPERATIONS_STAFF, cost)
+    if plan.site.parking is not None and plan.site.parking.wake_usd > 0:
+        books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():
         books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():

@@ -8,11 +8,14 @@ draws, the lowest and the highest hold nine in ten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.results.measure_names import DRAWS
-from planner.results.measures import Figures, measures, series_of, service
+from planner.results.measures import Figures, Series, measures, revenue_usd, series_of, service
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 
@@ -33,6 +36,8 @@ class Chance:
 
     figures: tuple[Figures, ...]
     """How the plan served and its measures, draw by draw; the first is the run itself."""
+    monthly: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Cost, tokens and, where they are sold, revenue by month, shape (draws, months) each."""
 
     @property
     def draws(self) -> int:
@@ -94,12 +99,25 @@ def figures_of(result: RunResult) -> Figures:
     return service(result, series) | measures(result, series)
 
 
+def months_of(result: RunResult, series: Series) -> dict[str, NDArray[np.float64]]:
+    """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
+    found = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
+    if result.plan.money.market.token_price is not None:
+        found["revenue_usd"] = revenue_usd(result)[:, -1]
+    return found
+
+
 def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:
     """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each."""
-    found = [figures_of(result)]
-    for replication in range(result.replication + 1, result.replication + draws):
-        found.append(
-            figures_of(simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes))
-        )
-        progress()
-    return Chance(figures=tuple(found))
+    figures, months = [], []
+    for replication in range(result.replication, result.replication + draws):
+        drawn = result
+        if replication > result.replication:
+            drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
+            progress()
+        series = series_of(drawn)
+        figures.append(service(drawn, series) | measures(drawn, series))
+        months.append(months_of(drawn, series))
+    return Chance(
+        figures=tuple(figures), monthly={name: np.stack([each[name] for each in months]) for name in months[0]}
+    )

@@ -133,7 +133,7 @@ def _machines(plan: Plan, run: Run) -> list[str]:
 
 
 def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
-    """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest but for a cap."""
+    """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest, parked or capped."""
     it = sum(float(window.it_kw.sum()) for window in run.windows)
     facility = sum(float(window.facility_kw.sum()) for window in run.windows)
     problems = []
@@ -141,6 +141,8 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
         problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
     node_h = monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
+    if plan.site.parking is not None:
+        idle = np.minimum(idle, plan.site.parking.parked_kw)
     least = 0.0 if plan.site.cap_kw is not None else node_h * idle
     if np.any(monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6) or np.any(
         monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import defaultdict
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from planner.fleet import quantities
 from planner.results.measure_names import FLEET
 from planner.results.result import RunResult
 from planner.simulation.log import SpeedChange
+from planner.simulation.open_shop import PLANNED
 from planner.units import counted
 
 Floats = NDArray[np.float64]
@@ -28,8 +28,14 @@ class _Row(NamedTuple):
     cause: str
     detail: str
     accelerators: int
-    lost_node_h: tuple[float, ...]
-    """By cluster."""
+    lost_node_h: float = 0.0
+    lost_tokens: float = 0.0
+
+
+_EVENTS = {"": "process", PLANNED: "maintenance"}
+"""What a row is that is no failure, by what stands for the severity of its repair."""
+Rows = tuple[list[_Row], Floats]
+"""Events of one kind, and the node-hours they took of each cluster, shape (clusters,)."""
 
 
 def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
@@ -39,41 +45,41 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
     that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work. Failures
     are a thousand rows or more, for whom does without them.
     """
-    failures, incidents, outages = _failures(result) if with_failures else [], _software(result), _outages(result)
-    monthly = result.monthly
+    tokens, monthly = tokens_per_node_h(result), result.monthly
+    kinds = [
+        ("software incidents", _software(result, tokens), monthly.drag_node_h),
+        ("outages", _outages(result, tokens), monthly.dark_node_h),
+    ]
     if with_failures:
-        _agree("failures", failures, monthly.failed_node_h)
-    _agree("software incidents", incidents, monthly.drag_node_h)
-    _agree("outages", outages, monthly.dark_node_h)
-    rows = sorted([*_deliveries(result), *_waiting(result), *failures, *incidents, *outages, *_notes(result)])
-    lost = np.array([row.lost_node_h for row in rows]).reshape(len(rows), len(result.plan.clusters))
-    start = datetime.datetime.combine(result.plan.start, datetime.time())
-
-    def stamp(hour: float) -> str:
-        if not math.isfinite(hour) or hour > result.plan.hours:
-            return ""
-        return (start + datetime.timedelta(hours=hour)).isoformat(timespec="seconds")
-
+        kinds.append(("failures", _failures(result, tokens), monthly.failed_node_h))
+    rows = [*_deliveries(result), *_waiting(result), *_notes(result)]
+    for kind, (found, taken), node_h in kinds:
+        rows += found
+        lost = node_h.sum(axis=0)
+        if np.any(np.abs(taken - lost) > 1e-6 * lost + 1e-6):
+            taken_h, lost_h = taken.tolist(), lost.tolist()
+            raise ConservationError(f"node-hours lost to {kind} by event are {taken_h}, by month {lost_h}")
+    rows.sort()
+    # By columns, and times all at once: a million accelerators have half a million failures.
+    start_h, end_h = (np.array([row[side] for row in rows], dtype=np.float64) for side in (0, 1))
     return {
-        "time": [stamp(row.start_h) for row in rows],
-        "end_time": [stamp(row.end_h) if row.end_h != row.start_h else "" for row in rows],
-        "cluster": [row.cluster for row in rows],
-        "event": [row.event for row in rows],
-        "cause": [row.cause for row in rows],
-        "detail": [row.detail for row in rows],
+        "time": _stamps(result, start_h),
+        "end_time": _stamps(result, np.where(end_h == start_h, np.inf, end_h)),
+        **{name: [row[place] for row in rows] for place, name in enumerate(("cluster", "event", "cause", "detail"), 2)},
         "accelerators": np.array([row.accelerators for row in rows], dtype=np.int64),
-        "duration_h": np.array([min(row.end_h, result.plan.hours) - row.start_h for row in rows], dtype=np.float64),
-        "lost_node_h": lost.sum(axis=1),
-        "lost_capacity_tokens": lost @ tokens_per_node_h(result),
+        "duration_h": np.minimum(end_h, result.plan.hours) - start_h,
+        "lost_node_h": np.array([row.lost_node_h for row in rows], dtype=np.float64),
+        "lost_capacity_tokens": np.array([row.lost_tokens for row in rows], dtype=np.float64),
     }
 
 
-def _agree(kind: str, rows: list[_Row], node_h: Floats) -> None:
-    """Raise ConservationError unless what events took is what the months lost, cluster by cluster."""
-    taken = np.sum([row.lost_node_h for row in rows], axis=0) if rows else np.zeros(node_h.shape[1])
-    lost = node_h.sum(axis=0)
-    if np.any(np.abs(taken - lost) > 1e-6 * lost + 1e-6):
-        raise ConservationError(f"node-hours lost to {kind} by event are {taken.tolist()}, by month {lost.tolist()}")
+def _stamps(result: RunResult, hours: Floats) -> list[str]:
+    """Return hours since the start as dates and times to the second, empty beyond the run."""
+    within = hours <= result.plan.hours
+    microseconds = np.rint(np.where(within, hours, 0.0) * 3.6e9).astype("timedelta64[us]")
+    moments = np.datetime_as_string(np.datetime64(result.plan.start, "us") + microseconds, unit="s")
+    stamps: list[str] = np.where(within, moments, "").tolist()
+    return stamps
 
 
 def tokens_per_node_h(result: RunResult) -> Floats:
@@ -83,13 +89,8 @@ def tokens_per_node_h(result: RunResult) -> Floats:
     return quantities.usual_tokens_per_node_h(plan.requests_per_node_h.mean(axis=2), demand, tokens)
 
 
-def _of(result: RunResult, cluster: int, node_h: float) -> tuple[float, ...]:
-    """Return node-hours of one cluster as a row has them."""
-    return tuple(node_h if index == cluster else 0.0 for index in range(len(result.plan.clusters)))
-
-
 def _deliveries(result: RunResult) -> list[_Row]:
-    plan, nothing = result.plan, _of(result, 0, 0.0)
+    plan = result.plan
     return [
         _Row(
             change.time_h,
@@ -99,7 +100,6 @@ def _deliveries(result: RunResult) -> list[_Row]:
             "",
             change.detail,
             change.accelerators,
-            nothing,
         )
         for change in result.run.log.changes
         if change.time_h <= plan.hours
@@ -108,7 +108,7 @@ def _deliveries(result: RunResult) -> list[_Row]:
 
 def _waiting(result: RunResult) -> list[_Row]:
     """One row per cohort between delivery and service, where power comes in blocks."""
-    plan, nothing = result.plan, _of(result, 0, 0.0)
+    plan = result.plan
     return [
         _Row(
             max(cohort.bought_h, 0.0),
@@ -118,47 +118,59 @@ def _waiting(result: RunResult) -> list[_Row]:
             "site power",
             f"{counted(cohort.nodes, 'node')} paid, not in service",
             cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node,
-            nothing,
         )
         for cohort in result.cohorts
         if plan.site.block_h.size and cohort.machines and cohort.in_service_h > max(cohort.bought_h, 0.0)
     ]
 
 
-def _failures(result: RunResult) -> list[_Row]:
-    plan, rows = result.plan, []
-    for outage in result.run.shop.outages():
-        if outage.start_h >= plan.hours:
-            continue  # a group that would have stayed down with its node, had the run gone on
-        cluster = plan.clusters[outage.cluster]
-        hours = min(outage.end_h, float(plan.hours)) - outage.start_h
-        taken = quantities.failure_node_h(hours, outage.accelerators, cluster.accelerators_per_node)
-        lost = _of(result, outage.cluster, taken)
-        event, detail = "process", f"node {outage.node}, taken out"
-        if outage.severity:
-            event, detail = "failure", f"node {outage.node}, {outage.severity} repair, waited {outage.wait_h:.1f} h"
-        rows.append(
-            _Row(outage.start_h, outage.end_h, cluster.name, event, outage.cause, detail, outage.accelerators, lost)
-        )
-    return rows
+def _failures(result: RunResult, tokens: Floats) -> Rows:
+    """One row per failure that took accelerators, or time for which a process took a node out."""
+    plan, shape = result.plan, len(result.plan.clusters)
+    # One that begins after the end is of a group that would have stayed down with its node, had the run gone on.
+    outages = [outage for outage in result.run.shop.outages() if outage.start_h < plan.hours]
+    if not outages:
+        return [], np.zeros(shape)
+    start_h, end_h, index, node, accelerators, cause, severity, wait_h = zip(*outages, strict=True)
+    own = np.array(index)
+    hours = np.minimum(end_h, float(plan.hours)) - start_h
+    lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[own])
+    events = [_EVENTS.get(repair, "failure") for repair in severity]
+    details = [
+        f"node {number}, {repair} repair, waited {waited:.1f} h" if event == "failure" else f"node {number}, taken out"
+        for number, event, repair, waited in zip(node, events, severity, wait_h, strict=True)
+    ]
+    names = [cluster.name for cluster in plan.clusters]
+    rows = map(
+        _Row,
+        start_h,
+        end_h,
+        [names[c] for c in index],
+        events,
+        cause,
+        details,
+        accelerators,
+        lost.tolist(),
+        (lost * tokens[own]).tolist(),
+    )
+    return list(rows), np.bincount(own, lost, shape).astype(np.float64)
 
 
 def _notes(result: RunResult) -> list[_Row]:
     """One row per line that a process wrote."""
-    nothing = _of(result, 0, 0.0)
     return [
-        _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0, nothing)
+        _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0)
         for note in result.run.log.notes
         if note.time_h <= result.plan.hours
     ]
 
 
-def _software(result: RunResult) -> list[_Row]:
+def _software(result: RunResult, tokens: Floats) -> Rows:
     """One row per incident and cluster, from its beginning to its fix; a release has no end."""
     plan, changes = result.plan, result.run.log.speeds()
     ends = {(change.incident, change.cluster): change.time_h for change in changes if _is_end(change)}
     taken = _incident_node_h(result, changes)
-    rows, seen = [], set[tuple[object, ...]]()
+    rows, seen, lost_node_h = [], set[tuple[object, ...]](), np.zeros(len(plan.clusters))
     for change in changes:
         key = (change.incident, change.cluster)
         model = plan.workloads[change.workload].model
@@ -169,9 +181,11 @@ def _software(result: RunResult) -> list[_Row]:
         end_h = ends.get(key, math.inf) if change.incident >= 0 else change.time_h
         cluster = plan.clusters[change.cluster]
         detail = f"{cluster.stack}, {model}, {math.expm1(change.log_factor):+.1%} throughput"
-        lost = _of(result, change.cluster, taken.get(key, 0.0) if change.incident >= 0 else 0.0)
-        rows.append(_Row(change.time_h, end_h, cluster.name, "software", change.kind, detail, 0, lost))
-    return rows
+        lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
+        of = (cluster.name, "software", change.kind, detail)
+        rows.append(_Row(change.time_h, end_h, *of, 0, lost, lost * float(tokens[change.cluster])))
+        lost_node_h[change.cluster] += lost
+    return rows, lost_node_h
 
 
 def _is_end(change: SpeedChange) -> bool:
@@ -200,16 +214,18 @@ def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tupl
     return taken
 
 
-def _outages(result: RunResult) -> list[_Row]:
+def _outages(result: RunResult, tokens: Floats) -> Rows:
     """One row per outage of the site: the healthy nodes that were there, for as long as it was dark."""
     plan, log = result.plan, result.run.log
     parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]
     in_service = np.concatenate(parts, axis=1)
-    rows = []
+    rows, taken = [], np.zeros(len(plan.clusters))
     for event in log.site:
         present = sum(change.accelerators for change in log.changes if change.time_h <= event.start_h)
         hours = np.arange(int(event.start_h), min(math.ceil(event.end_h), plan.hours))
         dark = quantities.open_fraction(hours.astype(np.float64), *event)
-        lost = tuple((in_service[:, hours] @ dark).tolist())
-        rows.append(_Row(event.start_h, event.end_h, FLEET, "outage", "site power", "", present, lost))
-    return rows
+        lost = in_service[:, hours] @ dark
+        told = (FLEET, "outage", "site power", "", present, float(lost.sum()), float(lost @ tokens))
+        rows.append(_Row(event.start_h, event.end_h, *told))
+        taken += lost
+    return rows, taken

@@ -3,7 +3,7 @@
 Each rung of the ladder takes one cause more away than the one before, in the order of :data:`REASONS`, and what is
 missed less is lost to that cause:
 
-1. the power cap: no limit on what the site draws;
+1. the power cap: no limit on what the site draws, and no idle node parked;
 2. outages: every machine on site in service, the site never dark;
 3. incidents: software as fast as without those that are open;
 4. bursts: each hour's requests come evenly;
@@ -34,7 +34,7 @@ from planner.results.result import RunResult
 
 Floats = NDArray[np.float64]
 REASONS: Mapping[str, str] = {
-    "power_cap": "the power cap",
+    "power_cap": "the power cap or parked nodes",
     "outage": "outages",
     "incident": "software incidents",
     "bursts": "bursts within the hour",
@@ -86,7 +86,7 @@ def _rungs(result: RunResult) -> list[Hourly]:
     """Return what the run missed, and what with one cause more taken away each time."""
     plan, inputs, windows = result.plan, result.run.inputs, result.run.windows
     rungs = [_joined([(window.late_requests, window.shed_requests) for window in windows])]
-    if plan.site.cap_kw is None:
+    if plan.site.cap_kw is None and plan.site.parking is None:
         rungs += rungs
     else:
         plan = _without_cap(plan)
@@ -209,13 +209,18 @@ def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Fl
         main = int(result.monthly.served_requests[:, :, w].sum(axis=0).argmax())
         amount[5, :, w] = _nodes_to_halve(result, main, w, requests[5:, :, w].sum(axis=0))
         amount[6, :, w] = fastest[quickest, w] if fastest[quickest, w] > 0.0 else np.nan
-        more = f"nodes of {name}"
+        more = f"more nodes of {name} would carry it"
         words.append((
-            "kW more of site.power_cap_kw", f"spare {more}, but for hours in which the site is dark",
-            f"{more}, or the incidents mended sooner", f"{more} as headroom", more,
-            f"nodes of {plan.clusters[main].name} halve it",
-            f"s as slo.ttft_s on {plan.clusters[quickest].name} halve it",
+            "kW more of site.power_cap_kw would carry it"
+            if plan.site.cap_kw is not None
+            else "more site.parking.headroom_fraction would carry it",
+            f"{more}, but for hours in which the site is dark",
+            f"{more}, and so would mending incidents sooner", f"{more} as headroom", more,
+            f"more nodes of {plan.clusters[main].name} would halve it",
+            f"s as its slo.ttft_s would halve it on {plan.clusters[quickest].name}",
         ))  # fmt: skip
+    if plan.site.cap_kw is None:
+        amount[0] = np.nan  # what is parked is a matter of headroom, of which no amount is known
     amount[requests <= 0.0] = np.nan
     return amount, tuple(zip(*words, strict=True))
 

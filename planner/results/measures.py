@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.accounts import (
+    ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
     NOT_COST_ACCOUNTS,
@@ -234,6 +235,15 @@ def _known(figures: Floats) -> float | None:
     """Return the fleet's figure, the last, or None where there was nothing to divide by."""
     number = float(figures.flat[-1])
     return None if np.isnan(number) else number
+
+
+def revenue_usd(result: RunResult) -> Floats:
+    """Return what the tokens of each month were sold for, shape (months, clusters + 1), the fleet last; NaN unsold."""
+    cents = -result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+    sold = cents[:, :, ACCOUNT_CODES[Account.REVENUE]]
+    if result.plan.money.market.token_price is None:
+        return np.full(sold.shape, np.nan)
+    return usd(with_fleet(sold[:, :-1], elsewhere=sold[:, -1]))
 
 
 def _bill_usd(result: RunResult, price: PricePath) -> Floats:

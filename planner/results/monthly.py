@@ -35,6 +35,8 @@ class Monthly:
     """Of those at work, what slow software cost."""
     throttled_node_h: Floats
     """Had work and lost it to the power cap."""
+    woken_nodes: Floats
+    """Nodes woken from parking."""
     served_requests: Floats
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
@@ -108,6 +110,7 @@ def _sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Fl
         "busy_node_h": by_month(window.busy_nodes),
         "drag_node_h": by_month(window.drag_nodes),
         "throttled_node_h": by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
+        "woken_nodes": np.zeros_like(it_kwh) if window.woken_nodes is None else by_month(window.woken_nodes),
         "served_requests": by_month(window.served_requests),
         "it_kwh": it_kwh,
         "facility_kwh": by_month(window.facility_kw),

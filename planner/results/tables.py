@@ -138,13 +138,25 @@ def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> 
     served none by tokens asked for, in it or else in all months. Whole cents, so workloads sum to the fleet.
     """
     monthly, plan = result.monthly, result.plan
-    rates = np.moveaxis(plan.requests_per_node_h, 2, 0)  # (months or 1, clusters, workloads)
-    time = quantities.machine_time(monthly.served_requests, rates)
+    time = _machine_time(result)
     nobodys = np.zeros_like(time[:, :1])  # the site as a whole does no work
     others = (served_tokens[:, None], demand_tokens[:, None], demand_tokens.sum(axis=0))
     share = quantities.shares(np.concatenate([time, nobodys], axis=1), *others)
     busy_h = monthly.busy_node_h * plan.accelerators_per_node
     return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
+
+
+def _machine_time(result: RunResult) -> Floats:
+    """Return node-hours that what was served takes at full speed, in the layouts in which it was served.
+
+    Shape (months, clusters, workloads).
+    """
+    plan, requests = result.plan, result.monthly.served_requests.copy()
+    for window in result.run.windows:
+        for (c, w), slower in window.slower_requests.items():
+            periods = plan.months.hour_periods[window.first_hour : window.first_hour + slower.size]
+            requests[:, c, w] += np.bincount(periods, slower, len(requests))
+    return quantities.machine_time(requests, np.moveaxis(plan.requests_per_node_h, 2, 0))
 
 
 def losses(result: RunResult) -> Columns:
@@ -199,10 +211,7 @@ def routing_monthly(result: RunResult) -> Columns:
     pairs, held = _residents(result)
     clusters, loads = [c for c, *_ in pairs], [w for _, w, *_ in pairs]
     own = [d for _, _, d, _ in pairs]
-    rates = np.moveaxis(plan.requests_per_node_h, 2, 0).copy()
-    rates[:, clusters, loads] *= [each.speed for *_, each in pairs]
-    share = quantities.shares(quantities.machine_time(monthly.served_requests, rates))
-    work = share[:, clusters, loads] * monthly.busy_node_h[:, clusters]
+    work = quantities.shares(_machine_time(result))[:, clusters, loads] * monthly.busy_node_h[:, clusters]
     return _by_pair(plan, pairs) | {
         "replicas": held.replicas[:, own].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),

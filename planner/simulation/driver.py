@@ -1,14 +1,14 @@
 """The window driver: SimPy to the end of a window, then its hours in a few array operations.
 
-Windows are half-open. With a monthly review they are calendar months, since the review reads finished months only;
-without one the whole horizon is a single window. Results do not depend on where the windows end.
+Windows are half-open. With a monthly review they are as many calendar months as nothing can come of what it decides
+meanwhile; without one the whole horizon is a single window. Results do not depend on where the windows end.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,13 @@ from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
+from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog
 from planner.simulation.memory import keep_memory
 from planner.simulation.open_shop import OpenShop
 from planner.simulation.outages import site_outages
-from planner.simulation.processes import Process, Surroundings, World, guarded, name_of
+from planner.simulation.processes import Process, Surroundings, World, guarded, numbered
 from planner.simulation.repair_shop import RepairShop
 from planner.simulation.software import SoftwareDesk
 from planner.simulation.streams import Streams
@@ -69,13 +70,16 @@ class Simulation:
 
     def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
+        self.watched = bool(processes) or bool(plan.expansion.rules)
+        """Whether somebody looks at finished months."""
         self.env = simpy.Environment()
         self.log = ChangeLog()
         self.twins = _twins(plan)
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
+        started = {**stated(plan.reliability), **numbered(processes)}
         self.shop: RepairShop | OpenShop = (
             OpenShop(self.env, plan.reliability, plan.clusters)
-            if processes
+            if started
             else RepairShop(plan.reliability, plan.clusters)
         )
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
@@ -85,30 +89,30 @@ class Simulation:
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.months: list[MonthFigures] = []
         if isinstance(self.shop, OpenShop):
-            self._start(processes, self.shop, streams)
+            self._start(started, self.shop, streams)
         self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
         self.demand_requests *= SECONDS_PER_HOUR
 
-    def _start(self, processes: Sequence[Process], shop: OpenShop, streams: Streams) -> None:
+    def _start(self, processes: Mapping[str, Process], shop: OpenShop, streams: Streams) -> None:
         """Set processes going, each with random numbers of its own."""
         shared = Surroundings(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
-        names = [name_of(process) for process in processes]
-        for number, (name, process) in enumerate(zip(names, processes, strict=True)):
-            again = f"/{names[:number].count(name) + 1}" if name in names[:number] else ""
-            world = World(self.env, name, streams(f"process/{name}{again}"), shared)
+        for name, process in processes.items():
+            world = World(self.env, name, streams(f"process/{name}"), shared)
             self.env.process(guarded(process, world))
 
-    def run(self, window_edges_h: list[int]) -> Run:
-        """Run all windows between the given hours, the last being the end of the horizon."""
+    def run(self, window_edges_h: Sequence[int]) -> Run:
+        """Run all windows between the given hours, the last being the end of the horizon.
+
+        With a review there are further ends, before which nothing that it may decide can have an effect.
+        """
         review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
-        watched = review is not None or isinstance(self.shop, OpenShop)
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         inputs: list[WindowInput] = []
         windows: list[WindowResult] = []
-        month: list[WindowResult] = []
-        ends = frozenset(self.plan.month_edges_h.tolist())
         node_hours: list[NodeHours] = []
-        for first, last in itertools.pairwise(window_edges_h):
+        last = 0
+        while last < window_edges_h[-1]:
+            first, last = last, self._end(last, window_edges_h, review)
             self.env.run(until=last)
             self.shop.work_until(last)
             speed, incidents = self._speeds(first, last)
@@ -124,18 +128,14 @@ class Simulation:
                     waiting_requests=waiting,
                     lit_fraction=lit,
                     replicas_before=windows[-1].replicas_after if windows else None,
+                    awake_before=windows[-1].awake_after if windows else None,
                 )
             )
-            window = evaluate_window(self.plan, inputs[-1])
-            waiting = window.waiting_requests
-            windows.append(window)
+            windows.append(evaluate_window(self.plan, inputs[-1]))
+            waiting = windows[-1].waiting_requests
             node_hours.append(machines)
-            month.append(window)
-            if watched and last in ends:
-                self.months.append(_figures(self.plan, month, node_hours[-len(month) :]))
-                month = []
-                if review is not None:
-                    review.close_month(self.months[-1])
+            if self.watched:
+                self._close_months(last, windows, node_hours, review)
         return Run(
             inputs=tuple(inputs),
             windows=tuple(windows),
@@ -143,6 +143,32 @@ class Simulation:
             log=self.log,
             shop=self.shop,
         )
+
+    def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:
+        """Return where the window ends that begins in an hour."""
+        stated = next(edge for edge in window_edges_h if edge > first)
+        if review is None:
+            return stated
+        months = self.plan.month_edges_h
+        following = int(np.searchsorted(months, first, side="right"))
+        unmoved = int(np.searchsorted(months, review.unmoved_until_h(), side="right")) - 1
+        return min(stated, int(months[max(following, unmoved)]))
+
+    def _close_months(
+        self, end_h: int, windows: list[WindowResult], node_hours: list[NodeHours], review: Review | None
+    ) -> None:
+        """Sum up the months that have ended, and let the review look at each."""
+        edges = self.plan.month_edges_h
+        finished = range(len(self.months), int(np.searchsorted(edges, end_h, side="right")) - 1)
+        if not finished:
+            return
+        begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[finished.start])
+        rented = rent_for_shed(self.plan, windows[begun:]).requests
+        for number in finished:
+            parts = list(zip(windows[begun:], node_hours[begun:], strict=True))
+            self.months.append(_figures(self.plan, number, parts, rented[number]))
+            if review is not None:
+                review.close_month(self.months[-1])
 
     def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
         """Turn the log into nodes by hour, each averaged over its hour."""
@@ -234,22 +260,30 @@ def _slowdown(steps: list[Step], first: int, last: int) -> Slowdown | None:
     return Slowdown(hours=hours, lost_fraction=1.0 - _series(incidents, levels, first, last)[hours])
 
 
-def _figures(plan: Plan, month: list[WindowResult], machines: list[NodeHours]) -> MonthFigures:
-    """Return what the review looks at: the windows of one month together, as the timeline will show them."""
-    in_service = np.sum([quantities.in_service(each.present, each.failed).sum(axis=1) for each in machines], axis=0)
-    busy = np.sum([window.busy_nodes.sum(axis=1) for window in month], axis=0)
-    demand, refused, late = (
-        np.sum([getattr(window, f"{name}_requests").sum(axis=1) for window in month], axis=0)
-        for name in ("demand", "shed", "late")
-    )
-    served = np.sum([window.served_requests.sum(axis=(0, 2)) for window in month], axis=0)
-    number = int(np.searchsorted(plan.month_edges_h, month[0].first_hour, side="right")) - 1
-    shed = quantities.shed_requests(refused, rent_for_shed(plan, month).requests[number])
+def _figures(plan: Plan, number: int, parts: Sequence[tuple[WindowResult, NodeHours]], rented: Floats) -> MonthFigures:
+    """Return what the review looks at of a month, from the windows it lies in, as the timeline will show it.
+
+    ``rented`` is what was served on rented accelerators, shape (workloads,).
+    """
+    first, last = plan.month_edges_h[number : number + 2]
+
+    def total(name: str, axis: int | tuple[int, ...]) -> Floats:
+        sums = []
+        for window, machines in parts:
+            hours = slice(max(first - window.first_hour, 0), max(last - window.first_hour, 0))
+            source = window if hasattr(window, name) else machines
+            sums.append(getattr(source, name)[..., hours].sum(axis=axis))
+        return np.asarray(np.sum(sums, axis=0), dtype=np.float64)
+
+    in_service = quantities.in_service(total("present", 1), total("failed", 1))
+    demand, refused, late = (total(f"{name}_requests", 1) for name in ("demand", "shed", "late"))
+    served = total("served_requests", (0, 2))
+    shed = quantities.shed_requests(refused, rented)
     tokens = plan.tokens_per_request[number]
     missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
     # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
     return MonthFigures(
-        utilisation=tuple(np.nan_to_num(quantities.utilisation(busy, in_service)).tolist()),
+        utilisation=tuple(np.nan_to_num(quantities.utilisation(total("busy_nodes", 1), in_service)).tolist()),
         shed_fraction=float(np.nan_to_num(quantities.shed_share(shed @ tokens, demand @ tokens))),
         missed_fraction=float(np.nan_to_num(1.0 - quantities.in_time(missed.sum(), settled.sum()))),
     )
@@ -260,12 +294,12 @@ def run_plan(
 ) -> Run:
     """Run a plan's events and hours once, and processes of the user's with them.
 
-    Windows end with the months where a review or a process looks at them, and with the horizon otherwise; ``window_h``
-    adds further ends, every so many hours.
+    Windows end with the months where a process looks at them, where a review may have had an effect, and with the
+    horizon; ``window_h`` adds further ends, every so many hours.
     """
     keep_memory()
     edges = {0, plan.hours}
-    if plan.expansion.rules or processes:
+    if processes:
         edges.update(plan.month_edges_h.tolist())
     if window_h is not None:
         edges.update(range(0, plan.hours, window_h))

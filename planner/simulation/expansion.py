@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from planner.fleet.plan import Plan, RulePlan
@@ -33,13 +34,33 @@ class Review:
         self.acted = [-(10**6)] * len(plan.expansion.rules)
 
     def close_month(self, figures: MonthFigures) -> None:
-        """Look at a finished month and act on the rules it completes."""
+        """Look at a finished month and act on the rules it completes, as of its end."""
         self.history.append(figures)
         month = len(self.history)
+        now_h = float(self.plan.month_edges_h[month])
         for index, rule in enumerate(self.plan.expansion.rules):
             ready = month >= rule.months and month - self.acted[index] > rule.cooldown_months
-            if ready and all(self._holds(rule, past) for past in self.history[-rule.months :]) and self._act(rule):
+            if ready and self._held(rule) == rule.months and self._act(rule, now_h):
                 self.acted[index] = month
+
+    def _held(self, rule: RulePlan) -> int:
+        """Return for how many of the last months a rule has held in a row, at most as many as it asks for."""
+        recent = self.history[: -rule.months - 1 : -1]
+        return next((number for number, past in enumerate(recent) if not self._holds(rule, past)), len(recent))
+
+    def unmoved_until_h(self) -> float:
+        """Return until when no review to come can change the fleet, whatever the months until then show.
+
+        A rule acts at the earliest when its months are complete and its rest is over, and an order comes its lead time
+        after that. A cluster that retires changes what the site has power for, and so what a review may buy.
+        """
+        month, edges_h = len(self.history), self.plan.month_edges_h
+        found = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
+        for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
+            soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
+            if soonest < edges_h.size:
+                found.append(float(edges_h[soonest]) + (0.0 if rule.when == "utilisation_below" else rule.lead_h))
+        return min(found, default=math.inf)
 
     @staticmethod
     def _holds(rule: RulePlan, figures: MonthFigures) -> bool:
@@ -70,7 +91,7 @@ class Review:
         within = nameplate_kw <= self.plan.expansion.power_envelope_kw and full_kw <= site.most_it_kw
         return within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
 
-    def _act(self, rule: RulePlan) -> bool:
+    def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
         cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
@@ -78,12 +99,13 @@ class Review:
         nodes = int(min(rule.nodes, rule.most_nodes - there))
         if nodes <= 0:
             return False
-        years = (float(self.supply.env.now) + rule.lead_h) / HOURS_PER_YEAR
+        years = (now_h + rule.lead_h) / HOURS_PER_YEAR
         price_factor = (1.0 + expansion.price_change_per_year) ** years
-        cost = nodes * sum(cluster.order_prices_usd(float(self.supply.env.now), nodes, price_factor))
+        prices = cluster.order_prices_usd(now_h, nodes, price_factor)
+        cost = nodes * sum(prices)
         if self.spent_usd + cost > expansion.budget_usd or not self._has_power(rule.cluster, nodes):
             return False
         self.ordered[rule.cluster] += nodes
         self.spent_usd += cost
-        self.supply.expand(rule.cluster, nodes, rule.lead_h, price_factor)
+        self.supply.expand(rule.cluster, nodes, now_h + rule.lead_h, prices)
         return True

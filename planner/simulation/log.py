@@ -31,7 +31,8 @@ class Outage(NamedTuple):
     accelerators: int
     cause: str
     severity: str
-    """Of its repair; empty for nodes that a process took out."""
+    """Of its repair; "domain" where what fails takes several nodes, "planned" for nodes drained, empty for those that a
+    process took out."""
     wait_h: float
     """Hours of it spent waiting for a crew or a part."""
 

@@ -6,6 +6,7 @@ each step, so that a process may take a crew or a part in between, or take nodes
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ Steps = Generator[simpy.Event, Any, None]
 GroupKey = tuple[int, int, int]
 """Cluster, node and group of a node's accelerators."""
 _OPEN = float("inf")
+DOMAIN, PLANNED = "domain", "planned"
+"""What stands for the severity of a repair where a domain failed, and where nodes are drained for planned work."""
 
 
 class Pool:
@@ -70,7 +73,7 @@ class Claim:
 
     cause: str
     severity: str
-    """Of a failure's repair; empty for what a process took out."""
+    """Of a failure's repair; :data:`DOMAIN`, :data:`PLANNED`, or empty for what a process took out."""
     cluster: int
     node: int
     whole: bool
@@ -102,10 +105,18 @@ class OpenShop:
         self.spares = [Pool(env, plan.spares.fixed) for _ in clusters]
         self.service_h: list[list[float]] = [[] for _ in clusters]
         """When each node of a cluster enters service."""
+        self.entered_h: list[list[float]] = [[] for _ in clusters]
+        """The same in order."""
         self.retired = [0] * len(clusters)
         """Nodes that have left for good: those with the lowest numbers."""
         self.groups: dict[GroupKey, _Group] = {}
         self.whole_down: Counter[tuple[int, int]] = Counter()
+        self.claims: Counter[tuple[int, int]] = Counter()
+        """Claims on each node."""
+        self.nodes_down = [0] * len(clusters)
+        """Nodes of each cluster on which there is one."""
+        self._back = [env.event() for _ in clusters]
+        """What happens when the next node of a cluster comes back."""
         self.rows: list[tuple[Claim, float, float]] = []
         """Every outage of a group: who keeps it down, from when, until when."""
         self.broken: list[tuple[float, int, int]] = []
@@ -121,6 +132,7 @@ class OpenShop:
             for time_h in times:
                 self.env.process(self._give_at(pool, time_h - self.env.now))
         self.service_h[cluster] += service_h.tolist()
+        self.entered_h[cluster] = sorted(self.service_h[cluster])
         self.staff.on_site[cluster] += service_h.size
         return first
 
@@ -178,6 +190,8 @@ class OpenShop:
     def _claim(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
         """Keep groups down; an outage counts from when those who came before are done."""
         self.whole_down[claim.cluster, claim.node] += claim.whole
+        self.claims[claim.cluster, claim.node] += 1
+        self.nodes_down[claim.cluster] += self.claims[claim.cluster, claim.node] == 1
         for key in keys:
             group = self.groups.setdefault(key, _Group())
             group.claims.append(claim)
@@ -202,10 +216,20 @@ class OpenShop:
                 self.rows[group.row] = (*self.rows[group.row][:2], float(self.env.now))
                 if group.claims:
                     self._open(group)
+        self.claims[claim.cluster, claim.node] -= 1
+        if not self.claims[claim.cluster, claim.node]:
+            self.nodes_down[claim.cluster] -= 1
+            if self._back[claim.cluster].callbacks:  # somebody waits for it
+                self._back[claim.cluster].succeed()
+                self._back[claim.cluster] = self.env.event()
 
-    def hold(self, cluster: int, node: int, cause: str) -> Claim:
+    def next_back(self, cluster: int) -> simpy.Event:
+        """Return an event that happens when a node of a cluster comes back."""
+        return self._back[cluster]
+
+    def hold(self, cluster: int, node: int, cause: str, severity: str = "") -> Claim:
         """Take a node out of service until :meth:`release`; it does not fail meanwhile."""
-        claim = Claim(cause, "", cluster, node, whole=True, begin_h=float(self.env.now))
+        claim = Claim(cause, severity, cluster, node, whole=True, begin_h=float(self.env.now))
         self._claim(claim, self._keys(cluster, node))
         return claim
 
@@ -218,9 +242,18 @@ class OpenShop:
         now_h, retired = self.env.now, self.retired[cluster]
         return [node for node, time_h in enumerate(self.service_h[cluster]) if time_h <= now_h and node >= retired]
 
+    def count(self, cluster: int) -> int:
+        """Return how many they are."""
+        return bisect_right(self.entered_h[cluster], self.env.now) - self.retired[cluster]
+
+    def is_there(self, cluster: int, node: int) -> bool:
+        """Say whether a node is among them."""
+        service_h = self.service_h[cluster]
+        return self.retired[cluster] <= node < len(service_h) and service_h[node] <= self.env.now
+
     def up(self, cluster: int) -> list[int]:
         """Return those of which nothing is down."""
-        return [n for n in self.nodes(cluster) if not any(self._is_down(key) for key in self._keys(cluster, n))]
+        return [node for node in self.nodes(cluster) if not self.claims[cluster, node]]
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:  # noqa: ARG002 - as the kernel's
         """End what keeps nodes down that leave for good, and its place in any queue; crews that they needed go too."""

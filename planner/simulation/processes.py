@@ -98,12 +98,22 @@ class World:
         """Return those of which nothing is down."""
         return self._run.shop.up(self._index(cluster))
 
-    def take_out(self, cluster: str, nodes: Sequence[int], cause: str) -> list[Claim]:
+    def is_there(self, cluster: str, node: int) -> bool:
+        """Say whether a node of a cluster is on site, in service or not."""
+        return self._run.shop.is_there(self._index(cluster), node)
+
+    def within_reserve(self, cluster: str, reserve: int | None = None) -> Generator[simpy.Event, Any, None]:
+        """Wait until fewer nodes of a cluster are down than its reserve, as planned work does: ``yield from`` it."""
+        index, shop, plan = self._index(cluster), self._run.shop, self._run.plan.reliability
+        while shop.nodes_down[index] >= (plan.reserve(shop.count(index)) if reserve is None else reserve):
+            yield shop.next_back(index)
+
+    def take_out(self, cluster: str, nodes: Sequence[int], cause: str, kind: str = "") -> list[Claim]:
         """Take nodes out of service, whatever else keeps them down; hand the answer to :meth:`bring_back`."""
-        index, there = self._index(cluster), set(self.nodes(cluster))
-        if missing := [node for node in nodes if node not in there]:
+        index = self._index(cluster)
+        if missing := [node for node in nodes if not self.is_there(cluster, node)]:
             raise ScenarioError(f"cluster {cluster} has no node {missing[0]} on site at hour {self.now_h:g}")
-        return [self._run.shop.hold(index, node, cause) for node in nodes]
+        return [self._run.shop.hold(index, node, cause, kind) for node in nodes]
 
     def bring_back(self, held: Sequence[Claim]) -> None:
         """Bring nodes back that were taken out; those that have broken meanwhile stay down until they are repaired."""
@@ -111,10 +121,15 @@ class World:
             self._run.shop.release(claim)
 
     def order(self, cluster: str, nodes: int, lead_h: float = 0.0, price_factor: float = 1.0) -> None:
-        """Order nodes; they come after the lead time, are paid then, and serve once they are commissioned."""
+        """Order nodes; they come after the lead time, are paid then, and serve once they are commissioned.
+
+        ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
+        """
         if nodes < 1 or lead_h < 0:
             raise ScenarioError(f"an order is of one node or more and comes later: {nodes} after {lead_h:g} hours")
-        self._run.supply.expand(self._index(cluster), int(nodes), lead_h, price_factor)
+        index = self._index(cluster)
+        prices = self._run.plan.clusters[index].order_prices_usd(self.now_h, int(nodes), price_factor)
+        self._run.supply.expand(index, int(nodes), self.now_h + lead_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
         """Take nodes out for good, those first in; return how many there were."""
@@ -146,6 +161,14 @@ class Surroundings:
 def name_of(process: Process) -> str:
     """Return ``module:function``."""
     return f"{getattr(process, '__module__', '?')}:{getattr(process, '__qualname__', repr(process))}"
+
+
+def numbered(processes: Sequence[Process]) -> dict[str, Process]:
+    """Return processes by name; one that runs twice has its number behind it."""
+    names = [name_of(process) for process in processes]
+    again = [names[: number + 1].count(name) for number, name in enumerate(names)]
+    found = zip(names, again, processes, strict=True)
+    return {name if time == 1 else f"{name}/{time}": process for name, time, process in found}
 
 
 def guarded(process: Process, world: World) -> Generator[simpy.Event, Any, None]:

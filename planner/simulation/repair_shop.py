@@ -345,22 +345,15 @@ class RepairShop:
         if not self.failed:
             return []
         whole, known = Failures.joined(self.failed), self.outage_arrays()
-        rows = []
-        columns = (known.failure, known.cluster, known.groups, known.start_h, known.end_h)
-        for row, (number, index, groups, start_h, end_h) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            cluster = self.clusters[index]
-            if start_h >= min(cluster.retire_h, end_h):
-                continue  # it would have joined after the cluster was gone, or after its node was back
-            rows.append(
-                Outage(
-                    start_h=start_h,
-                    end_h=min(end_h, cluster.retire_h),
-                    cluster=index,
-                    node=int(whole.node[number]),
-                    accelerators=groups * cluster.group_accelerators,
-                    cause=self.plan.causes[whole.cause[number]].name,
-                    severity=SEVERITIES[whole.severity[number]],
-                    wait_h=self.wait_h.get(row, 0.0) if end_h < _NEVER else max(self.worked_h - start_h, 0.0),
-                )
-            )
-        return rows
+        retire_h = np.array([cluster.retire_h for cluster in self.clusters])[known.cluster]
+        # Some would have joined after the cluster was gone, or after their node was back.
+        rows = np.flatnonzero(known.start_h < np.minimum(known.end_h, retire_h))
+        number, index, start_h, end_h = (x[rows] for x in (known.failure, known.cluster, known.start_h, known.end_h))
+        wait_h = np.where(end_h < _NEVER, 0.0, np.maximum(self.worked_h - start_h, 0.0))
+        waited = {at: self.wait_h[row] for at, row in enumerate(rows.tolist()) if row in self.wait_h}
+        wait_h[list(waited)] = list(waited.values())
+        size = np.array([cluster.group_accelerators for cluster in self.clusters])[index]
+        columns = (start_h, np.minimum(end_h, retire_h[rows]), index, whole.node[number], known.groups[rows] * size)
+        causes = [self.plan.causes[cause].name for cause in whole.cause[number].tolist()]
+        severities = [SEVERITIES[severity] for severity in whole.severity[number].tolist()]
+        return list(map(Outage, *(column.tolist() for column in columns), causes, severities, wait_h.tolist()))

@@ -22,10 +22,15 @@ class Staffing:
         self.on_site = [0] * len(clusters)
         """Nodes of each cluster that are there, or known to be on their way into service."""
 
-    def crews(self, more: int = 0) -> int:
-        """Return the crews for the accelerators on site and some more."""
+    @property
+    def accelerators(self) -> int:
+        """Accelerators on site."""
         nodes = zip(self.on_site, self.clusters, strict=True)
-        return self.plan.crews.whole(sum(count * cluster.accelerators_per_node for count, cluster in nodes) + more)
+        return sum(count * cluster.accelerators_per_node for count, cluster in nodes)
+
+    def crews(self) -> int:
+        """Return the crews for the accelerators on site."""
+        return self.plan.crews.whole(self.accelerators)
 
     def spares(self, cluster: int, more: int = 0) -> int:
         """Return the spares for a cluster's nodes on site and some more."""
@@ -34,8 +39,8 @@ class Staffing:
 
     def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
         """Return when each crew begins that nodes need which enter service at these times, rising."""
-        size = self.clusters[cluster].accelerators_per_node
-        return _from(service_h, lambda more: self.crews(more * size))
+        there, size = self.accelerators, self.clusters[cluster].accelerators_per_node
+        return _from(service_h, lambda more: self.plan.crews.whole(there + more * size))
 
     def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
         """Return when each spare is in stock that nodes need which enter service at these times, rising."""

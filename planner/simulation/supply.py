@@ -180,23 +180,21 @@ class Supply:
             if not self.arrived[part].triggered:  # another cluster's may have come in the meantime
                 self.arrived[part].succeed()
 
-    def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
-        """Order more nodes of a cluster; they enter service after the lead time and commissioning.
+    def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
+        """Let more nodes of a cluster that were ordered come, at a price each; they serve once commissioned.
 
-        Those of a provider serve as they come: they were commissioned long ago. ``price_factor`` is today's list price
-        against the scenario's; a quote that holds today goes before it.
+        Those of a provider serve as they come: they were commissioned long ago.
         """
-        prices = self.plan.clusters[index].order_prices_usd(float(self.env.now), nodes, price_factor)
 
         def arrive() -> Steps:
-            yield self.env.timeout(lead_h)
+            yield self.env.timeout(arrival_h - self.env.now)
             if self.env.now >= self.plan.clusters[index].retire_h:
                 return
             if self.plan.clusters[index].is_hosted:
-                purchase = self._deliver(index, nodes, prices, float(self.env.now))
+                purchase = self._deliver(index, nodes, prices_usd, float(self.env.now))
                 self._ask_for_power(index, purchase, np.full(nodes, float(self.env.now)))
             else:
-                yield from self._commission(index, prices, np.zeros(nodes, dtype=bool), float(self.env.now))
+                yield from self._commission(index, prices_usd, np.zeros(nodes, dtype=bool), float(self.env.now))
 
         self.env.process(arrive())
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.finance.months import MonthGrid
+from planner.results.measure_names import FLEET
 from planner.studies.decision import Comparison, Standing, choice, decisions, standings, worth_of_knowing
 from planner.studies.distributions import is_numeric
-from planner.studies.headlines import HEADLINES, MONTHLY, Output
+from planner.studies.headlines import HEADLINES, Output, needed_by
 from planner.studies.importance import flip, importance
 from planner.studies.intervals import (
     PERCENTILES,
@@ -52,6 +53,8 @@ class Band:
 
     scenario: str
     output: str
+    cluster: str
+    """One of its clusters, or the fleet."""
     month: str
     mean: float
     percentiles: tuple[float, ...]
@@ -156,20 +159,24 @@ class Finished:
         for output in HEADLINES:
             table = self.output(output.name)
             for which, name in enumerate(self.prepared.names):
+                if needed_by(output.name) and not np.isfinite(table[:, which]).any():
+                    continue  # nothing is sold, or nothing is there to hold it against
                 for statistic, found in _statistics(table[:, which], scramblings, output):
                     yield Statistic(scenario=name, output=output.name, statistic=statistic, estimate=found)
 
     def bands(self) -> Iterator[Band]:
-        """Yield the monthly fan of every scenario, some months at a time so that memory stays bounded."""
+        """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory."""
         labels = month_labels(self.prepared)
         at_once = max(1, _BAND_BYTES // (8 * max(self.rows, 1)))
-        for output in MONTHLY:
-            for which, name in enumerate(self.prepared.names):
+        for output, cluster in self.store.setup.monthly:
+            for which, base in enumerate(self.prepared.scenarios):
+                if cluster != FLEET and cluster not in base.scenario.clusters:
+                    continue
                 for first in range(0, len(labels), at_once):
                     months = range(first, min(first + at_once, len(labels)))
-                    table = self.store.monthly(output.name, which, months)[: self.rows]
+                    table = self.store.monthly(output, cluster, which, months)[: self.rows]
                     for place, month in enumerate(months):
-                        yield _band(name, output.name, labels[month], table[:, place])
+                        yield _band((base.name, output, cluster), labels[month], table[:, place])
 
     def decisions(self) -> list[Comparison]:
         """Return how the scenarios compare on the headline."""
@@ -296,15 +303,20 @@ def _statistics(rows: Floats, scramblings: int, output: Output) -> Iterator[tupl
     yield "cvar95", tail_mean_estimate(rows, scramblings, upper=output.lower_is_better)
 
 
-def _band(scenario: str, output: str, month: str, rows: Floats) -> Band:
+def _band(of: tuple[str, str, str], month: str, rows: Floats) -> Band:
+    """Return one month of a scenario's output, of the fleet or a cluster."""
+    scenario, output, cluster = of
     known = rows[np.isfinite(rows)]
     if known.size == 0:
-        nothing = float("nan")
-        return Band(scenario=scenario, output=output, month=month, mean=nothing, percentiles=(nothing,) * 5)
+        nothing = (float("nan"),) * 5
+        return Band(
+            scenario=scenario, output=output, cluster=cluster, month=month, mean=nothing[0], percentiles=nothing
+        )
     percentiles = np.percentile(known, PERCENTILES, method="median_unbiased")
     return Band(
         scenario=scenario,
         output=output,
+        cluster=cluster,
         month=month,
         mean=float(known.mean()),
         percentiles=tuple(percentiles.tolist()),

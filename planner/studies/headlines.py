@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from planner.results.measure_names import DEFINITIONS
+from planner.results.measure_names import DEFINITIONS, MEASURES
 from planner.units import DOLLARS, unit_of
 
 
@@ -22,6 +23,14 @@ class Output:
 _HIGHER_IS_BETTER = frozenset(
     {
         "npv_usd",
+        "end_value_usd",
+        "break_even_rental_utilisation_fraction",
+        "api_saving_npv_usd",
+        "revenue_usd",
+        "gross_margin_fraction",
+        "operating_margin_fraction",
+        "margin_after_capital_charge_fraction",
+        "irr_per_year",
         "served_tokens",
         "slo_attainment_fraction",
         "worst_in_time_fraction",
@@ -46,18 +55,31 @@ def _output(name: str) -> Output:
 
 HEADLINES = tuple(
     _output(name)
-    for name in (
+    for name in dict.fromkeys((
         "cost_per_million_tokens_usd", "cost_per_million_output_tokens_usd", "levelised_cost_per_million_tokens_usd",
         "cost_usd", "tco_usd", "capex_usd", "cash_usd", "npv_usd", "served_tokens",
         "shed_fraction", "slo_attainment_fraction", "worst_in_time_fraction", "promise_shortfall_fraction",
         "promise_kept_months", "utilisation_fraction", "availability_fraction", "energy_kwh",
-    )
+        *(measure.name for measure in MEASURES),
+    ))
 )  # fmt: skip
-"""Figures over the whole horizon, in column order."""
-MONTHLY = tuple(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd"))
+"""Figures over the whole horizon, in column order: how a plan serves, and every measure."""
+CLUSTER_MONTHLY = tuple(_output(name) for name in ("cost_usd", "served_tokens", "revenue_usd"))
+"""Figures by month of the fleet and of each cluster, in column order."""
+MONTHLY = (
+    *(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd")),
+    *CLUSTER_MONTHLY,
+)
 """Figures by month, in column order."""
 
 
 def headline_names() -> tuple[str, ...]:
     """Return the names of the headline figures."""
     return tuple(output.name for output in HEADLINES)
+
+
+def needed_by(name: str) -> str | None:
+    """Return the key of finance without which a measure has no meaning; None where it always has one."""
+    meanings = {measure.name: measure.meaning for measure in MEASURES}
+    found = re.search(r"needs `finance\.(\w+)`", meanings.get(name, ""))
+    return found[1] if found else None

@@ -12,7 +12,7 @@ from planner.errors import Problem, ScenarioError
 from planner.language.study import Study
 from planner.language.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
-from planner.studies.headlines import HEADLINES, Output, headline_names
+from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
 from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, stated
 from planner.studies.points import MAX_DIMENSIONS, PointSet
@@ -126,6 +126,11 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
     if study.headline not in headline_names():
         hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
         raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
+    if (key := needed_by(study.headline)) is not None:
+        without = [name for name, scenario in scenarios.items() if getattr(scenario.finance, key) is None]
+        if without:
+            message = f"{study.headline} has no meaning in {', '.join(without)}: finance.{key} is not stated"
+            raise ScenarioError(study.problem(("headline",), message, f"state finance.{key}, or another headline"))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
     warnings, problems = _planned(bases)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,13 @@ from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.language.actuals import Seen
 from planner.language.scenario import Scenario
-from planner.results.measures import Series, measures, series_of, service
+from planner.results.measure_names import FLEET
+from planner.results.measures import Series, measures, revenue_usd, series_of, service
 from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 from planner.studies.designs import Design
-from planner.studies.headlines import HEADLINES, MONTHLY, headline_names
+from planner.studies.headlines import CLUSTER_MONTHLY, HEADLINES, MONTHLY, headline_names
 from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, changed
 
@@ -46,6 +48,15 @@ class Setup:
         """Calendar months that the scenarios share; one more than the horizon where it starts within a month."""
         first = self.scenarios[0].scenario
         return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
+
+    @property
+    def monthly(self) -> tuple[tuple[str, str], ...]:
+        """Figures kept by month, each with a cluster of some scenario or the fleet; no revenue where none sells."""
+        sold = any(base.scenario.finance.token_price is not None for base in self.scenarios)
+        clusters = dict.fromkeys(name for base in self.scenarios for name in base.scenario.clusters)
+        every = [(output.name, FLEET) for output in MONTHLY]
+        every += [(output.name, cluster) for cluster in clusters for output in CLUSTER_MONTHLY]
+        return tuple((name, cluster) for name, cluster in every if sold or name != "revenue_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,8 @@ class Replicator:
         values, chance = self.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
-        monthly = np.full((*shape, len(setup.seen) or len(MONTHLY), setup.months), np.nan)
+        kept = setup.monthly
+        monthly = np.full((*shape, len(setup.seen) or len(kept), setup.months), np.nan)
         errors = []
         for row in range(last - first):
             for which in range(len(setup.scenarios)):
@@ -97,7 +109,7 @@ class Replicator:
                         continue
                     series = series_of(result)
                     figures[row, which] = headlines(result, series)
-                    monthly[row, which] = monthly_series(series)
+                    monthly[row, which] = monthly_series(result, series, kept)
                 except Exception as error:
                     errors.append((first + row, which, _message(error)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
@@ -144,8 +156,14 @@ def headlines(result: RunResult, series: Series | None = None) -> Floats:
     return np.array([np.nan if value is None else value for value in found])
 
 
-def monthly_series(series: Series) -> Floats:
-    """Return a run's monthly figures in column order, shape (outputs, months); NaN where there is nothing to divide."""
-    figures = series.sums.figures()
-    shown = {name: table[:, -1] for name, table in figures.items()} | {"spend_usd": -series.cash_flow_usd}
-    return np.stack([shown[output.name] for output in MONTHLY])
+def monthly_series(result: RunResult, series: Series, kept: Sequence[tuple[str, str]]) -> Floats:
+    """Return monthly figures of clusters and the fleet, shape (figures, months).
+
+    NaN where there is nothing to divide, and where a run has no such cluster.
+    """
+    spent = np.full((result.plan.months.period_count, len(result.plan.clusters) + 1), np.nan)
+    spent[:, -1] = -series.cash_flow_usd
+    figures = series.sums.figures() | {"spend_usd": spent, "revenue_usd": revenue_usd(result)}
+    places = {cluster.name: place for place, cluster in enumerate(result.plan.clusters)} | {FLEET: -1}
+    nothing = np.full(result.plan.months.period_count, np.nan)
+    return np.stack([figures[name][:, places[cluster]] if cluster in places else nothing for name, cluster in kept])

@@ -26,7 +26,7 @@ from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
 from planner.studies.identity import Identity, digest_of
 from planner.studies.replicate import NOT_RUN, Rows, Setup
-from planner.studies.stored_columns import schema_of, table_of
+from planner.studies.stored_columns import month_column, schema_of, table_of
 from planner.studies.work import Work
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ SHARD_ROWS = 512
 _SHARD_S, _SHARD_SHARE = 5.0, 0.1
 """A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
 what a kill can cost, and a bound on the number of small shards."""
-_ROW_GROUP = 8192
-_TABLES_KEPT = 16
+_ROW_GROUP = 2048
+_TABLES_KEPT = 8
 
 
 class Store(Work):
@@ -307,12 +307,12 @@ class Store(Work):
             for first in range(0, len(table), rows):
                 yield table.slice(first, rows)
 
-    def monthly(self, name: str, scenario: int, months: range) -> Floats:
-        """Return some months of a monthly figure of one scenario, shape (rows, months)."""
+    def monthly(self, name: str, cluster: str, scenario: int, months: range) -> Floats:
+        """Return some months of a monthly figure of one scenario's fleet or cluster, shape (rows, months)."""
         per_row = len(self.setup.scenarios)
         joined = np.empty((self._stored() // per_row, len(months)))
         first = 0
-        for table in self._pruned([f"month:{name}"]):
+        for table in self._pruned([month_column(name, cluster)]):
             flat = table.column(0).combine_chunks().flatten().to_numpy(zero_copy_only=False)
             part = flat.reshape(-1, per_row, self.setup.months)[:, scenario, months.start : months.stop]
             joined[first : first + len(part)] = part

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.results.measure_names import FLEET
+from planner.studies.headlines import HEADLINES
 from planner.studies.replicate import Rows, Setup
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def month_column(name: str, cluster: str) -> str:
+    """Return the column that holds a figure of the fleet or of a cluster by month."""
+    return f"month:{name}" if cluster == FLEET else f"month:{name}@{cluster}"
 
 
 def schema_of(setup: Setup) -> pa.Schema:
@@ -21,7 +27,10 @@ def schema_of(setup: Setup) -> pa.Schema:
     fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
     fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
     fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
-    fields += [pa.field(f"month:{output.name}", pa.list_(pa.float64(), setup.months)) for output in MONTHLY]
+    for name, cluster in setup.monthly:
+        # Clusters are many: half the digits of a float hold a percentile to the dollar.
+        number = pa.float64() if cluster == FLEET else pa.float32()
+        fields.append(pa.field(month_column(name, cluster), pa.list_(number, setup.months)))
     return pa.schema([*fields, pa.field("error", pa.string())])
 
 
@@ -29,7 +38,7 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
     """Return batches as one table: one row per replication and scenario."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    scenarios = len(setup.scenarios)
+    scenarios, schema = len(setup.scenarios), schema_of(setup)
     numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
     inputs = np.concatenate([rows.inputs for rows in batches])
     headlines = np.concatenate([rows.headlines for rows in batches])
@@ -45,10 +54,12 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
         *(np.repeat(inputs[:, place], scenarios) for place in range(len(setup.inputs))),
         *(headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
         *(
-            pa.FixedSizeListArray.from_arrays(pa.array(monthly[:, :, place].ravel()), setup.months)
-            for place in range(len(MONTHLY))
+            pa.FixedSizeListArray.from_arrays(
+                pa.array(monthly[:, :, place].ravel(), type=schema.field(month_column(*which)).type.value_type),
+                setup.months,
+            )
+            for place, which in enumerate(setup.monthly)
         ),
         messages,
     ]
-    schema = schema_of(setup)
     return pa.table([pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema)

@@ -203,7 +203,7 @@ def size(
     from planner.results.run import check_whole
     from planner.studies.runner import workforce
     from planner.studies.sizing.evaluate import OBJECTIVES, SizeWork
-    from planner.studies.sizing.search import Clock
+    from planner.studies.sizing.judged import Clock
     from planner.studies.sizing.size import Effort, size, trial_of
     from planner.validation import choices
 

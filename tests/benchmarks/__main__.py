@@ -25,6 +25,7 @@ from planner.fleet.plan import Plan
 from planner.language.loading import load_scenario
 from planner.results.run import run_engine, simulate
 from planner.simulation.zoom.zoom import Asked, zoom
+from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
 from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
@@ -71,6 +72,18 @@ def enlarged(factor: int) -> Plan:
         f"workloads.{name}.requests_per_s={load.requests_per_s * factor}" for name, load in base.workloads.items()
     ]
     return build_plan(load_scenario(REFERENCE, changes))
+
+
+RULES = (
+    "expansion.rules=[{when: utilisation_above, threshold_fraction: 0.6, cluster: h200, nodes: 8},"
+    " {when: shed_above, threshold_fraction: 0.01, cluster: b200, nodes: 8, lead_weeks: 20}]"
+)
+
+
+def reviewed_ratio(months: int) -> float:
+    """Return the time of a replication of so many months with rules that buy over that of one without."""
+    plain, reviewed = (build_plan(load_scenario(REFERENCE, [f"horizon_months={months}", *r])) for r in ((), (RULES,)))
+    return usual_s(reviewed, 3, 3) / usual_s(plain, 3, 3)
 
 
 def engine(plan: Plan) -> Callable[[], object]:
@@ -154,8 +167,10 @@ def main() -> None:
         ("ten times the accelerators / one time", ten / once, "at most 3"),
         ("hour-by-hour SimPy loop / engine", walked / once, "at least 50"),
         ("peak memory of planner run, MB", memory_mb, "at most 300"),
+        *((f"with expansion rules / without, {n} months", reviewed_ratio(n), "at most 2") for n in (36, 72)),
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
+        *((f"a million accelerators in {n} clusters, s", million_s(n), f"at most {MOST_S:.0f}") for n in CLUSTERS),
         *study_lines(),
         (f"one hour of {arrived:,} requests, s", hour_s, "at most 60"),
     ]

@@ -21,7 +21,7 @@ import numpy as np
 from planner.reporting.study_folder import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
-from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.studies.headlines import HEADLINES
 from planner.studies.identity import identity
 from planner.studies.prepare import prepare
 from planner.studies.replicate import Rows, Setup
@@ -42,7 +42,7 @@ def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
         chance=np.arange(rows),
         inputs=setup.inputs.drawn(generator.random((rows, len(setup.inputs)))),
         headlines=generator.lognormal(size=(*shape, len(HEADLINES))),
-        monthly=generator.lognormal(size=(*shape, len(MONTHLY), setup.months)),
+        monthly=generator.lognormal(size=(*shape, len(setup.monthly), setup.months)),
         errors=(),
     )
     for first, last in batches:

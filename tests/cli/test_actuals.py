@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+from planner.reporting.datapackage import SCHEMA_VERSION
 from tests.conftest import TINY, Planner
 
 PLAN = TINY.replace("requests_per_s: 5", "requests_per_s: 50")
@@ -45,6 +46,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     assert done.code == 0, done.err
     summary = json.loads(done.out)
     assert summary == json.loads((out / "summary.json").read_text())
+    assert summary["schema_version"] == SCHEMA_VERSION
     assert summary["actual_usd"] == 20_900.0
     causes = summary["difference_by_cause_usd"]
     assert round(sum(causes.values()), 2) == round(summary["actual_usd"] - summary["budget_usd"], 2)

@@ -37,10 +37,15 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
     tables = {f"{table.name}.csv" for table in (*STUDY_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)}
-    assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html"}
+    assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
+                                       "workbook.xlsx"}  # fmt: skip
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
     assert len(rows(folder / "samples.csv")) == 80
-    assert len(rows(folder / "monthly_bands.csv")) == 2 * 3 * 3
+    bands = rows(folder / "monthly_bands.csv")
+    assert len(bands) == 2 * 5 * 3 + (2 + 1) * 2 * 3  # five figures of the fleet, cost and tokens of each cluster
+    assert {(row["scenario"], row["cluster"]) for row in bands} == {
+        ("both", "fleet"), ("both", "h200"), ("both", "mi325x"), ("nvidia", "fleet"), ("nvidia", "h200"),
+    }  # fmt: skip
     package = json.loads((folder / "datapackage.json").read_text())
     for resource in package["resources"]:
         header = (folder / resource["path"]).read_text().splitlines()[0].split(",")

@@ -15,6 +15,7 @@ import pytest
 from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile import build_plan
 from planner.compile.capacity import Service, build_services, dated_log_gain
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
@@ -184,3 +185,29 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
     scenario = load_scenario(write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"])
     old = (scenario.clusters["mi325x"], scenario.workloads["chat"])
     assert math.exp(dated_log_gain(*old, shipped_calibration(), load_catalog())) == pytest.approx(0.3)  # first light
+
+
+def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> None:
+    def kept(use: str, tpot: float) -> Service:
+        found: Service = serve(f"speculation: {{drafted_tokens: 3, accepted_tokens: 1.2, use: {use}}}", tpot=tpot)
+        return found
+
+    plain, always, auto = serve(tpot=0.1), kept("always", 0.1), kept("auto", 0.1)
+    assert always.requests_per_s < plain.requests_per_s  # three drafts checked for a fifth of a token
+    assert auto.requests_per_s == plain.requests_per_s
+    assert "drafted" in always.layout
+    assert "drafted" not in auto.layout
+    good = "speculation: {drafted_tokens: 3, accepted_tokens: 3.5, use: auto}"
+    assert serve(good, tpot=0.02).requests_per_s > serve(tpot=0.02).requests_per_s
+    assert "3 tokens drafted" in serve(good, tpot=0.02).layout
+
+
+def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
+    text = SCENARIO.format(
+        model="llama-3.1-70b", precision="fp8", prompt=1000, ttft=5, tpot=0.1, accelerator="H200", engine="vllm"
+    )
+    for use, warned in (("always", True), ("auto", False)):
+        key = f"    speculation: {{drafted_tokens: 3, accepted_tokens: 1.2, use: {use}}}\n"
+        plan = build_plan(load_scenario(write(text + key)))
+        told = [warning for warning in plan.warnings if "clusters.one.speculation: chat is served worse" in warning]
+        assert bool(told) == warned

@@ -47,7 +47,7 @@ def test_what_became_of_node_hours_sums_to_them() -> None:
 
 
 def test_a_failure_takes_its_group_s_part_of_a_node() -> None:
-    assert quantities.failure_node_h(6.0, 2, 8) == 1.5
+    assert quantities.failure_node_h(np.array([6.0]), np.array([2]), np.array([8.0])).tolist() == [1.5]
 
 
 def test_the_part_of_an_hour_between_two_moments() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -192,3 +193,63 @@ def test_a_replica_by_itself_serves_long_prompts_at_a_low_rate(h200: Replicas) -
 def test_where_nothing_fits_everything_is_late(h200: Replicas) -> None:
     none = dataclasses.replace(h200, kv_capacity_tokens=np.full(1, 10.0))
     assert late_curve(none, 0, 1.0, lengths(), ASKED).capacity_requests_per_s == 0.0
+
+
+def _lognormal(mean: float, sigma: float, cells: int = 400) -> Lengths:
+    scores = np.array([NormalDist().inv_cdf((cell + 0.5) / cells) for cell in range(cells)])
+    tokens = np.exp(sigma * scores)
+    return Lengths(
+        prompt_tokens=tokens * mean / tokens.mean(), prompt_weights=np.full(cells, 1 / cells),
+        output_tokens=np.full(1, 50.0), output_weights=np.ones(1), cached_fraction=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6])
+def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas, busy: float) -> None:
+    """One server, first come first served (Lindley's recursion): whoever came during one's wait and service."""
+    of = _lognormal(100.0, 0.8)
+    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    rate = busy / replica.mean_prefill_s
+    random, count = np.random.default_rng(3), 200_000
+    arrived = np.cumsum(random.exponential(1.0 / rate, count))
+    service = random.choice(replica.prefill_s, count)
+    ended = np.empty(count)
+    last = 0.0
+    for number, (came, takes) in enumerate(zip(arrived.tolist(), service.tolist(), strict=True)):
+        last = max(last, came) + takes
+        ended[number] = last
+    behind = np.searchsorted(arrived, ended) - np.arange(1, count + 1)
+    asked = Asked(ttft_s=1e9, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    mean = promptness._behind(replica, of, asked, np.array([rate]), np.zeros(1))[0]
+    assert mean == pytest.approx(behind.mean(), rel=0.05)
+    assert 1.0 / (1.0 + mean) == pytest.approx(np.mean(behind == 0), rel=0.1)  # geometric, all but
+    pooled = dataclasses.replace(asked, pooled_replicas=8.0)
+    assert promptness._behind(replica, of, pooled, np.array([rate]), np.zeros(1))[0] < 0.25 * mean
+
+
+def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: Replicas) -> None:
+    """A reply much faster than promised ends before others come, but not before those that wait behind it."""
+    of = dataclasses.replace(_lognormal(2000.0, 0.8), output_tokens=np.full(1, 10.0))
+    quick = dataclasses.replace(_bare(h200), fixed_s=np.full(1, 0.005))
+    replica = promptness._Replica(quick, 0, 1.0, of)  # 2 s of prefill against 0.45 s for nine tokens
+    rate = np.array([0.2 / replica.mean_prefill_s])
+    asked = Asked(ttft_s=100.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    late = promptness._late_tokens(replica, of, asked, np.full(1, 0.5), rate)
+    mean = promptness._behind(replica, of, asked, rate, np.zeros(1))[0]
+    some_behind = mean / (1.0 + mean)
+    too_long = float(of.prompt_weights @ (replica.prefill_s > 9 * 0.05))
+    assert late[0] > 0.9 * some_behind * too_long
+
+
+def test_prompts_are_cut_to_what_the_model_attends_to(h200: Replicas) -> None:
+    of = dataclasses.replace(_lognormal(1000.0, 0.5), prompt_tokens=np.full(400, 500_000.0))
+    replica = promptness._Replica(h200, 0, 1.0, of)
+    cut = dataclasses.replace(of, prompt_tokens=np.full(400, float(h200.longest_tokens[0]) - 50.0))
+    assert h200.longest_tokens[0] <= 131_072
+    np.testing.assert_allclose(replica.prefill_s, promptness._Replica(h200, 0, 1.0, cut).prefill_s)
+
+
+def test_an_objective_that_halves_the_prompts_too_long_is_beyond_the_present_one() -> None:
+    weights = np.array([0.9, 0.05, 0.04999, 0.00001])
+    assert promptness._quantile(np.array([1.0, 2.0, 3.0, 9.0]), weights, 1.0 - 0.5 * 0.00001) == 9.0
+    assert promptness._quantile(np.array([1.0, 2.0, 3.0, 9.0]), weights, 0.95) == 2.0

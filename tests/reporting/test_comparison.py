@@ -45,7 +45,7 @@ def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Pat
     names = {path.name for path in (tmp_path / "out").iterdir()}
     described = (*COMPARISON_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)
     tables = {f"{table.name}.csv" for table in described}
-    assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json"}
+    assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json", "workbook.xlsx"}
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["seed=1"])
     for table in described:

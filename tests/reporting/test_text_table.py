@@ -27,5 +27,15 @@ def test_a_wide_table_fits_a_terminal_of_eighty_columns() -> None:
     assert lines[2].split()[:2] == ["requests_per_s", "5.068"]
     assert " ".join(" ".join(line[lines[1].rindex(" ") :].split()) for line in lines[2:-1]) == remark
     assert lines[-1].startswith("b ")
-    numbers = text_table(["name", *"abcdefg"], [["a-rather-long-name", *["1234567.8"] * 7]])
-    assert len(numbers.splitlines()[1]) == 18 + 7 * 10  # one space between columns, two would make it longer still
+
+
+def test_a_table_of_numbers_that_is_too_wide_goes_on_below_with_its_names_again() -> None:
+    numbers = text_table(["name", *"abcdefg"], [["a-rather-long-name", *["1234567.8"] * 7], ["b", *["-1"] * 7]])
+    first, second = numbers.split("\n\n")
+    assert max(map(len, numbers.splitlines())) <= 80
+    assert first.splitlines()[0].split() == ["name", *"abcdef"]  # 18 and six times 10; a seventh would not fit
+    assert second.splitlines()[0].split() == ["name", "g"]
+    assert [line.split() for line in second.splitlines()[2:]] == [["a-rather-long-name", "1234567.8"], ["b", "-1"]]
+    assert (
+        len(text_table(["name", *"abc"], [["x" * 70, *["1234567.8"] * 3]]).split("\n\n")) == 3
+    )  # a name and a number at least

@@ -456,8 +456,8 @@ def test_later_purchases_take_the_quote_that_holds_or_the_moving_list_price(run:
 
 
 def test_the_same_money_in_another_window_length(run: Run) -> None:
-    """A review makes windows of months; its ledger is that of one window over the horizon."""
-    never = "expansion={rules: [{when: utilisation_above, threshold_fraction: 1, months: 12, cluster: h200, nodes: 1}]}"
+    """A review that may retire makes windows of months; its ledger is that of one window over the horizon."""
+    never = "expansion={rules: [{when: utilisation_below, threshold_fraction: 0, months: 1, cluster: h200, nodes: 1}]}"
     one, many = run(PEAK), run(PEAK, never)
     assert len(many.run.windows) > len(one.run.windows)
     for account in Account:

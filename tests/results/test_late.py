@@ -11,6 +11,7 @@ import pytest
 from planner.fleet import quantities
 from planner.fleet.window import evaluate_window, missed_under
 from planner.language.loading import load_scenario
+from planner.reporting.summary import mend_words
 from planner.results import tables
 from planner.results.late import REASONS, lost_requests, worst_reasons
 from planner.results.result import RunResult
@@ -101,10 +102,8 @@ def test_a_workload_past_its_objective_is_too_long_for_it() -> None:
 
 
 def test_one_routing_serves_every_table_as_a_window_of_its_own_would() -> None:
-    """With models that share nodes, and month by month, as a review has it."""
-    rule = (
-        "expansion={rules: [{when: utilisation_above, threshold_fraction: 0.99, months: 2, cluster: h200, nodes: 1}]}"
-    )
+    """With models that share nodes, and month by month, as a review that may retire has it."""
+    rule = "expansion={rules: [{when: utilisation_below, threshold_fraction: 0, months: 1, cluster: h200, nodes: 1}]}"
     result = run("site.power_cap_kw=null", rule)
     assert len(result.run.windows) == 2
     for given, window in zip(result.run.inputs, result.run.windows, strict=True):
@@ -137,6 +136,11 @@ def test_the_table_and_the_worst_say_what_would_mend_it() -> None:
     assert 0 < len(worst) <= 3
     assert np.all(np.diff([float(row["lost_fraction"] or 0.0) for row in worst]) <= 0.0)
     assert all(row["mend_amount"] is None or row["mend_amount"] > 0 for row in worst)  # type: ignore[operator]
+    for row in worst:
+        assert " would " in str(row["mend"])
+    few = {**worst[0], "reason": "queueing", "mend": "more nodes of h200 would halve it"}
+    assert mend_words({**few, "mend_amount": 0.3}) == "; 1 more node of h200 would halve it"
+    assert mend_words({**few, "mend_amount": 18.2}) == "; 19 more nodes of h200 would halve it"
 
 
 def test_the_nodes_named_mend_what_was_lost_for_want_of_them() -> None:

@@ -19,6 +19,7 @@ from planner.results.event_table import tokens_per_node_h
 from planner.results.monthly import sum_months
 from planner.results.result import RunResult
 from planner.results.run import simulate
+from planner.results.tables import _machine_time
 from planner.simulation.driver import Run, Simulation
 from planner.simulation.log import SoftwareEvent
 from planner.simulation.streams import streams
@@ -245,3 +246,17 @@ def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(resul
     capped = simulate(scenario_of({"site": {"power_cap_kw": 50, "curtailments": [
         {"date": "2026-02-03", "length_days": 2, "cut_fraction": 0.5}]}}))  # fmt: skip
     assert fleet(capped.timeline_monthly()).power_limit_kw.unique().tolist() == [50.0]
+
+
+def test_machine_time_is_that_of_the_layouts_that_served() -> None:
+    """Batch work uses what idles of other models' layouts, slower than in its own: its hours fill what is at work."""
+    quiet = ["software.incident_multiplier=0", "software.release_gain_multiplier=0", "horizon_months=1"]
+    pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.h200.nodes=24"]
+    rates = {"chat": 100, "code-completion": 100, "long-context": 5, "overnight-batch": 400}
+    traffic = [f"workloads.{name}.requests_per_s={rate}" for name, rate in rates.items()]
+    result = simulate(load_scenario("scenarios/mixed-fleet.yaml", [*quiet, *pool, *traffic]))
+    assert sum(slower.sum() for window in result.run.windows for slower in window.slower_requests.values()) > 1e6
+    taken = _machine_time(result).sum(axis=2)
+    np.testing.assert_allclose(taken, result.monthly.busy_node_h, rtol=1e-6)
+    hours = result.timeline_workloads()["accelerator_h"].sum()
+    assert hours == pytest.approx(result.monthly.busy_node_h.sum() * 8)

@@ -11,23 +11,22 @@ import pytest
 from planner.fleet.money import RentPlan
 from planner.fleet.plan import Plan, RulePlan
 from planner.results.run import run_engine
+from planner.simulation.driver import Simulation, run_plan
 from planner.simulation.expansion import MonthFigures, Review
+from planner.simulation.streams import streams
 from tests.fleet.plans import cluster_plan, expansion_plan, make_plan, workload_plan
+from tests.simulation.worlds import plan_of
 
 
 class Recorder:
     """Stands in for supply: notes what is bought or retired."""
 
-    class Env:
-        now = 0.0
-
     def __init__(self) -> None:
-        self.env = self.Env()
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired = [0]
 
-    def expand(self, index: int, nodes: int, lead_h: float, price_factor: float) -> None:
-        self.bought.append((index, nodes, lead_h, price_factor))
+    def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]) -> None:
+        self.bought.append((index, nodes, arrival_h, prices_usd[0]))
 
     def retire(self, index: int, nodes: int) -> int:
         self.retired[index] += nodes
@@ -52,14 +51,15 @@ def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
 
 
 def plan_with(*rules: RulePlan, **changes: Any) -> Plan:
-    return make_plan(expansion=expansion_plan(rules=rules, **changes))
+    return make_plan(months=12, expansion=expansion_plan(rules=rules, **changes))
 
 
 def test_a_rule_acts_once_it_has_held_for_its_months() -> None:
     plan = plan_with(rule())
     assert reviewed(plan, [0.8]).bought == []
     assert reviewed(plan, [0.8, 0.6, 0.8]).bought == []
-    assert reviewed(plan, [0.6, 0.8, 0.8]).bought == [(0, 2, 100.0, 1.0)]
+    ordered_h, price_usd = float(plan.month_edges_h[3]), plan.clusters[0].prices_usd[0]
+    assert reviewed(plan, [0.6, 0.8, 0.8]).bought == [(0, 2, ordered_h + 100.0, price_usd)]
     assert reviewed(plan, [0.7, 0.7]).bought == []  # over the threshold, not at it
 
 
@@ -87,9 +87,9 @@ def test_the_budget_is_not_exceeded() -> None:
 
 
 def test_later_purchases_cost_what_prices_have_become() -> None:
-    plan = plan_with(rule(lead_h=8760.0), price_change_per_year=-0.2)
-    (_, _, _, factor) = reviewed(plan, [0.9, 0.9]).bought[0]
-    assert factor == pytest.approx(0.8, rel=1e-3)
+    plan = plan_with(rule(lead_h=8766.0 - 59 * 24), price_change_per_year=-0.2)  # a year from the start
+    (_, _, _, price_usd) = reviewed(plan, [0.9, 0.9]).bought[0]
+    assert price_usd == pytest.approx(0.8 * plan.clusters[0].prices_usd[0])
 
 
 def test_the_power_envelope_is_not_exceeded() -> None:
@@ -189,3 +189,52 @@ def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -
     assert monthly.present_node_h[5, 1] == 5 * np.diff(edges)[5]
     on_site = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), when_used=False, is_hosted=False))
     assert not [change for change in run_engine(on_site, 1)[0].log.changes if change.cluster == 1]  # no power for them
+
+
+@pytest.mark.parametrize(
+    ("months", "rules", "until"),
+    [
+        ([], [rule(lead_h=100.0)], "2+100"),
+        ([0.1], [rule(lead_h=100.0)], "3+100"),  # its two months begin anew
+        ([0.9], [rule(lead_h=100.0)], "2+100"),  # the next may complete them
+        ([0.9, 0.9], [rule(lead_h=100.0)], "6+100"),  # it has acted, and rests for three
+        ([], [rule(when="utilisation_below", months=3)], "3+0"),  # who retires does so at once
+        ([], [rule(lead_h=100.0, months=5), rule(lead_h=9000.0)], "5+100"),
+        ([0.1] * 12, [rule()], "never"),
+    ],
+)
+def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
+    months: list[float], rules: list[RulePlan], until: str
+) -> None:
+    plan = plan_with(*rules)
+    review = Review(plan, Recorder())  # type: ignore[arg-type]
+    for utilisation in months:
+        review.close_month(MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, missed_fraction=0.0))
+    month, _, lead_h = until.partition("+")
+    expected = np.inf if until == "never" else float(plan.month_edges_h[int(month)]) + float(lead_h)
+    assert review.unmoved_until_h() == expected
+
+
+BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
+SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "mi325x", "nodes": 1, "months": 4}
+
+
+@pytest.mark.parametrize(
+    ("rules", "envelope_kw"),
+    [([BUYS | {"lead_weeks": 9}, SHRINKS], 115), ([BUYS | {"lead_weeks": 17}], 95)],  # room when the old ones have gone
+)
+def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any]], envelope_kw: float) -> None:
+    """Ten months of a fleet that buys, retires by rule and by date, in a few windows and month by month."""
+    retired = {"clusters": {"old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"}}}
+    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "power_envelope_kw": envelope_kw}}, retired)
+    together = run_plan(plan, 1)
+    apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
+    assert len(together.windows) < len(apart.windows) == 10
+    assert {change.kind for change in apart.log.changes} == {"delivered", "retired"}
+    assert len(apart.log.purchases) > 3  # the review has bought
+    assert together.log.changes == apart.log.changes
+    assert together.log.purchases == apart.log.purchases
+    assert together.shop.outages() == apart.shop.outages()
+    for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
+        one, other = (np.concatenate([getattr(w, name) for w in run.windows], axis=-1) for run in (together, apart))
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 * float(other.max()) + 1e-9, err_msg=name)

@@ -115,7 +115,10 @@ def test_every_reader_finds_the_same_number_for_the_same_word(
         "summary.json": told["clusters"]["fleet"] | told["measures"],
         "measures.csv": dict(listed),
         "sweep": point,
-        "study": dict(zip(headline_names(), headlines(seen.result).tolist(), strict=True)),
+        "study": {
+            name: None if np.isnan(figure) else figure
+            for name, figure in zip(headline_names(), headlines(seen.result).tolist(), strict=True)
+        },
         "measures": measures(seen.result) | service(seen.result),
     }
     for name in set().union(*readers.values()):
@@ -148,9 +151,15 @@ def test_days_and_hours_have_the_months_figures_under_rental(seen: Seen) -> None
 
 
 def test_a_study_s_months_are_the_timeline_s(seen: Seen) -> None:
-    rows = dict(zip([output.name for output in MONTHLY], monthly_series(series_of(seen.result)), strict=True))
-    for name in ("utilisation_fraction", "cost_per_million_tokens_usd"):
-        np.testing.assert_allclose(rows[name], seen.fleet[name], rtol=1e-12)
+    names = [output.name for output in MONTHLY]
+    kept = [(name, "fleet") for name in names] + [("cost_usd", "h200"), ("served_tokens", "h200")]
+    rows = dict(zip(kept, monthly_series(seen.result, series_of(seen.result), kept), strict=True))
+    for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "cost_usd", "served_tokens"):
+        np.testing.assert_allclose(rows[name, "fleet"], seen.fleet[name], rtol=1e-12)
+    timeline = seen.result.timeline_monthly()
+    for name in ("cost_usd", "served_tokens"):
+        own = timeline[timeline["cluster"] == "h200"][name]
+        np.testing.assert_allclose(rows[name, "h200"], own, rtol=1e-12)
 
 
 def test_requests_in_time_are_those_of_the_workloads(seen: Seen) -> None:

@@ -213,9 +213,9 @@ def test_those_first_in_are_first_out() -> None:
 def test_expansion_arrives_after_lead_and_commissioning() -> None:
     supply = supply_of(make_plan([cluster_plan(nodes=1)]))
     supply.env.run(until=10)
-    supply.expand(0, 5, 100.0, 0.9)
+    cheaper = supply.plan.clusters[0].order_prices_usd(10.0, 5, 0.9)
+    supply.expand(0, 5, 110.0, cheaper)
     supply.env.run(until=700)
     assert [(c.time_h, c.accelerators) for c in supply.log.changes[1:]] == [(116.0, 32), (122.0, 8)]
-    cheaper = supply.plan.clusters[0].order_prices_usd(10.0, 5, 0.9)
     assert supply.log.purchases[-1].prices_usd == cheaper
     assert sum(cheaper) < sum(supply.log.purchases[0].prices_usd)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from planner.reporting import study_folder
 from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
@@ -30,6 +31,7 @@ def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
 def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
     monkeypatch.setattr(store, "SHARD_ROWS", 64)
+    monkeypatch.setattr(study_folder, "_SAMPLE_ROWS", 64)
     monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
     collect(BATCH, tmp_path / "first", BATCH, charts=False, study=study)  # loads and keeps what any study needs
     few, arrow_few = peaks(FEW, tmp_path / "few", study)

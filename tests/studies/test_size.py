@@ -15,16 +15,20 @@ import yaml
 import planner
 from planner.errors import CapacityError, ScenarioError
 from planner.language.loading import load_scenario
+from planner.reporting.datapackage import SCHEMA_VERSION
 from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
 from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Outcome, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
+from planner.studies.sizing.judged import Clock, Judged, judged
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
-from planner.studies.sizing.search import Clock, Judged, Search, judged
-from planner.studies.sizing.size import Sized, family_of, price_change, trial_of
+from planner.studies.sizing.search import Search
+from planner.studies.sizing.size import Effort, Sized, family_of, price_change, size, trial_of
+from planner.studies.sizing.solved import solve_together
+from tests.reporting.office import sheets_of
 
 REPLICATIONS = 3
 CALM = {
@@ -115,10 +119,24 @@ def test_it_finds_what_exhaustive_search_finds() -> None:
 def test_on_three_dates_it_finds_what_exhaustive_search_finds(seed: int, calm: bool) -> None:
     """Two parts, three dates, up to three nodes of each: 400 plans."""
     content = toy(("2026-01-01", "2026-02-01", "2026-03-01"), 3, horizon_months=4, seed=seed)
+    content["workloads"]["chat"]["requests_per_s"] = 20
     if not calm:
         for key in CALM:
             del content[key]
     check_against_exhaustive(content, 3)
+
+
+def test_a_bound_that_knows_who_goes_first_is_tighter_and_never_above_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that goes after other work is served only where that has what it takes at its objective."""
+    content = toy(("2026-01-01",), 5)
+    chat = content["workloads"]["chat"]
+    content["workloads"]["summaries"] = chat | {"requests_per_s": 10, "priority": "standard"}
+    _, search = problem(content)
+    best = exhaustive(search, 5)
+    assert search.bound <= best.cost
+    monkeypatch.setattr("planner.studies.sizing.relaxation._ahead", lambda *_: [])
+    _, blind = problem(content)
+    assert blind.bound < 0.95 * search.bound
 
 
 def flat(requests_per_s: float) -> dict[str, Any]:
@@ -164,9 +182,9 @@ def test_a_looser_promise_or_a_further_part_never_makes_it_dearer() -> None:
 
 @pytest.mark.prove
 def test_more_of_anything_allowed_never_makes_it_dearer() -> None:
-    content = toy(most=4)
+    content = toy(most=8)
     usual = solved(content)
-    power_kw = 4 * 10.2
+    power_kw = 8 * 10.2
     assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
     assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
     assert usual.cost <= solved(content, ["promise.in_time=0.999"]).cost
@@ -212,7 +230,7 @@ def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() 
     for factor, is_enough in ((1.001, True), (0.999, False)):
         other, again = problem(toy(), [f"choose.budget_usd={least * factor}"])
         program = Relaxation(other, again.surveyed.surveys[search.decisive], again.surveyed.bound_prices)
-        assert (program.solve(whole=False) is not None) == is_enough
+        assert (solve_together([program], whole=False) is not None) == is_enough
 
 
 @pytest.mark.parametrize(
@@ -266,11 +284,14 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()
+    assert summary["schema_version"] == SCHEMA_VERSION
     assert summary["bound"] <= summary["cost"]
     assert 0.0 <= summary["kept_low_fraction"] <= summary["kept_fraction"] <= summary["kept_high_fraction"] <= 1.0
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
-    assert "workbook.xlsx" in files
+    sheets = sheets_of((tmp_path / "out" / "workbook.xlsx").read_bytes())
+    assert {"By month", "Size purchases", "Size frontier"} <= set(sheets)
+    assert sheets["By month"][0][5:8] == ["P10", "P50", "P90"]
     assert answer.sized.as_stated().cost_cents().sum() == simulate(load_scenario(answer.plan)).cost_cents().sum()
     check_families(answer.sized)
     frontier = answer.table()
@@ -418,3 +439,11 @@ def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_f
 def test_machines_paid_by_the_hour_cannot_be_chosen() -> None:
     with pytest.raises(ScenarioError, match="choose among bought, leased and reserved"):
         load_scenario(ways(hourly="{kind: on-demand}"))
+
+
+def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
+    """The relaxation allows one, since there no request is late by chance; the simulation does not."""
+    scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))
+    trial = trial_of(scenario, (), None, "net-present-cost", None)
+    with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.8\d% in time"):
+        size(scenario, trial, Effort(replications=2, confirmations=2), Clock())

@@ -12,10 +12,11 @@ from planner.fleet.promise import LEAST_SHORTFALL
 from planner.language.loading import load_scenario
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Archive, workers_of
-from planner.studies.sizing.search import Clock
+from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.size import Effort, Sized, size, trial_of
 
 NOVEMBER = Path(__file__).parents[1] / "benchmarks" / "november"
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 DATES = ["2026-01-01", "2026-09-01", "2027-09-01"]
 PROMISED = 0.98
 """Not the default of 0.99: outages of the site alone, one in five years and four hours in the mean, break that in one
@@ -69,3 +70,18 @@ def test_no_random_plan_that_keeps_the_promise_is_cheaper() -> None:
             same = [each.cost for each in archive.outcomes([(found.plan.counts, each) for each in few])]
             if np.mean(own) < 1.02 * np.mean(same) and keeps(archive, counts, fresh):
                 assert answer <= np.mean([each.cost for each in archive.outcomes([(counts, each) for each in fresh])])
+
+
+@pytest.mark.prove
+def test_the_shipped_plan_is_what_is_found() -> None:
+    scenario = load_scenario(SCENARIOS / "which-mix.yaml")
+    trial = trial_of(scenario, (), SCENARIOS / "which-mix-study.yaml", "net-present-cost", None)
+    found = size(scenario, trial, Effort(workers=2), Clock())
+    bought = {
+        purchase.name: nodes
+        for purchase, nodes in zip(found.choices.purchases, found.plan.counts, strict=True)
+        if nodes
+    }
+    shipped = load_scenario(SCENARIOS / "which-mix-plan.yaml")
+    assert bought == {name: cluster.nodes for name, cluster in shipped.clusters.items()}
+    assert found.confirmation.kept >= 0.9 * found.confirmation.replications

@@ -16,10 +16,11 @@ import planner
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.studies.sizing.evaluate import Archive, Outcome, Workers
+from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.policies import Policies
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import FIXED, REVIEWED, forecast, levels_of, policy_search
-from planner.studies.sizing.search import Clock, Search
+from planner.studies.sizing.search import Search
 from planner.studies.sizing.size import trial_of
 from tests.studies.test_size import toy
 

@@ -89,7 +89,7 @@ def test_workers_have_the_study_s_files_and_none_of_their_own(
     monkeypatch.chdir(tmp_path / "elsewhere")
     there = Replicator(pickle.loads(sent)).run(0, 2)
     assert there.errors == ()
-    assert np.array_equal(there.headlines, here.headlines)
+    assert np.array_equal(there.headlines, here.headlines, equal_nan=True)
     with pytest.raises(ScenarioError, match="was not read when the study began"):
         pickle.loads(sent).scenarios[0].scenario.document.file_at(("workloads",), "other.csv")
 
@@ -188,7 +188,7 @@ def test_dropped_replications_are_counted_and_what_they_share_is_said(
     for name in ("monthly_bands", "decision", "sensitivity", "distribution", "convergence"):
         table = (tmp_path / "s" / f"{name}.csv").read_text().splitlines()
         assert table[0].endswith(",completed")
-        assert table[-1].endswith(f",{40 - dear}")
+        assert [row for row in table if row.startswith("nvidia,")][-1].endswith(f",{40 - dear}")
     said = " ".join(finished.dropped())
     assert f"{dear} of 40 replications of nvidia could not be run ({dear / 40:.1%})" in said
     assert "site.electricity_usd_per_kwh is at least 0.11" in said

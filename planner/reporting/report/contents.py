@@ -33,6 +33,8 @@ class Table:
     """Cells by column heading."""
     decimal_mark: str = "."
     """What stands between units and tenths."""
+    _numbers: dict[str, list[float | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Columns read as numbers already; a report asks for the same one more than once."""
 
     def __contains__(self, column: str) -> bool:
         return column in self.columns
@@ -47,26 +49,43 @@ class Table:
         return replace(self, columns=columns)
 
     def texts(self, column: str) -> list[str]:
-        """Return a column as text; the apostrophe that keeps a spreadsheet from running a cell is taken off."""
+        """Return a column as text."""
         if column not in self.columns:
             raise ScenarioError(Problem(file=self.name, path=column, message="the column is not there"))
-        return [cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell
-                for cell in self.columns[column]]  # fmt: skip
+        return self.columns[column]
 
     def numbers(self, column: str) -> list[float | None]:
         """Return a column as numbers; None for an empty cell."""
-        found: list[float | None] = []
-        for row, cell in enumerate(self.texts(column)):
-            try:
-                found.append(float(cell.replace(self.decimal_mark, ".")) if cell else None)
-            except ValueError:
-                message = f"holds {cell!r}, which is no number"
-                raise ScenarioError(Problem(file=self.name, line=row + 2, path=column, message=message)) from None
-        return found
+        if column not in self._numbers:
+            self._numbers[column] = self._read(column)
+        return self._numbers[column]
+
+    def _read(self, column: str) -> list[float | None]:
+        cells = self.texts(column)
+        if self.decimal_mark != ".":
+            cells = [cell.replace(self.decimal_mark, ".") for cell in cells]
+        with contextlib.suppress(ValueError):
+            return [float(cell) if cell else None for cell in cells]
+        row = next(row for row, cell in enumerate(cells) if cell and not _is_number(cell))
+        message = f"holds {self.texts(column)[row]!r}, which is no number"
+        raise ScenarioError(Problem(file=self.name, line=row + 2, path=column, message=message))
 
     def totals(self, column: str) -> list[float]:
         """Return a column as numbers to be summed: an empty cell is nothing."""
         return [number or 0.0 for number in self.numbers(column)]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_meant(cells: Iterable[str]) -> list[str]:
+    """Return cells without the apostrophe that keeps a spreadsheet from running one."""
+    return [cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell for cell in cells]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +172,14 @@ class Contents:
         if not rows:
             raise ScenarioError(Problem(file=file, message="is empty"))
         header, body = rows[0], rows[1:]
-        for line, row in enumerate(body, start=2):
-            if len(row) != len(header):
-                message = f"has {len(row)} cells where the heading has {len(header)}"
-                raise ScenarioError(Problem(file=file, line=line, message=message))
+        lengths = list(map(len, body))
+        if odd := set(lengths) - {len(header)}:
+            line = next(line for line, cells in enumerate(lengths, start=2) if cells in odd)
+            message = f"has {lengths[line - 2]} cells where the heading has {len(header)}"
+            raise ScenarioError(Problem(file=file, line=line, message=message))
         columns = zip(*body, strict=True) if body else ([] for _ in header)
-        listed = {heading: list(cells) for heading, cells in zip(header, columns, strict=True)}
+        meant = _as_meant if b"'" in content else list
+        listed = {heading: meant(cells) for heading, cells in zip(header, columns, strict=True)}
         return Table(name=file, columns=listed, decimal_mark=mark)
 
     def _dialect(self, file: str) -> tuple[str, str]:

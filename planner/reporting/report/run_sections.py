@@ -277,7 +277,7 @@ def _causes(contents: Contents) -> Html:
     rows = zip(events.texts("event"), events.texts("cause"), events.totals("duration_h"),
                events.totals("lost_capacity_tokens"), strict=True)  # fmt: skip
     for event, cause, hours, lost in rows:
-        if event in ("failure", "software", "outage"):
+        if event in ("failure", "maintenance", "software", "outage"):
             found = sums[event, cause]
             found[0], found[1], found[2] = found[0] + 1, found[1] + hours, found[2] + lost
     ordered = sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))

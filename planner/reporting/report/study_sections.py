@@ -26,6 +26,7 @@ from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, figure, measured, percent
 from planner.reporting.scales import colour_class
+from planner.results.measure_names import FLEET
 from planner.studies.headlines import HEADLINES
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
@@ -34,6 +35,7 @@ BANDS = {
     "cost_per_million_tokens_usd": ("Cost per million tokens", "usd"),
     "utilisation_fraction": ("Utilisation", "percent"),
     "spend_usd": ("Spending", "usd"),
+    "revenue_usd": ("Revenue", "usd"),
 }
 ANSWER = "What should we do?"
 HIGHER_IS_BETTER = frozenset(output.name for output in HEADLINES if not output.lower_is_better)
@@ -340,11 +342,15 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
     bands = contents.table("monthly_bands")
     if bands is None or not len(bands):
         return []
+    if "cluster" in bands:
+        bands = bands.where("cluster", FLEET)
     calendar = Calendar(bands.texts("month"))
     palette = colours(bands.texts("scenario"))
     charts = []
     for output in dict.fromkeys(bands.texts("output")):
-        title, unit = BANDS.get(output, (output.replace("_", " "), "usd" if output.endswith("_usd") else "number"))
+        if output not in BANDS:
+            continue
+        title, unit = BANDS[output]
         table = bands.where("output", output)
         lines = {
             name: by_name(table, "scenario", "month", name, calendar.middle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 
@@ -244,18 +245,14 @@ def _worst_events(contents: Contents, shown: int = 12) -> Html:
     events = contents.table("events")
     if events is None or not len(events):
         return Html("")
-    rows = sorted(
-        zip(
-            events.totals("lost_capacity_tokens"), events.texts("time"), events.texts("cluster"),
-            events.texts("event"), events.texts("cause"), events.texts("detail"), events.totals("duration_h"),
-            strict=True,
-        ),
-        key=lambda row: (-row[0], row[1]),
-    )[:shown]  # fmt: skip
+    lost, times = events.totals("lost_capacity_tokens"), events.texts("time")
+    worst = heapq.nsmallest(shown, range(len(events)), key=lambda row: (-lost[row], times[row], row))
+    names = [events.texts(name) for name in ("cluster", "event", "cause", "detail")]
+    hours = events.totals("duration_h")
     cells = [
-        (time[:10], cluster, event, cause, detail, f"{hours:,.1f}", count(lost))
-        for lost, time, cluster, event, cause, detail, hours in rows
-        if lost > 0
+        (times[row][:10], *(column[row] for column in names), f"{hours[row]:,.1f}", count(lost[row]))
+        for row in worst
+        if lost[row] > 0
     ]
     if not cells:
         return Html("")

@@ -13,7 +13,8 @@ from planner.compile import Reuse, build_plan
 from planner.language.scenario import Scenario
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator
-from planner.studies.sizing.search import Judged, Search, judged
+from planner.studies.sizing.judged import Judged, judged
+from planner.studies.sizing.search import Search
 
 Floats = NDArray[np.float64]
 FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Trial
+from planner.studies.sizing.judged import judged
 from planner.studies.sizing.program import Rows, minimised, rows_of
 from planner.studies.sizing.relaxation import Relaxation
-from planner.studies.sizing.search import Search, judged
+from planner.studies.sizing.search import Search
 from planner.studies.sizing.survey import Prices, Survey
 
 Floats = NDArray[np.float64]

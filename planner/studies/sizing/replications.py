@@ -13,7 +13,8 @@ from planner.fleet.promise import Promise
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Evaluator, Run, Trial, Workers
 from planner.studies.sizing.policies import Policies
-from planner.studies.sizing.relaxation import Relaxation, Relaxed, solve_together
+from planner.studies.sizing.relaxation import Relaxation
+from planner.studies.sizing.solved import Relaxed, solve_together
 from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
 
 Floats = NDArray[np.float64]
@@ -37,7 +38,7 @@ class Surveyed:
         self.trial, self.workers = trial, workers
         variants = 1 + max((len(each.dates) for each in choices.retirements), default=0)
         few = [survey(workers.own, choices.reference(day), 0) for day in range(variants)]
-        one = Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE).solve(whole=False)
+        one = solve_together([Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE)], whole=False)
         reference = choices.reference()
         if one is not None:
             reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
@@ -138,5 +139,5 @@ def least_cost(
 ) -> float:
     """Return the least that one replication costs with some purchases alone, infinity where nothing will do."""
     trial = dataclasses.replace(evaluator.trial, promise=promise)
-    solved = Relaxation(trial, surveys, prices, working=working).solve(whole=False, allowed=allowed)
+    solved = solve_together([Relaxation(trial, surveys, prices, working=working)], whole=False, allowed=allowed)
     return math.inf if solved is None else solved.cost

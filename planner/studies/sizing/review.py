@@ -19,10 +19,11 @@ from planner.fleet.plan import ClusterPlan
 from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run
+from planner.studies.sizing.judged import Judged, judged
 from planner.studies.sizing.policies import Policies
-from planner.studies.sizing.relaxation import Relaxed, Shared, solve_together
 from planner.studies.sizing.replications import Surveyed
-from planner.studies.sizing.search import Judged, Search, judged
+from planner.studies.sizing.search import Search
+from planner.studies.sizing.solved import Relaxed, Shared, solve_together
 from planner.studies.sizing.survey import prices_of
 from planner.units import HOURS_PER_DAY
 
@@ -262,7 +263,9 @@ def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: C
     parts = [allowed(purchase.accelerator) for purchase in reviewed.policies.purchases]
     search = Search(reviewed, main.archive, main.clock, parts, like=main)
     start = reviewed.policies.same(fixed)
-    search.best = search.run(start) or start
+    found = search.run()
+    if found is None or reviewed.predicted(start) < reviewed.predicted(found):
+        search.best = search.run(start) or start
     return search
 
 

@@ -11,16 +11,15 @@ import copy
 import dataclasses
 import itertools
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.promise import LEAST_SHORTFALL
-from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome
+from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.replications import Surveyed, spared
 
 Floats = NDArray[np.float64]
@@ -30,65 +29,12 @@ _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
 _MARGIN_STEP = 1.02
 _RAISED = 1.12  # what is added to a margin that was short where none is known to be enough
 _MOST_STARTS = 14  # margins that are tried
+_MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
+_MENDED_FASTER = 1.2  # by how much more at the next try
+_MOST_MENDED = 20
+_MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
 _RIVAL_TRIES = 4  # the same where only a comparison is wanted
-
-
-class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
-    """The time that was given is over."""
-
-
-@dataclass(slots=True)
-class Clock:
-    """How long the search may take, and whom to tell."""
-
-    minutes: float = math.inf
-    say: Callable[[str], None] = lambda _: None
-    started_s: float = field(default_factory=time.monotonic)
-
-    def check(self) -> None:
-        """Raise TimeUp where the time is over."""
-        if time.monotonic() - self.started_s > 60.0 * self.minutes:
-            raise TimeUp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A choice over several replications."""
-
-    counts: Counts
-    cost: float
-    """Mean over the replications."""
-    net_present_cost_usd: float
-    capital_usd: float
-    worst: Floats
-    """The least share in time of each replication, shape (replications,)."""
-    shares: Floats
-    """In time, shape (replications, months, workloads or 1)."""
-    utilisation: Floats
-    """Mean over the replications, shape (months,)."""
-
-    def kept(self, in_time: float) -> NDArray[np.bool_]:
-        """Say which replications keep a promised share, shape (replications,)."""
-        return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
-
-    def service(self, in_replications: float) -> float:
-        """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
-        enough = max(1, math.ceil(in_replications * self.worst.size - 1e-9))
-        return float(np.sort(self.worst)[::-1][enough - 1])
-
-
-def judged(counts: Counts, outcomes: Sequence[Outcome]) -> Judged:
-    """Return a choice over its outcomes."""
-    return Judged(
-        counts=counts,
-        cost=float(np.mean([each.cost for each in outcomes])),
-        net_present_cost_usd=float(np.mean([each.net_present_cost_usd for each in outcomes])),
-        capital_usd=float(np.mean([each.capital_usd for each in outcomes])),
-        worst=np.array([each.worst for each in outcomes]),
-        shares=np.stack([each.shares for each in outcomes]),
-        utilisation=np.mean([each.utilisation for each in outcomes], axis=0),
-    )
 
 
 class Search:
@@ -172,27 +118,63 @@ class Search:
         return sum(broken) > 1
 
     def run(self, start: Counts | None = None) -> Counts | None:
-        """Return the best choice found, which keeps the promise in these replications; None where none was."""
+        """Return the best choice found, which keeps the promise in these replications; None where none was.
+
+        It begins with a choice that is known to keep it, or with one that the relaxation makes.
+        """
         if not math.isfinite(self.bound):
             return None
-        begun = [self._start(), start if start is not None and self.holds(start, fully=True) else None]
-        # A start among all parts may mix them, which single steps from the best plan of one part hardly find.
-        self.best = min((each for each in begun if each is not None), key=self.surveyed.predicted, default=None)
-        held = self.best
-        while self.best is not None:
-            self.best = self._descend(self.best)
+        self.best, held = self._start() if start is None else start, None
+        while self.best is not None and (held is None or self._cheaper(self.best, held)):
             if self.holds(self.best, fully=True):
-                return self.best
-            self.learn(self.best)
-            self.best = self.mend(self.best)
-        self.best = held
-        return held
+                held = self.best
+                self.best = self.descend(held)
+            else:
+                self.learn(self.best)
+                self.best = self.mend(self.best)
+        self.best = held if held is None or not self.tries else self._least(held)
+        return self.best
+
+    def _least(self, held: Counts) -> Counts:
+        """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried."""
+        below = sorted(self._all_below(held) or [], key=self.surveyed.predicted)
+        return next((each for each in below if self.holds(each, fully=True)), held)
+
+    def _all_below(self, counts: Counts) -> list[Counts] | None:
+        """Return every allowed choice that costs less than one; None where there are many."""
+        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
+        days = itertools.product(*(range(1 + len(each.dates)) for each in self.choices.retirements))
+        found, begun = list[Counts](), [((0,) * bought + each, 0) for each in days]
+        for _ in range(_MOST_LISTED):
+            if not begun:
+                return found
+            chosen, place = begun.pop()
+            if self.surveyed.predicted(chosen) >= most:
+                continue
+            if place < bought:
+                begun.append((chosen, place + 1))
+                if self.allowed[place]:
+                    begun.append((_moved(chosen, {place: 1}), place))
+            elif self.choices.within_limits(chosen):
+                found.append(chosen)
+        return None
+
+    def _cheaper(self, one: Counts, other: Counts) -> bool:
+        return self.surveyed.predicted(one) < self.surveyed.predicted(other)
 
     def learn(self, counts: Counts) -> None:
-        """Rank the replications by what a choice keeps in each: better than by what the relaxation thought."""
+        """Rank the replications by what a choice keeps in each: better than by what the relaxation thought.
+
+        Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
+        """
         known, run_of = self.archive.known, self.surveyed.run_of
         worst = {each: known[run].worst for each in self.order if (run := run_of(counts, each)) in known}
-        self.order.sort(key=lambda each: worst.get(each, 1.0))
+        broken = [each for each, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
+        bought = len(self.choices.purchases)
+        twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
+        ample = zip(broken, self.outcomes(twice, broken), strict=True)
+        hopeless = {each for each, outcome in ample if outcome.worst <= self.in_time - LEAST_SHORTFALL}
+        self.order.sort(key=lambda each: (each not in hopeless, worst.get(each, 1.0)))
 
     def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
         """Take in further replications; with a margin, fewer may break the promise, by half a standard error."""
@@ -219,7 +201,7 @@ class Search:
         short_at, enough_at = np.zeros_like(margin), np.full_like(margin, np.inf)
         held: Counts | None = None
         last = made = self._relaxed(margin[stretches])
-        for _ in range(_MOST_STARTS):
+        for _ in range(_MOST_STARTS if self.tries > _RIVAL_TRIES else _MOST_STARTS // 2):
             if made is None or margin.max() > _MOST_MARGIN:
                 break
             last = made
@@ -261,7 +243,51 @@ class Search:
         return made if made is not None and self.choices.within_limits(made) else None
 
     def mend(self, counts: Counts) -> Counts | None:
-        """Return one with a little more that keeps the promise, the cheapest found; None where limits forbid it."""
+        """Return one with a little more that keeps the promise; None where limits forbid it.
+
+        Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
+        """
+        stretches, grown, share = self._stretches(), counts, _MENDED_BY
+        for _ in range(_MOST_MENDED):
+            if self.holds(grown):
+                return grown
+            wider = self._widened(grown, self._short(grown, stretches), share)
+            if wider == grown or not self.choices.within_limits(wider):
+                break
+            grown, share = wider, share * _MENDED_FASTER
+        return self._mend_by_one(counts)
+
+    def _widened(self, counts: Counts, short: NDArray[np.bool_], share: float) -> Counts:
+        """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best."""
+        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
+        comes = {bundle: self._comes_in(bundle[0]) for bundle in bundles}
+        more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
+        for stretch in np.flatnonzero(short):
+            before = [bundle for bundle in bundles if comes[bundle] <= stretch]
+            last = max((comes[bundle] for bundle in before), default=None)
+            able = [bundle for bundle in before if comes[bundle] == last and self._worth(bundle) > 0]
+            if able:
+                best = min(able, key=lambda bundle: (not counts[bundle[0]], self._price(bundle) / self._worth(bundle)))
+                counts = _moved(counts, dict.fromkeys(best, more))
+        return counts
+
+    def _comes_in(self, place: int) -> int:
+        """Return the first stretch of months that a purchase serves."""
+        cluster = self.trial.choices.plan.clusters[self.choices.place(self.choices.purchases[place].name)]
+        first = int(np.searchsorted(self.trial.choices.plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
+        stretches = self._stretches()
+        return int(stretches[min(first, stretches.size - 1)])
+
+    def _price(self, bundle: Sequence[int]) -> float:
+        """Return what a node of each of some purchases costs."""
+        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
+        return self.surveyed.predicted(_moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
+
+    def _worth(self, bundle: Sequence[int]) -> float:
+        return self.surveyed.worth(bundle[0], self.decisive)
+
+    def _mend_by_one(self, counts: Counts) -> Counts | None:
+        """Return one with a few more nodes of one purchase that keeps the promise, the cheapest found."""
         step = 1
         bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
         while step < 4 * (sum(counts) + 8):
@@ -275,10 +301,10 @@ class Search:
             step = step + 1 if step < 4 else 2 * step
         return None
 
-    def _descend(self, counts: Counts) -> Counts:
+    def descend(self, counts: Counts) -> Counts:
         """Take away, move later and swap, in ever smaller steps, while the promise is kept."""
         bought = counts[: len(self.choices.purchases)]
-        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 32))))
+        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
         while step:
             tried, moves = 0, self._moves(counts, step)
             while (found := next(moves, None)) is not None and tried < self.tries:
@@ -305,15 +331,13 @@ class Search:
         return gap
 
     def _moves(self, counts: Counts, step: int) -> Iterator[Counts]:
-        """Yield cheaper choices near one, those that save most first."""
+        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
         choices, before = self.choices, self.surveyed.predicted(counts)
         bought, bundles = len(choices.purchases), choices.bundles()
         worth = [self.surveyed.worth(place, self.decisive) for place in range(bought)]
-        near: set[Counts] = set()
         most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
-        for bundle in bundles:
-            if most[bundle]:
-                near.add(_moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))))
+        less = {_moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
+        near: set[Counts] = set()
         for (out, into), times in itertools.product(itertools.permutations(bundles, 2), (1, 2, 3)):
             if not most[out] or not self.allowed[into[0]] or not choices.exchangeable(out, into):
                 continue
@@ -325,10 +349,10 @@ class Search:
         for place, each in enumerate(choices.retirements):
             for day in range(1 + len(each.dates)):
                 near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
-        cheaper = [(self.surveyed.predicted(other), other) for other in near]
-        for cost, other in sorted(cheaper):
-            if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
-                yield other
+        for group in (less, near - less):
+            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
+                if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
+                    yield other
 
 
 def _between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:

@@ -24,9 +24,10 @@ from planner.studies.sizing.choices import Choices, Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
+from planner.studies.sizing.judged import Clock, Judged, TimeUp, judged
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
-from planner.studies.sizing.search import Clock, Judged, Search, TimeUp, judged
+from planner.studies.sizing.search import Search
 
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
@@ -168,9 +169,11 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
             raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
         rivals: dict[str, Search] = {}
         try:
+            main.run()
             _families(main, rivals)
-            main.run(_cheapest(rivals, surveyed))
-            _mixed(main, rivals)
+            cheapest = _cheapest({"": main, **rivals}, surveyed)
+            if cheapest != main.best:
+                main.run(cheapest)
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
@@ -185,6 +188,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
         assert main.best is not None
         plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
         _mend_alike(main, rivals)
+        _mixed(main, rivals)
         families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
         explanation = explain(main, plan, effort.replications)
         review = None
@@ -206,13 +210,22 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
 
 
 def _families(main: Search, rivals: dict[str, Search]) -> None:
-    """Search for the best plan of each part alone; what is found stands in ``rivals`` at once."""
+    """Search for the best plan of each part alone; what is found stands in ``rivals`` at once.
+
+    One that its bound keeps from being the answer is told by the start of a search, which is near its best.
+    """
     choices = main.trial.choices
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
-        main.clock.say(f"searching among plans of {part} alone")
         allowed = [purchase.accelerator == part for purchase in choices.purchases]
-        rivals[f"all-{part}"] = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
-        rivals[f"all-{part}"].run()
+        rival = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
+        rivals[f"all-{part}"] = rival
+        if main.best is not None and family_of(choices, main.best) == f"all-{part}":
+            rival.best = main.best
+            continue
+        main.clock.say(f"searching among plans of {part} alone")
+        if main.best is not None and rival.bound > main.surveyed.predicted(main.best):
+            rival.tries = 0
+        rival.run()
 
 
 def _mixed(main: Search, rivals: dict[str, Search]) -> None:
@@ -222,15 +235,16 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
         return
     main.clock.say("searching among plans of several parts")
     search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=_FAMILY_TRIES, like=main)
+    search.meet(main)
     search.choices = dataclasses.replace(choices, mixed=True)
     places = range(len(choices.purchases))
     more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
     allowed = [each for each in more if search.choices.within_limits(each)]
-    held = (each for each in sorted(allowed, key=main.surveyed.predicted) if search.holds(each, fully=True))
+    held = (each for each in sorted(allowed, key=main.surveyed.predicted) if search.holds(each))
     if (start := next(held, None)) is not None:
         search.best = start
         rivals[MIXED] = search
-        search.run(start)
+        search.best = search.descend(start)
 
 
 def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
@@ -241,13 +255,13 @@ def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None
 def _confirmed(search: Search, effort: Effort) -> Confirmation:
     """Run the answer on fresh replications; where too few keep the promise, mend it with those and take others."""
     first = effort.replications
-    for _ in range(_MOST_ROUNDS):
+    for last in [False] * (_MOST_ROUNDS - 1) + [True]:
         assert search.best is not None
         fresh = range(first, first + effort.confirmations)
         outcome = judged(search.best, search.outcomes(search.best, fresh))
         kept = int(outcome.kept(search.in_time).sum())
         confirmation = _interval(outcome, first, kept)
-        if kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
+        if last or kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
             break
         search.clock.say(f"{kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
         search.extend(fresh, search.best)
@@ -257,18 +271,23 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
             mended = search.mend(search.best)
         if mended is None:
             break
-        search.best = mended
+        search.tries = min(search.tries, _FAMILY_TRIES)
+        search.best = search.descend(mended)
         first += effort.confirmations
     return confirmation
 
 
 def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
     """Hold the rivals to the replications on which the answer was mended, so that they are held to the same."""
-    for rival in rivals.values():
-        if rival.best is not None and len(main.order) > len(rival.order):
+    assert main.best is not None
+    for name, rival in rivals.items():
+        if family_of(main.trial.choices, main.best) == name:
+            rival.best = main.best
+        elif rival.best is not None and len(main.order) > len(rival.order):
             rival.meet(main)
             if not rival.holds(rival.best):
                 rival.best = rival.mend(rival.best)
+                rival.best = None if rival.best is None else rival.descend(rival.best)
 
 
 def _interval(outcome: Judged, first: int, kept: int) -> Confirmation:

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.catalog.calibration import CalibrationFile, Coverage, Errors, ErrorSpread
+from planner.catalog.calibration import ByRequest, CalibrationFile, Coverage, Errors, ErrorSpread, PromisedRow
 from planner.catalog.load import load_catalog
 from planner.errors import Problem, ScenarioError
 from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, prior_calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
+from planner.tools.benchmarks.clients import predict_by_request
+from planner.tools.benchmarks.first_token import REQUESTS, corrected, factors, fit_effects
 from planner.tools.benchmarks.fit import QUANTITIES, REFERENCE_VENDOR, cross_validate, fit, predict_with
-from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, specs_of
-from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, read_benchmarks
+from planner.tools.benchmarks.rows import first_token_labels, measurements, predict_rows, prepare, specs_of
+from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, OPEN_SCENARIOS, read_benchmarks
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
@@ -105,9 +107,11 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     found = fit(data)
     specs, _ = specs_of(rows, prior_calibration())
     masks = _masks(specs)
-    held = {}
+    held, first_token, by_request = {}, dict(found.calibration.first_token_log_effect), None
     if cross_validation:
-        held = {name: cross_validate(data, labels, found.unknowns) for name, labels in _left_out(data, specs).items()}
+        left_out = _left_out(data, specs)
+        held = {name: cross_validate(data, labels, found.unknowns) for name, labels in left_out.items()}
+        first_token[REQUESTS], by_request = _by_request(frame, rows, found.calibration, left_out)
     spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
     groups = dict(found.calibration.group_log_effect)
     if len(pools):
@@ -122,10 +126,54 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
         engines={name: _rounded(table) for name, table in found.calibration.engine_log_deviation.items()},
         vendors={name: _rounded(table) for name, table in found.calibration.vendor_log_deviation.items()},
         groups={name: round(effect, 4) for name, effect in groups.items()},
+        first_token={name: dict(effects) for name, effects in first_token.items()},
         spread=spread,
         coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
         fitted=_errors_by(predict_with(data, found.calibration), data, masks),
         cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
+        by_request=by_request,
+    )
+
+
+def _by_request(
+    frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration, left_out: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, float], ByRequest]:
+    """Return what first tokens show beyond their clients' simulation, by group, and the errors of such simulations.
+
+    Rows are left out of those effects alone: the times of a step are those fitted to all rows.
+    """
+    found = predict_by_request(rows, calibration)
+    labels = first_token_labels(rows, calibration)
+    measured_s = frame["ttft_ms"].to_numpy() * MILLISECOND
+    effects = fit_effects(labels, np.log(measured_s / found["ttft_s"]))
+    errors = {"fitted": np.abs(found["ttft_s"] * factors(labels, effects) / measured_s - 1.0)}
+    for name in ("setting", "layout", "campaign"):
+        label_of_row = np.asarray(left_out[name])
+        errors[name] = np.full(len(frame), np.nan)
+        for label in dict.fromkeys(left_out[name]):
+            out = label_of_row == label
+            first_s = corrected(labels, found["ttft_s"], measured_s, ~out)
+            errors[name][out] = np.abs(first_s / measured_s - 1.0)[out]
+    names = ("model", "accelerator", "precision", "scenario", "output_tokens_per_s_per_gpu")
+    promised = [
+        PromisedRow(
+            run=f"{model} on {part}, {precision}, {scenario}", measured=measured, predicted=round(float(predicted), 1)
+        )
+        for model, part, precision, scenario, measured, predicted in zip(
+            *(frame[name].tolist() for name in names), found["tokens_per_s_per_accelerator"], strict=True
+        )
+        if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted)
+    ]
+    first_token = {name: _errors(error[np.isfinite(error)]) for name, error in errors.items()}
+    return effects, ByRequest(first_token=first_token, promised=tuple(promised))
+
+
+def _errors(error: Floats) -> Errors:
+    """Return how many absolute errors there are, their mean and their median."""
+    return Errors(
+        rows=error.size,
+        mean_fraction=round(float(error.mean()), _DIGITS - 2),
+        median_fraction=round(float(np.median(error)), _DIGITS - 2),
     )
 
 
@@ -200,15 +248,7 @@ def _errors_by(
     for name in QUANTITIES:
         error = np.abs(predicted[name] / data.measured[name] - 1.0)
         known = np.isfinite(error)
-        table[name] = {
-            label: Errors(
-                rows=int((known & mask).sum()),
-                mean_fraction=round(float(error[known & mask].mean()), _DIGITS - 2),
-                median_fraction=round(float(np.median(error[known & mask])), _DIGITS - 2),
-            )
-            for label, mask in masks.items()
-            if (known & mask).any()
-        }
+        table[name] = {label: _errors(error[known & mask]) for label, mask in masks.items() if (known & mask).any()}
     return table
 
 

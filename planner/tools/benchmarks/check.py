@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.physics.coefficients import DISAGGREGATED
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
-from planner.tools.benchmarks.rows import BenchmarkRows, predict_rows, prepare, row_doubts
+from planner.tools.benchmarks.rows import PREDICTED, BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.tools.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.units import MILLISECOND
 
@@ -82,7 +82,7 @@ def check_benchmarks(
     """Predict every row of a benchmark table and put predictions beside what was measured."""
     rows = prepare(frame, catalog)
     size = len(frame)
-    empty = {name: np.full(size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
+    empty = {name: np.full(size, np.nan) for name in PREDICTED}
     found = predict(rows, calibration) if (rows.deployment >= 0).any() else empty
     predicted = {
         "ttft_ms": found["ttft_s"] / MILLISECOND,

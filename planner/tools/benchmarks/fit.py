@@ -14,7 +14,7 @@ The priors do the pooling: an engine with few rows stays near the common value, 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
 from planner.physics.replica import price
+from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS, FORMULA, factors, fit_effects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
     from planner.physics.arrays import Bools, Floats
     from planner.physics.coefficients import Groups
     from planner.physics.replica import ReplicaWork
+    from planner.tools.benchmarks.first_token import Labels
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
 SCALES = {"tpot_s": 0.05, "ttft_s": 0.7, "output_tokens_per_s_per_accelerator": 0.05}
 """Log error at which ρ turns from quadratic to linear. TTFT is a distribution's mean with a heavy tail and counts a
 fourteenth as much: it must not bend the step time."""
-CAMPAIGN_ROWS = 10.0
-"""Rows that a campaign counts for at most."""
 REFERENCE_VENDOR = "nvidia"  # the vendor with most rows carries no deviation of its own
 _DERIVATIVE_STEP = 1e-4
 _MAX_STEPS = 40
@@ -56,6 +56,8 @@ class Measurements:
     """Requests in the replica; NaN for saturation."""
     measured: dict[str, Floats]
     """Measured values by quantity."""
+    first_token: Sequence[Labels] = ()
+    """The groups whose recipes each row's first token follows; empty for none at all."""
 
     @property
     def rows(self) -> int:
@@ -76,7 +78,11 @@ def predict(measurements: Measurements, coefficient: dict[str, Floats], log_effe
 def predict_with(measurements: Measurements, calibration: Calibration) -> dict[str, Floats]:
     """Return the predicted quantities of each row under a calibration."""
     coefficient = calibration.coefficients(measurements.engine, measurements.vendor)
-    return predict(measurements, coefficient, calibration.log_effects(measurements.groups))
+    predicted = predict(measurements, coefficient, calibration.log_effects(measurements.groups))
+    if measurements.first_token:
+        shown = calibration.first_token_log_effect.get(FORMULA, {})
+        predicted["ttft_s"] = predicted["ttft_s"] * factors(measurements.first_token, shown)
+    return predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +96,14 @@ class Fit:
 def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | None = None) -> Fit:
     """Fit a calibration to the rows that ``keep`` selects (all by default), by damped Gauss–Newton steps.
 
+    What first tokens show beyond it is read off afterwards, so that no recipe for them bends the time per token.
+
     Levenberg and Marquardt's rule: a step that lowers the sum is taken and the damping eased, one that does not is
     thrown away and damped more. Some 300 unknowns against 3,000 residuals: the normal equations, well conditioned by
     the priors' unit rows, take a thirtieth of the time of MINPACK's factorisation.
     """
-    problem = _Problem(measurements, np.ones(measurements.rows, dtype=bool) if keep is None else keep)
+    used = np.ones(measurements.rows, dtype=bool) if keep is None else keep
+    problem = _Problem(measurements, used)
     unknowns = np.zeros(problem.sigma.size) if start is None else start
     residuals = problem.residuals(unknowns)
     damping = 1e-3
@@ -113,7 +122,13 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
         unknowns, residuals, damping = unknowns + step, found, damping / 10.0
         if gain < _SMALLEST_GAIN:
             break
-    return problem.fitted(unknowns)
+    calibration = problem.fitted(unknowns)
+    if measurements.first_token:
+        first_s = predict_with(measurements, calibration)["ttft_s"]
+        log_ratio = np.where(used, np.log(measurements.measured["ttft_s"] / first_s), np.nan)
+        effects = {FORMULA: fit_effects(measurements.first_token, log_ratio)}
+        calibration = replace(calibration, first_token_log_effect=effects)
+    return Fit(calibration, unknowns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +227,7 @@ class _Problem:
         derivative = np.concatenate([table[:, self.free], slope[:, None] * self.in_group[row]], axis=1) * self.sigma
         return np.concatenate([derivative, np.eye(self.sigma.size)])
 
-    def fitted(self, unknowns: Floats) -> Fit:
+    def fitted(self, unknowns: Floats) -> Calibration:
         """Return the unknowns by name; what no row moved from its prior is left out."""
         count = int(self.free.sum())
         logs = np.zeros(self.free.shape)
@@ -222,13 +237,12 @@ class _Problem:
             for row, cells in zip(logs[1:], self.free[1:], strict=True)
         ]
         effects = (unknowns * self.sigma)[count:]
-        calibration = Calibration(
+        return Calibration(
             common=dict(zip(NAMES, map(float, np.exp(logs[0] + self.log_centre)), strict=True)),
             engine_log_deviation=dict(zip(self.engines, deviations, strict=False)),
             vendor_log_deviation=dict(zip(self.vendors, deviations[len(self.engines) :], strict=True)),
             group_log_effect=dict(zip(self.groups, map(float, effects), strict=True)),
         )
-        return Fit(calibration, unknowns)
 
 
 def _robust(error: Floats) -> Floats:

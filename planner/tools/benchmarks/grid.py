@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.precision import canonical_precision
 from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.tools.benchmarks.first_token import FORMULA, factors, labels_of
 from planner.tools.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.units import MILLISECOND
 
@@ -115,7 +116,16 @@ def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> l
     elif loads[0] is None:
         point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
     else:
-        point = at_concurrency(replicas, index, traffic, np.array([case[3] for case in cases]))
+        clients = np.array([case[3] for case in cases], dtype=float)
+        point = at_concurrency(replicas, index, traffic, clients)
+        # More clients than fit wait for a place, and not for what a recipe has them wait for.
+        follows = clients <= at_saturation(replicas, index, traffic).running_sequences
+        labels = [
+            labels_of(specs[place].groups(grid.kind), specs[place].engine, prompt) if follows[number] else ()
+            for number, (place, prompt, _, _) in enumerate(cases)
+        ]
+        shown = calibration.first_token_log_effect.get(FORMULA, {})
+        point = replace(point, ttft_s=point.ttft_s * factors(labels, shown))
     records = [
         _record(grid, cells[case[0]][0], case, point, number) | _interval(doubts[case[0]], point, number)
         for number, case in enumerate(cases)

@@ -11,6 +11,7 @@ from planner.errors import PlannerError
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
+from planner.tools.benchmarks.first_token import FORMULA, factors, labels_of
 from planner.tools.benchmarks.fit import Measurements
 from planner.tools.benchmarks.layout import (
     USUAL_WORKER,
@@ -24,7 +25,7 @@ from planner.tools.benchmarks.layout import (
     find_precision,
     lay_out,
 )
-from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, HIT_COLUMN
+from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, HIT_COLUMN, OPEN_SCENARIOS
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from planner.physics.arrays import Bools, Floats, Ints
     from planner.physics.coefficients import Calibration, Groups
     from planner.physics.doubt import Doubt
+    from planner.tools.benchmarks.first_token import Labels
 
 _KEYS = [
     "model", "accelerator", "engine", "precision", "tp", "ep", "attention_dp", "max_num_seqs", "scenario",
@@ -42,6 +44,8 @@ _REQUESTS_PER_CLIENT = 10.0
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
 """Distinct prompts of published campaigns that repeat them and do not say so, by source, engine and its version:
 103,000 prompt tokens a second of Llama-3.1-8B on one H200 would be 84% of its peak arithmetic."""
+PREDICTED = ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")
+"""What is predicted of a row."""
 _MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
 """What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart."""
 
@@ -101,7 +105,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
-        is_open=frame["scenario"].isin(["Server", "Interactive"]).to_numpy(),
+        is_open=frame["scenario"].isin(OPEN_SCENARIOS).to_numpy(),
         is_apart=apart,
     )
     _reason_gaps(rows)
@@ -164,7 +168,7 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where a row has a reason."""
     replicas, index = _settled(rows, calibration)
     usable = rows.deployment >= 0
-    result = {name: np.full(usable.size, np.nan) for name in ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")}
+    result = {name: np.full(usable.size, np.nan) for name in PREDICTED}
     loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
     decoding = np.where(rows.is_apart, 1.0, rows.cached_fraction)  # a decode worker prefills nothing
     for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
@@ -191,7 +195,28 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     if (apart := usable & rows.is_apart).any():
         traffic, tpot_s = _traffic(rows, apart), result["tpot_s"][apart]
         result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s)
+    shown = calibration.first_token_log_effect.get(FORMULA, {})
+    result["ttft_s"] *= factors(first_token_labels(rows, calibration), shown)
     return result
+
+
+def first_token_labels(rows: BenchmarkRows, calibration: Calibration) -> list[Labels]:
+    """Return the groups whose recipes each row's first token follows.
+
+    None where requests arrive on their own, where prompts are prefilled elsewhere, and where more requests than a
+    replica holds wait for a place: what these wait for is no recipe.
+    """
+    replicas, index = _settled(rows, calibration)
+    usable = rows.deployment >= 0
+    room = np.zeros(usable.size)
+    room[usable] = at_saturation(replicas, index[usable], _traffic(rows, usable)).running_sequences
+    follows = ~rows.is_open & ~rows.is_apart & (rows.concurrency <= room)
+    labels: list[Labels] = [()] * usable.size
+    specs, kinds = specs_of(rows, calibration)
+    for row, spec, kind in zip(np.flatnonzero(usable).tolist(), specs, kinds, strict=True):
+        if follows[row]:
+            labels[row] = labels_of(spec.groups(kind), spec.engine, float(rows.input_tokens[row]))
+    return labels
 
 
 def _traffic(rows: BenchmarkRows, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
@@ -292,4 +317,5 @@ def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibrat
             "ttft_s": frame["ttft_ms"].to_numpy()[pick] * MILLISECOND,
             "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[pick],
         },
+        first_token=[labels for labels, used in zip(first_token_labels(rows, calibration), pick, strict=True) if used],
     )

@@ -27,7 +27,9 @@ OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "p
 separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
 _WHOLE = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
 DISAGGREGATED_SCENARIO = "Disaggregated"
-SCENARIOS = ("Offline", "Server", "Interactive", "Concurrency", DISAGGREGATED_SCENARIO)
+OPEN_SCENARIOS = ("Server", "Interactive")
+"""MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
+SCENARIOS = ("Offline", *OPEN_SCENARIOS, "Concurrency", DISAGGREGATED_SCENARIO)
 _POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
 MAX_PROBLEMS = 50
 FIRST_ROW = 2  # the header is line 1

@@ -26,7 +26,7 @@ from planner.errors import Problem, ScenarioError
 from planner.physics.coefficients import DISAGGREGATED, Calibration
 from planner.physics.doubt import DENSE, MIXTURE
 from planner.tools.benchmarks.calibrate import read_rows
-from planner.tools.benchmarks.fit import CAMPAIGN_ROWS
+from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS
 from planner.tools.benchmarks.rows import predict_rows, prepare, specs_of
 from planner.units import MILLISECOND
 

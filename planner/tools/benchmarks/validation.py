@@ -25,6 +25,7 @@ from planner.tools.benchmarks.table import read_benchmarks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.catalog.calibration import ByRequest
     from planner.physics.coefficients import Calibration
     from planner.physics.power_fit import PowerMeasurement
     from planner.tools.benchmarks.check import Check
@@ -38,6 +39,11 @@ _TITLES = {
     "tpot_ms": "Time per output token",
     "ttft_ms": "Time to first token",
     "output_tokens_per_s_per_gpu": "Output tokens/s per accelerator (saturated, or at the stated concurrency)",
+}
+_QUANTITIES = {
+    "tpot_s": "time per token",
+    "output_tokens_per_s_per_accelerator": "tokens/s",
+    "ttft_s": "time to first token",
 }
 
 
@@ -68,6 +74,8 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
         parts.append(f"### {title}\n\n" + _markdown(header, [_cells(label, error) for label, error in rows]))
     parts += ["## Errors on rows the fit never saw", _cross_validation(file)]
     parts += ["## How far to trust a prediction", _doubt(file)]
+    if file.by_request is not None:
+        parts += ["## Request by request", _by_request(file.by_request)]
     worst = [entry for entry in entries(check) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:_WORST]
     parts += [f"## The {_WORST} worst rows, latency to first token apart", _worst(worst)]
     parts += ["## Power of boards", _power(file.calibration())]
@@ -80,7 +88,7 @@ def _cross_validation(file: CalibrationFile) -> str:
     rows = [
         (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
         for group, quantities in file.cross_validated.items()
-        for name, title in (("tpot_s", "time per token"), ("output_tokens_per_s_per_accelerator", "tokens/s"))
+        for name, title in _QUANTITIES.items()
         for label in labels
         for errors in [quantities[name].get(label)]
         if errors is not None
@@ -111,6 +119,31 @@ def _doubt(file: CalibrationFile) -> str:
             "What an interval is made of: standard deviations of ln(measured/predicted) by what was not measured, "
             "added in squares ([throughput](../explanation/throughput.md)).",
             _markdown(("models", "other lengths", "+ layout", "+ pair", "+ model", "+ part", "first token"), spreads),
+        ]
+    )
+
+
+def _by_request(errors: ByRequest) -> str:
+    """Return how far first tokens of simulated clients are off, and throughput within MLPerf's promises."""
+    fitted = {"fitted": "none", "setting": "one setting", "layout": "one layout", "campaign": "one campaign"}
+    first = [
+        (fitted[name], str(one.rows), f"{one.mean_fraction:.1%}", f"{one.median_fraction:.1%}")
+        for name, one in errors.first_token.items()
+    ]
+    off = [one.predicted / one.measured - 1.0 for one in errors.promised]
+    promised = [
+        (one.run, f"{one.measured:,.1f}", f"{one.predicted:,.1f}", f"{error:+.0%}")
+        for one, error in zip(errors.promised, off, strict=True)
+    ]
+    return "\n\n".join(
+        [
+            "`planner check-benchmarks --by-request`. Time to first token of rows that state a concurrency, by running "
+            "their clients; rows are left out of what first tokens show of their groups, not of the times of a step:",
+            _markdown(("left out", "rows", "mean", "median"), first),
+            "Output tokens/s per accelerator at the largest rate of which 99% of requests keep both objectives, all of "
+            "one length and arriving on their own at the replicas of a node; the step times were fitted to these rows "
+            f"among others. Median error {np.median(np.abs(off)):.1%}:",
+            _markdown(("run", "measured", "predicted", "error"), promised),
         ]
     )
 

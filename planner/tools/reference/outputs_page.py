@@ -27,8 +27,10 @@ The headline figures of the fleet and of each cluster over the whole horizon, un
 
 ## `workbook.xlsx`
 
-The run as finance works with it: summary, monthly profit and loss, cash flow, depreciation by cohort, ledger,
-assumptions, events. Change a yellow cell (discount rate, electricity price, residual value) and every sheet follows.
+The run as finance works with it: summary, assumptions, statements by year, quarter and month, cohorts, depreciation,
+timeline, accounts, ledger, events. Change a yellow cell of the assumptions (prices, discounts, lives, residuals, rents,
+salaries, electricity, token prices, discount rate) and every sheet follows. Where the plan was drawn again: P10, P50
+and P90 by month.
 
 ## `manifest.json`
 
@@ -38,15 +40,16 @@ catalogue version, and the SHA-256 of every file. Two runs with the same manifes
 _COMPARE = """\
 ## Of `planner compare`
 
-A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json` and a `manifest.json`. Beside them lie
+A folder of its own, `outputs/<names>/`, with the tables below, a `summary.json`, a `workbook.xlsx` of them and a
+`manifest.json`. Beside them lie
 `timeline_monthly.csv`, `timeline_workloads.csv`, `losses.csv`, `ledger.csv`, `events.csv` and `assumptions.csv` as of a
 run, those of all scenarios on top of one another with `scenario` as first column, and `model_error.csv`."""
 
 _SWEEP = """\
 ## Of `planner sweep`
 
-A folder of its own, `outputs/<name>-sweep/`, with one table. Its first columns are the keys varied. Beside it lie
-`assumptions.csv` and `model_error.csv`, as of a comparison."""
+A folder of its own, `outputs/<name>-sweep/`, with one table and `workbook.xlsx`. Its first columns are the keys
+varied. Beside it lie `assumptions.csv` and `model_error.csv`, as of a comparison."""
 
 _SIZE = """\
 ## Of `planner size`

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import date
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from planner.reporting.report.timechart import (
     TimeChart,
     draw,
 )
+from planner.reporting.report.timelines import SHOWN_EVENTS
 from planner.reporting.scales import log_ticks, nice_ticks
 
 START = date(2026, 1, 1)
@@ -83,11 +85,25 @@ def test_events_have_a_lane_for_each_kind() -> None:
         Marker(kind="outage", start=5, end=9.5, label="gone"),
     ]
     markup = draw(chart(markers=happened))
-    assert markup.count('class="event e0"') == 1
-    assert markup.count('class="event e1"') == 1
+    assert markup.count('class="event e-delivery"') == 1
+    assert markup.count('class="event e-outage"') == 1
     assert 'width="4.5"' in markup
     assert "<b>came" not in markup
     assert "&lt;b&gt;came" in markup
+
+
+def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_broken_promise_is_red() -> None:
+    css = (files("planner.reporting.report") / "report.css").read_text(encoding="utf-8")
+    colour = dict(re.findall(r"\.e-(\w+)[^{]*\{ fill: var\((--\w+)\)", css))
+    assert colour["promise"] == "--c6"
+    assert colour["delivery"] != colour["promise"] != colour["outage"]
+    assert set(SHOWN_EVENTS.values()) - {"software"} < set(colour)  # retired and software share a rule
+    broken = [
+        Marker(kind="promise", start=1, end=2, label="broken"),
+        Marker(kind="delivery", start=3, end=3, label="a"),
+    ]
+    markup = draw(chart(markers=broken))
+    assert markup.count('class="event e-promise"') == markup.count('class="event e-delivery"') == 1
 
 
 def test_the_numbers_are_there_as_a_table_too() -> None:

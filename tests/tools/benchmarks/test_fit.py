@@ -16,7 +16,8 @@ from planner.physics.coefficients import (
 )
 from planner.physics.operating import Traffic
 from planner.physics.replica import ReplicaSpec, describe
-from planner.tools.benchmarks.fit import CAMPAIGN_ROWS, Measurements, cross_validate, fit, predict_with
+from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS
+from planner.tools.benchmarks.fit import Measurements, cross_validate, fit, predict_with
 from tests.physics.cases import B200, DEEPSEEK, H200, LLAMA_8B, LLAMA_70B, MI300X
 
 

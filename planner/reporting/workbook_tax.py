@@ -1,0 +1,241 @@
+"""The tax sheet: taxable income and the income of the books month by month, and the tax on each.
+
+    taxable income = gains on sales − tax depreciation − running costs + revenue
+    tax paid       = rate · income, rounded on its running total, where losses lower other tax at once; or else, in the
+                     last month of a year, rate · max(income of the year − losses used, 0), losses used being at most
+                     80% of that income and what is carried into the year
+    tax expense    = rate · income of the books
+
+as :mod:`planner.finance.tax` has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.cents import cents
+from planner.finance.ledger import view_cents
+from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
+from planner.reporting.workbook import FIRST_ROW, address, write_headings
+from planner.reporting.workbook_cohorts import cohort_range, in_month
+from planner.reporting.workbook_depreciation import DEDUCTED, FIRST_MONTH, OPENING, block_range
+from planner.results.building import building_of
+from planner.results.cohorts import is_owned, leases_of, tax_base
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.reporting.run_workbook import Content
+    from planner.reporting.workbook import Sheets
+    from planner.reporting.workbook_accounts import Layout
+
+    Cents = NDArray[np.int64]
+
+SHEET = "Tax"
+COLUMNS = {
+    "purchases": "Gains on sales less tax depreciation, USD",
+    "before_sales": "Taxable income before what the tokens are sold for, USD",
+    "taxable": "Taxable income, USD",
+    "year": "Of the tax year to date, USD",
+    "carried": "Losses carried into the tax year, USD",
+    "paid": "Tax paid, running total, cents",
+    "book": "Income of the books before tax, USD",
+    "expense": "Tax expense, running total, cents",
+}
+"""The columns after the month; those of the tax year hold only where losses are carried forward."""
+COLUMN = {name: 1 + place for place, name in enumerate(COLUMNS)}
+
+
+def tax_range(name: str, months: int) -> str:
+    """Return the address of a column of the tax sheet."""
+    column = COLUMN[name]
+    return f"{SHEET}!{address(FIRST_ROW, column, fixed='RC')}:{address(FIRST_ROW + months - 1, column, fixed='RC')}"
+
+
+def tax_month(name: str, period: int) -> str:
+    """Return the formula of a month of tax paid or of tax expense, in dollars: the change of its running total."""
+    column, row = COLUMN[name], FIRST_ROW + period
+    before = f"-{SHEET}!{address(row - 1, column, fixed='RC')}" if period else ""
+    return f"({SHEET}!{address(row, column, fixed='RC')}{before})/100"
+
+
+def end_tax_cell(content: Content) -> str:
+    """Return the address of the tax on what a sale of all on the last day would bring, in cents."""
+    return f"{SHEET}!{address(FIRST_ROW + content.grid.period_count + 2, 1, fixed='RC')}"
+
+
+def write_tax(sheets: Sheets, content: Content, layout: Layout) -> None:
+    """Write taxable income and the income of the books month by month, and the tax on each."""
+    sheet, formats, rules = sheets[SHEET], sheets.formats, content.result.plan.money.market.tax
+    if rules is None:
+        sheet.write_string(0, 0, "No income tax: finance.tax is not set.", formats["note"])
+        return
+    carries = rules.losses is LossRule.CARRY_FORWARD
+    write_headings(sheet, sheets, ["Month", *COLUMNS.values()])
+    stored = _simulated_cents(content, rules)
+    for period, edge in enumerate(content.grid.edges[:-1]):
+        row = FIRST_ROW + period
+        sheet.write_datetime(row, 0, edge.replace(day=1), formats["month"])
+        formulas = _carried(content, rules, period) if carries else _offset(rules, period)
+        formulas |= _incomes(content, layout, period, rules.rate_fraction)
+        for name, formula in formulas.items():
+            in_cents = name in ("paid", "expense")
+            value = float(stored[name][period]) / (1 if in_cents else 100)
+            sheet.write_formula(row, COLUMN[name], f"={formula}", formats["count" if in_cents else "usd"], value)
+    if content.assets.count:
+        _write_end(sheets, content, rules)
+    sheet.set_column(0, len(COLUMNS), 22)
+
+
+def _here(name: str, row: int, *, from_start: bool = False) -> str:
+    """Return a cell of this sheet, or the sum of its column until it."""
+    cell = address(row, COLUMN[name])
+    return f"SUM({address(FIRST_ROW, COLUMN[name], fixed='R')}:{cell})" if from_start else cell
+
+
+def _share(name: str, row: int, rate: float) -> str:
+    """Return the tax on a column until a month, rounded to the cent."""
+    total = f"ROUND({_here(name, row, from_start=True)}*100,0)*{rate!r}"
+    return f"SIGN({total})*INT(ABS({total})+0.500001)"
+
+
+def _incomes(content: Content, layout: Layout, period: int, rate: float) -> dict[str, str]:
+    """Return a month's incomes and the tax on the books, by column."""
+    row = FIRST_ROW + period
+
+    def book(name: str) -> str:
+        return layout.cell(name, period)
+
+    expenses = "-".join([book("cost"), *(book(account) for account in CAPITAL_CHARGE_ACCOUNTS)])
+    running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
+    return {
+        "purchases": f"{_purchases(content, period)}+({int(_others_cents(content)[0][period])}/100)",
+        "before_sales": f"ROUND({_here('purchases', row)}-{running},2)",
+        "taxable": f"ROUND({_here('before_sales', row)}-{book(Account.REVENUE)},2)",
+        "book": f"ROUND(-({expenses})-{book(Account.REVENUE)},2)",
+        "expense": _share("book", row, rate),
+    }
+
+
+def _purchases(content: Content, period: int) -> str:
+    """Return gains on what is retired in a month, less the month's tax depreciation, as a formula."""
+    if not content.assets.count:
+        return "0"
+    column, month = FIRST_MONTH + period, address(FIRST_ROW + period, 0, fixed="C")
+    now = block_range(content, DEDUCTED, column)
+    before = block_range(content, DEDUCTED, column - 1 if period else OPENING)
+    fetched, cost = (in_month(content, name, month, "retired") for name in ("proceeds", "cost"))
+    deducted = f"SUMIFS({now},{cohort_range(content, 'retired')},{month})"
+    return f"ROUND((SUM({before})-SUM({now})+{fetched}-{cost}+{deducted})/100,2)"
+
+
+def _others_cents(content: Content) -> tuple[Cents, int]:
+    """Return what machines that go back to a lessor and a building add to taxable income, and to a sale of everything.
+
+    The first by month; both are as simulated, against what the sheets would have from the cohorts.
+    """
+    plan, cohorts, rules = content.result.plan, content.result.cohorts, content.result.plan.money.market.tax
+    assert rules is not None
+    income, gain = np.zeros(content.grid.period_count, dtype=np.int64), 0
+    if cohorts:
+        base, tables = (
+            tax_base(plan, cohorts, rules),
+            tax_depreciation(content.assets, content.grid, rules.bonus_fraction),
+        )
+        income += (base.income_cents - tables.gain_cents + tables.deduction_cents).sum(axis=0)
+        rows = [row for lease in leases_of(plan, cohorts) if not lease.terms.is_bought for row in lease.rows]
+        deducted = tables.before_cents + tables.deduction_cents.sum(axis=1)
+        left = np.where(is_owned(plan, cohorts)[:, -1], cents(content.assets.cost_usd) - deducted, 0)
+        gain += int(left[rows].sum())
+    if (building := building_of(plan)) is not None:
+        income += building.schedule.depreciation_cents[0] - building.deduction_cents
+        gain += int(building.value_cents[-1] - building.basis_cents[-1])
+    return income, gain
+
+
+def _offset(rules: TaxRules, period: int) -> dict[str, str]:
+    """Return tax paid where a loss lowers other tax at once."""
+    return {"paid": _share("taxable", FIRST_ROW + period, rules.rate_fraction)}
+
+
+def _carried(content: Content, rules: TaxRules, period: int) -> dict[str, str]:
+    """Return tax paid where losses wait for later years, assessed in the last month of each."""
+    row, years = FIRST_ROW + period, tax_years(content.grid)
+    begins = period == 0 or years[period] != years[period - 1]
+    ends = period + 1 == years.size or years[period + 1] != years[period]
+    year, carried = _here("year", row), _here("carried", row)
+    last_year, last_carried = _here("year", row - 1), _here("carried", row - 1)
+    left = f"{last_carried}+MAX(-{last_year},0)-{_used(last_year, last_carried)}"
+    before = _here("paid", row - 1) if period else "0"
+    due = f"+INT({_due(year, carried, rules)}*100+0.500001)" if ends else ""
+    return {
+        "year": _here("taxable", row) if begins else f"{last_year}+{_here('taxable', row)}",
+        "carried": "0" if period == 0 else left if begins else last_carried,
+        "paid": f"{before}{due}",
+    }
+
+
+def _used(income: str, carried: str) -> str:
+    """Return what a year's income uses of the losses carried into it."""
+    return f"MIN({carried},{LOSS_LIMIT_FRACTION!r}*MAX({income},0))"
+
+
+def _due(income: str, carried: str, rules: TaxRules) -> str:
+    """Return a year's tax."""
+    return f"{rules.rate_fraction!r}*MAX({income}-{_used(income, carried)},0)"
+
+
+def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
+    """Write the gain of a sale of all that is owned on the last day, and the tax on it."""
+    sheet, months = sheets[SHEET], content.grid.period_count
+    last, row = FIRST_ROW + months - 1, FIRST_ROW + months + 1
+    owned, cost = cohort_range(content, "owned"), cohort_range(content, "cost")
+    deducted = block_range(content, DEDUCTED, FIRST_MONTH + months - 1)
+    basis = f"SUMPRODUCT({owned},{cost})-SUMPRODUCT({owned},{deducted})"
+    gain = address(row, 1)
+    if rules.losses is LossRule.CARRY_FORWARD:
+        year, carried = _here("year", last), _here("carried", last)
+        total = f"({_due(f'({year}+{gain}/100)', carried, rules)}-{_due(year, carried, rules)})*100"
+    else:
+        total = f"{rules.rate_fraction!r}*{gain}"
+    other = _others_cents(content)[1]
+    base = tax_base(content.result.plan, content.result.cohorts, rules).end_gain_cents[:, -1].sum()
+    if (building := building_of(content.result.plan)) is not None:
+        base += building.value_cents[-1] - building.basis_cents[-1]
+    sheet.write_string(row, 0, "Gain if all were sold on the last day, cents")
+    sheet.write_formula(
+        row, 1, f"=SUM({cohort_range(content, 'end_value')})-({basis})+({other})", sheets.formats["count"], int(base)
+    )
+    sheet.write_string(row + 1, 0, "Tax on it, cents")
+    simulated = int(content.account_cents(Account.TAX_ON_END_VALUE)[-1])
+    sheet.write_formula(row + 1, 1, f"=SIGN({total})*INT(ABS({total})+0.500001)", sheets.formats["count"], simulated)
+
+
+def _simulated_cents(content: Content, rules: TaxRules) -> dict[str, Cents]:
+    """Return the columns as simulated, in cents, shape (months,) each."""
+    result, table = content.result, content.table_cents
+    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
+    written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
+    revenue, paid, deferred = (
+        content.account_cents(account) for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
+    )
+    bought = tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0) if result.cohorts else 0 * paid
+    if (building := building_of(result.plan)) is not None:
+        bought = bought + building.schedule.depreciation_cents[0] - building.deduction_cents
+    before = bought - cost + written_off.sum(axis=1)
+    taxable, years = before - revenue, tax_years(content.grid)
+    year, carried = np.zeros_like(taxable), np.zeros_like(taxable)
+    for period, income in enumerate(taxable.tolist()):
+        begins = period == 0 or years[period] != years[period - 1]
+        year[period] = income if begins else year[period - 1] + income
+        if period:
+            lost, held = max(-int(year[period - 1]), 0), int(carried[period - 1])
+            used = min(held, LOSS_LIMIT_FRACTION * max(int(year[period - 1]), 0))
+            carried[period] = held + lost - used if begins else held
+    return {
+        "purchases": bought, "before_sales": before, "taxable": taxable, "year": year, "carried": carried,
+        "paid": np.cumsum(paid), "book": -cost - revenue, "expense": np.cumsum(paid + deferred),
+    }  # fmt: skip

@@ -1,0 +1,74 @@
+"""A choice over several replications, and how long the search for one may take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.fleet.promise import LEAST_SHORTFALL
+from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.evaluate import Outcome
+
+Floats = NDArray[np.float64]
+
+
+class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
+    """The time that was given is over."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long the search may take, and whom to tell."""
+
+    minutes: float = math.inf
+    say: Callable[[str], None] = lambda _: None
+    started_s: float = field(default_factory=time.monotonic)
+
+    def check(self) -> None:
+        """Raise TimeUp where the time is over."""
+        if time.monotonic() - self.started_s > 60.0 * self.minutes:
+            raise TimeUp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A choice over several replications."""
+
+    counts: Counts
+    cost: float
+    """Mean over the replications."""
+    net_present_cost_usd: float
+    capital_usd: float
+    worst: Floats
+    """The least share in time of each replication, shape (replications,)."""
+    shares: Floats
+    """In time, shape (replications, months, workloads or 1)."""
+    utilisation: Floats
+    """Mean over the replications, shape (months,)."""
+
+    def kept(self, in_time: float) -> NDArray[np.bool_]:
+        """Say which replications keep a promised share, shape (replications,)."""
+        return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
+
+    def service(self, in_replications: float) -> float:
+        """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
+        enough = max(1, math.ceil(in_replications * self.worst.size - 1e-9))
+        return float(np.sort(self.worst)[::-1][enough - 1])
+
+
+def judged(counts: Counts, outcomes: Sequence[Outcome]) -> Judged:
+    """Return a choice over its outcomes."""
+    return Judged(
+        counts=counts,
+        cost=float(np.mean([each.cost for each in outcomes])),
+        net_present_cost_usd=float(np.mean([each.net_present_cost_usd for each in outcomes])),
+        capital_usd=float(np.mean([each.capital_usd for each in outcomes])),
+        worst=np.array([each.worst for each in outcomes]),
+        shares=np.stack([each.shares for each in outcomes]),
+        utilisation=np.mean([each.utilisation for each in outcomes], axis=0),
+    )
