@@ -163,7 +163,7 @@ def cash_flow_section(account: Account) -> str:
 
 
 @functools.cache
-def _weights() -> tuple[tuple[str, ...], Cents]:
+def line_weights() -> tuple[tuple[str, ...], Cents]:
     """Return the lines that come straight from accounts, and what a posting adds to each, shape (accounts, lines).
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
@@ -198,7 +198,7 @@ def _weights() -> tuple[tuple[str, ...], Cents]:
 
 def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
     """Return the statements of a ledger by month, raising ConservationError unless they tie to the cent."""
-    names, weights = _weights()
+    names, weights = line_weights()
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT) @ weights
     lines = {name: table[:, :, column] for column, name in enumerate(names)}
     for line in Position:

@@ -229,7 +229,8 @@ class Study(Strict):
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
     """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
     headline: str = "cost_per_million_tokens_usd"
-    """Output that decides which scenario is better. Default: what the question is about."""
+    """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
+    it serves. Default: what the question is about."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
     _notes: tuple[str, ...] = PrivateAttr(default=())

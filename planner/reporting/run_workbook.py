@@ -132,7 +132,7 @@ def workbook_content(
     schedule = depreciate(assets, plan.months.edge_coordinates)
     posted = running_usd(plan, result.run, result.monthly, result.cohorts, result.rented)
     figures = cohort_figures(result, assets)
-    inputs = inputs_of(result, posted, unfollowed_prices(result, figures))
+    inputs = inputs_of(result, posted, unfollowed_prices(result, figures), assets)
     rows, days = dated_rows(result)
     timeline = by_cluster_first(tables["timeline_monthly"])
     return Content(

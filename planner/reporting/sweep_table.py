@@ -24,6 +24,8 @@ from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
 from planner.units import MILLION
 
+MOST_POINTS = 5_000
+"""Points listed in the workbook; the file has them all, and the sheet says so."""
 SHOWN_ROWS = 40
 """Points printed to a terminal; the file has them all."""
 
@@ -90,7 +92,7 @@ def _workbook(scenario: Scenario, axes: Sequence[Axis], shown: Mapping[str, Mapp
         if (last := min(len(shown["sweep"]["problem"]), SHOWN_ROWS))
     ]
     points = Page(
-        table=sheet_of(shown["sweep"]), charts=tuple(charts),
+        table=sheet_of(shown["sweep"], MOST_POINTS), charts=tuple(charts),
         note="One run of each point under the same random numbers; run planner montecarlo for percentiles.",
     )  # fmt: skip
     pages = {"Sweep": points, **plain_pages({"Assumptions": shown["assumptions"]})}

@@ -147,14 +147,14 @@ def _order(result: RunResult, cohort: Cohort) -> Order | None:
     if book is None or book.quotes or cluster.owned is not None:
         return None
     first = cohort.prices_usd == cluster.prices_usd
+    if cents(sum(cohort.prices_usd) * cohort.nodes) == 0:
+        return None
     delivery = [other for other in result.cohorts if _delivery(other) == _delivery(cohort)]
     units = (max(cluster.nodes, 1) if first else sum(other.nodes for other in delivery)) * per_node
     each = book.list_price.order_cents(units) / 100 / units * per_node
     if each <= 0:
         return None
-    factor = 1.0 if first else cohort.prices_usd[0] / each
-    if not np.isclose(each * factor, cohort.prices_usd[0], rtol=1e-12, atol=0.0):
-        return None
+    factor = cohort.prices_usd[0] / each
     return Order(units=units, volume_discount=volume_discount(book.list_price.tiers, units), factor=factor)
 
 
@@ -180,11 +180,18 @@ def unfollowed_prices(result: RunResult, figures: CohortFigures) -> dict[int, st
             found[index] = "the loan on purchases is as simulated"
         elif np.isfinite(plan.expansion.budget_usd):
             found[index] = "what a budget buys is as simulated"
-        elif None in orders:
-            found[index] = "an order has a price of its own"
+        elif None in orders or not _repeats(result, figures, index):
+            found[index] = "an order has a price or books of its own"
         elif not _ledger_agrees(result, figures):
             found[index] = "purchases are not all paid on delivery"
     return {index: f"does not follow: {why}" for index, why in found.items()}
+
+
+def _repeats(result: RunResult, figures: CohortFigures, cluster: int) -> bool:
+    """Return whether the formulas give what was simulated of every cohort of a cluster but its residual."""
+    own = {"cost": figures.cost_cents, "proceeds": figures.proceeds_cents, "end_value": figures.end_cents}
+    rows = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == cluster]
+    return all(repeated(result, figures, row)[name] == own[name][row] for row in rows for name in own)
 
 
 def _ledger_agrees(result: RunResult, figures: CohortFigures) -> bool:
@@ -199,7 +206,9 @@ def _ledger_agrees(result: RunResult, figures: CohortFigures) -> bool:
                 months[period] += amount
         if np.any(months != table[:, list(Account).index(account)]):
             return False
-    return bool(table[-1, list(Account).index(Account.RESIDUAL_VALUE)] == -figures.end_cents.sum())
+    ledger = result.ledger
+    kept = (ledger.account_code == list(Account).index(Account.RESIDUAL_VALUE)) & (ledger.cohort_index >= 0)
+    return bool(ledger.amount_cents[kept].sum() == -figures.end_cents.sum())
 
 
 def cohort_range(content: Content, name: str, rows: slice = slice(None)) -> str:
@@ -219,6 +228,9 @@ def write_cohorts(sheets: Sheets, content: Content) -> None:
     write_headings(sheet, sheets, [heading for heading, _ in HEADINGS.values()])
     for row in range(content.assets.count):
         figures, formulas = _figures(content, row), _formulas(content, row)
+        for name, found in repeated(content.result, content.cohorts, row).items():
+            if found != figures[name]:  # books of another kind: as simulated
+                formulas.pop(name, None)
         for name, (_, style) in HEADINGS.items():
             place, figure = (FIRST_ROW + row, COLUMN[name]), figures[name]
             if name in formulas:
@@ -230,6 +242,21 @@ def write_cohorts(sheets: Sheets, content: Content) -> None:
             elif figure is not None:
                 sheet.write_number(*place, figure, sheets.formats[style])
     sheet.set_column(0, len(HEADINGS) - 1, 18)
+
+
+def repeated(result: RunResult, figures: CohortFigures, row: int) -> dict[str, int]:
+    """Return what the formulas of a cohort's amounts give with the inputs as simulated, in cents."""
+    cohort = result.cohorts[row]
+    node, servers, nodes = sum(cohort.prices_usd), sum(cohort.prices_usd[:2]), cohort.nodes
+    cost = int(cents(node * (cohort.first_node + nodes)) - cents(node * cohort.first_node))
+    share = result.plan.money.capital.residual_fraction[cohort.cluster]
+    at_life = min(servers * nodes * float(figures.at_life_fraction[row]), cost / 100)
+    return {
+        "cost": cost,
+        "residual": int(cents(at_life if share is None else cost * share / 100)),
+        "proceeds": int(cents(servers * nodes * figures.resale_fraction[row])),
+        "end_value": int(cents(servers * nodes * figures.end_fraction[row])),
+    }
 
 
 def _figures(content: Content, row: int) -> dict[str, object]:

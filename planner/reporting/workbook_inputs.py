@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.compile.contracts import rent_prior
-from planner.finance.accounts import Account
-from planner.fleet.plan import Plan
+from planner.finance.accounts import IMPUTED_ACCOUNTS, Account
+from planner.finance.cents import cents
 from planner.reporting.workbook import SheetTable, address, write_plain
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from planner.finance.depreciation import Cohorts
     from planner.finance.purchase import DiscountTier
+    from planner.fleet.plan import Plan
     from planner.reporting.workbook import Sheets
     from planner.results.result import RunResult
 
@@ -91,7 +93,7 @@ class Inputs:
         return f"({self.cell(name, cluster)}/{self.cell(name, cluster, SIMULATED)})"
 
 
-def inputs_of(result: RunResult, posted: Posted, unfollowed: Mapping[int, str]) -> Inputs:
+def inputs_of(result: RunResult, posted: Posted, unfollowed: Mapping[int, str], assets: Cohorts) -> Inputs:
     """Return the inputs of a run; ``unfollowed`` says by cluster why the sheets cannot follow a price."""
     accounts = {account for account, amounts in posted if amounts.any()}
     rented = sum((amounts.sum(axis=0) for account, amounts in posted if account is Account.RENT), np.array(0.0))
@@ -100,7 +102,9 @@ def inputs_of(result: RunResult, posted: Posted, unfollowed: Mapping[int, str]) 
         if cluster.rent is not None:
             rows.append(_rent(result, index, paid=bool(rented.ndim and rented[index] > 0)))
         else:
-            rows += _of_cluster(result, index, _as_agreed(result.plan, index) or unfollowed.get(index, ""), len(rows))
+            books = _books_unfollowed(result, index, assets)
+            prices = _as_agreed(result.plan, index) or unfollowed.get(index, "")
+            rows += _of_cluster(result, index, (prices, books), len(rows))
     return Inputs(tuple(rows))
 
 
@@ -115,14 +119,13 @@ def _general(result: RunResult, posted: Set[Account]) -> list[Input]:
     money = result.plan.money
     upkeep, by_hour = money.upkeep, money.power.hourly_usd_per_kwh is not None
     people = Account.OPERATIONS_STAFF in posted
-    fixed = ""
-    if result.ledger.account_cents(Account.OTHER_CAPITAL):
-        fixed = "does not follow: the charge for capital in leases, deposits or a building is as simulated"
-    elif result.scenario.finance.discount_rate_basis == "real":
-        fixed = "does not follow: the rate that is stated is a real one"
+    charged = [account for account in IMPUTED_ACCOUNTS if account is not Account.COST_OF_CAPITAL]
+    other = any(result.ledger.account_cents(account) for account in charged)
+    real = result.scenario.finance.discount_rate_basis == "real"
     rate = Input(
         name=DISCOUNT_RATE, label="Discount rate", unit="a year", key="finance.discount_rate_per_year",
-        simulated=money.capital.discount_rate_per_year, fixed=fixed,
+        simulated=money.capital.discount_rate_per_year,
+        fixed=_CHARGED if other else _REAL * real,
     )  # fmt: skip
     power = _priced(
         ELECTRICITY, "Electricity, average of its windows" if by_hour else "Electricity", "USD/kWh",
@@ -190,8 +193,9 @@ def _token_prices(result: RunResult) -> list[Input]:
     ]  # fmt: skip
 
 
-def _of_cluster(result: RunResult, index: int, unfollowed: str, row: int) -> list[Input]:
-    """Return the inputs of a cluster, the first of them in this row of the table."""
+def _of_cluster(result: RunResult, index: int, fixed: tuple[str, str], row: int) -> list[Input]:
+    """Return the inputs of a cluster, the first of them in this row; ``fixed`` is why price and books do not follow."""
+    unfollowed, books = fixed
     plan, cluster = result.plan.clusters[index], result.scenario.clusters[result.plan.clusters[index].name]
     key = f"clusters.{plan.name}"
     capital = result.plan.money.capital
@@ -203,7 +207,9 @@ def _of_cluster(result: RunResult, index: int, unfollowed: str, row: int) -> lis
     tier = volume_discount(book.list_price.tiers if book else (), units)
     listed_at, discount_at = (f"{SHEET}!{address(INPUT_ROW + row + k, NOW, fixed='RC')}" for k in (0, 1))
     net = f"=INT({listed_at}*(1-{discount_at})*{1.0 - tier!r}*{units}*100+0.500001)/100/{units}"
-    books = _books_unfollowed(result, index)
+    net_usd = plan.prices_usd[0] / plan.accelerators_per_node
+    if book is not None and (order := book.list_price.order_cents(units) / 100 / units) not in (0.0, net_usd):
+        net += f"*{net_usd / order!r}"  # what moves prices between today and the order
     by_curve = capital.residual_fraction[index] is None
     curved = "does not follow: the resale curve gives the residual" if by_curve else ""
     return [
@@ -217,7 +223,7 @@ def _of_cluster(result: RunResult, index: int, unfollowed: str, row: int) -> lis
         ),
         Input(
             name=NET_PRICE, label=f"{plan.name}: price after discounts", unit="USD", key="",
-            simulated=plan.prices_usd[0] / plan.accelerators_per_node, fixed=unfollowed, formula=net, cluster=index,
+            simulated=net_usd, fixed=unfollowed, formula=net, cluster=index,
         ),
         Input(
             name=LIFE, label=f"{plan.name}: book life", unit="months", key=f"{key}.depreciation_months",
@@ -249,8 +255,12 @@ def volume_discount(tiers: Sequence[DiscountTier], units: int) -> float:
     return float(reached[-1]) if reached else 0.0
 
 
+_CHARGED = "does not follow: capital in orders, leases or a building is charged as simulated"
+_REAL = "does not follow: the rate that is stated is a real one"
+
+
 def _as_agreed(plan: Plan, index: int) -> str:
-    """Return why the sheets do not follow a cluster's prices; empty where they do."""
+    """Return why the sheets do not follow a cluster's prices, since other payments hang on them; empty for none."""
     cluster = plan.clusters[index]
     if plan.money.capital.has_components(index):
         return "does not follow: its parts are on the books apart"
@@ -261,19 +271,23 @@ def _as_agreed(plan: Plan, index: int) -> str:
     return ""
 
 
-def _books_unfollowed(result: RunResult, index: int) -> str:
+def _books_unfollowed(result: RunResult, index: int, assets: Cohorts) -> str:
     """Return why the sheets do not follow a cluster's life and residual; empty where they do."""
-    owned = result.plan.clusters[index].owned
-    if not any(cohort.cluster == index for cohort in result.cohorts):
+    owned, capital = result.plan.clusters[index].owned, result.plan.money.capital
+    own = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
+    if not own:
         return "does not follow: no machines were bought"
-    if result.plan.money.capital.declining_factor > 0:
+    if capital.declining_factor > 0:
         return "does not follow: declining balance is as simulated"
-    if result.plan.money.capital.has_components(index):
-        return "does not follow: its parts have lives and residuals of their own"
     if result.plan.clusters[index].lease is not None:
         return "does not follow: a finance lease on them is as simulated"
     if owned is not None and not owned.book_value_usd is owned.remaining_months is None:
         return "does not follow: machines owned already have a stated book value or life"
+    share, cost = capital.residual_fraction[index], cents(assets.cost_usd[own])
+    residual = None if share is None else cents(np.minimum(cost / 100 * share, cost / 100))
+    same_life = (assets.life_months[own] == capital.depreciation_months[index]).all()
+    if not same_life or (residual is not None and (residual != cents(assets.residual_usd[own])).any()):
+        return "does not follow: its parts have books of their own"
     return ""
 
 

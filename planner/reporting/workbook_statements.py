@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, INCOME_CATEGORIES, Account, Category, Position, View
-from planner.finance.cents import cents
-from planner.finance.statements import (
-    LIABILITIES,
-    Frequency,
-    Opening,
-    cash_flow_section,
-    fiscal_label,
-    monthly_statements,
+from planner.finance.accounts import (
+    ACCOUNT_CODES,
+    ACCOUNT_ORDER,
+    ACCOUNTS,
+    INCOME_CATEGORIES,
+    Account,
+    Category,
+    Position,
 )
+from planner.finance.cents import cents
+from planner.finance.statements import LIABILITIES, Frequency, fiscal_label, line_weights
 from planner.finance.tax import tax_depreciation
 from planner.reporting.workbook import address, words
 from planner.reporting.workbook_depreciation import OPENING, block_range
-from planner.results.building import building_of
-from planner.results.cohorts import is_opening, opening_of
+from planner.results import tables
+from planner.results.cohorts import is_opening
+from planner.results.measure_names import FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     Cents = NDArray[np.int64]
 
 SHEET = "Statements"
-_SECTIONS = ("operating", "investing", "financing")
 HEADING_ROW = 3
 _CASH_LINES = {
     Category.REVENUE: "Received from customers",
@@ -69,21 +70,18 @@ class Line:
 
 def lines_of(content: Content, layout: Layout) -> list[Line]:
     """Return the lines from the top."""
-    result = content.result
-    opening = opening_of(result.plan, result.cohorts, result.run.log)
-    found = monthly_statements(result.ledger, opening)
-    whole = {name: amounts[:, -1] for name, amounts in found.lines_cents.items()}
+    table = tables.statement(content.result)
+    fleet = np.array([cluster == FLEET for cluster in table["cluster"]])
+    whole = {name: np.asarray(column)[fleet] for name, column in table.items() if name.endswith("_usd")}
     shown = [account for account in Account if str(account) in layout.columns]
-    return [*_income(content, shown, whole), *_cash(content, shown, whole), *_balance(content, whole, opening)]
+    return [*_income(content, shown, whole), *_cash(content, shown, whole), *_balance(content, whole)]
 
 
-def _of(accounts: Iterable[Account], view: View | None, category: Category) -> tuple[Account, ...]:
-    """Return the accounts of a category, of those that a view counts."""
-    return tuple(
-        account
-        for account in accounts
-        if ACCOUNTS[account].category is category and (view is None or view in ACCOUNTS[account].views)
-    )
+def _signs(line: str) -> dict[Account, int]:
+    """Return the accounts that a line of the statements is made of, each with its sign."""
+    names, weights = line_weights()
+    signs = weights[:, names.index(line)].tolist()
+    return {account: sign for account, sign in zip(ACCOUNT_ORDER, signs, strict=True) if sign}
 
 
 def _line(content: Content, label: str, accounts: tuple[Account, ...]) -> Line:
@@ -101,7 +99,7 @@ def _income(content: Content, shown: list[Account], whole: dict[str, Cents]) -> 
     }
     found, above = [Line(label="Income statement")], []
     for category in INCOME_CATEGORIES:
-        for account in _of(shown, None, category):
+        for account in (account for account in shown if ACCOUNTS[account].category is category):
             found.append(_line(content, words(str(account)), (account,)))
             above.append((found[-1].label, 1))
         if category in totals:
@@ -119,35 +117,37 @@ def _cash(content: Content, shown: list[Account], whole: dict[str, Cents]) -> li
         parts = tuple((line.label, 1) for line in lines)
         found.extend([*lines, Line(label=label, cents=whole[name], sums=parts, is_total=True)])
 
-    by_section = {name: [a for a in shown if cash_flow_section(a) == name] for name in _SECTIONS}
-    kinds = [(_CASH_LINES.get(c, words(str(c))), _of(by_section["operating"], None, c)) for c in INCOME_CATEGORIES]
-    running = [_line(content, label, accounts) for label, accounts in kinds if accounts]
+    kinds: dict[Category, list[Account]] = {}
+    for account in (account for account in shown if account in _signs("operating_cash_flow_usd")):
+        kinds.setdefault(ACCOUNTS[account].category, []).append(account)
+    running = [_line(content, _CASH_LINES.get(kind, words(str(kind))), tuple(found)) for kind, found in kinds.items()]
     section("Operating cash flow", "operating_cash_flow_usd", running)
-    invested = [_line(content, f"Paid: {words(str(a))}", (a,)) for a in by_section["investing"]]
-    section("Investing cash flow", "investing_cash_flow_usd", invested)
-    financed = [_line(content, f"Financing: {words(str(a))}", (a,)) for a in by_section["financing"]]
-    section("Financing cash flow", "financing_cash_flow_usd", financed)
+    for kind in ("Investing", "Financing"):
+        name = f"{kind.lower()}_cash_flow_usd"
+        paid = [account for account in shown if account in _signs(name)]
+        section(f"{kind} cash flow", name, [_line(content, f"{kind}: {words(str(a))}", (a,)) for a in paid])
     flows = tuple((f"{kind} cash flow", 1) for kind in ("Operating", "Investing", "Financing"))
     return [*found, Line(label="Net cash flow", cents=whole["net_cash_flow_usd"], sums=flows, is_total=True)]
 
 
-def _balance(content: Content, whole: dict[str, Cents], begun: Opening) -> list[Line]:
+def _balance(content: Content, whole: dict[str, Cents]) -> list[Line]:
     """Return the balance sheet: what each line is before the first month, and what each month adds to it."""
     owned = [line for line in Position if line not in LIABILITIES]
     cash = repr(content.result.plan.money.capital.opening_cash_usd)
-    opening = {line: f"({int(amounts.sum())}/100)" for line, amounts in begun.position_cents.items()}
-    opening |= {Position.HARDWARE: _opening_book(content), Position.DEFERRED_TAX: _opening_tax(content)}
+    opening = {line: f"({_opening_cents(content, whole, line)}/100)" for line in Position}
+    for line, formula in ((Position.HARDWARE, _opening_book(content)), (Position.DEFERRED_TAX, _opening_tax(content))):
+        opening[line] += formula
 
     def position(line: Position) -> Line:
-        moved = tuple((str(a), sign) for a in Account for held, sign in ACCOUNTS[a].positions if held is line)
-        before = opening.get(line, "0")
-        return Line(label=words(str(line)), cents=whole[f"{line}_usd"], sums=moved, opening=before, is_balance=True)
+        moved = tuple((str(account), sign) for account, sign in _signs(f"{line}_usd").items())
+        label = words(str(line))
+        return Line(label=label, cents=whole[f"{line}_usd"], sums=moved, opening=opening[line], is_balance=True)
 
     def total(label: str, name: str, parts: Iterable[str]) -> Line:
         each = tuple((part, 1) for part in parts)
         return Line(label=label, cents=whole[name], sums=each, is_total=True, is_balance=True)
 
-    own = cash + "".join(f"{'-' if line in LIABILITIES else '+'}({before})" for line, before in opening.items())
+    own = cash + "".join(f"{'-' if line in LIABILITIES else '+'}({opening[line]})" for line in Position)
     net, equity = (("Net cash flow", 1),), (("Net income", 1),)
     check = (("Assets", 1), ("Liabilities", -1), ("Equity", -1))
     return [
@@ -162,22 +162,40 @@ def _balance(content: Content, whole: dict[str, Cents], begun: Opening) -> list[
     ]
 
 
+def _opening_cents(content: Content, whole: dict[str, Cents], line: Position) -> int:
+    """Return what a line held before the first month, besides what follows the inputs: its end less what moved it."""
+    moved = sum(sign * int(content.account_cents(account)[0]) for account, sign in _signs(f"{line}_usd").items())
+    begun = int(whole[f"{line}_usd"][0]) - moved
+    followed = int(content.schedule.opening_book_cents.sum())
+    if line is Position.HARDWARE:
+        return begun - followed
+    if line is Position.DEFERRED_TAX and (due := _opening_gain(content)) is not None:
+        rate, basis = due
+        return begun - int(cents((followed - basis) / 100 * rate))
+    return begun
+
+
 def _opening_book(content: Content) -> str:
-    """Return the book value of what is owned before the first month, as a formula."""
-    return f"SUM({block_range(content, 0, OPENING)})/100" if content.assets.count else "0"
+    """Return the book value of what is owned before the first month, as a formula to be added."""
+    return f"+SUM({block_range(content, 0, OPENING)})/100" if content.assets.count else ""
+
+
+def _opening_gain(content: Content) -> tuple[float, int] | None:
+    """Return the rate of deferred tax on what is owned before the first month, and its tax basis; None for none."""
+    result, rules = content.result, content.result.plan.money.market.tax
+    before = is_opening(result.cohorts)
+    if rules is None or not before.any():
+        return None
+    deducted = tax_depreciation(content.assets, content.grid, rules.bonus_fraction).before_cents
+    return rules.rate_fraction, int(np.where(before, cents(content.assets.cost_usd) - deducted, 0).sum())
 
 
 def _opening_tax(content: Content) -> str:
-    """Return the deferred tax on it, t·(book value − tax basis), as a formula."""
-    result, rules = content.result, content.result.plan.money.market.tax
-    before = is_opening(result.cohorts)
-    building = building_of(result.plan)
-    of_building = f"+({building.deferred_tax_cents(rules)}/100)" if building and rules else ""
-    if rules is None or not before.any():
-        return f"0{of_building}"
-    deducted = tax_depreciation(content.assets, content.grid, rules.bonus_fraction).before_cents
-    basis = int(np.where(before, cents(content.assets.cost_usd) - deducted, 0).sum())
-    return f"ROUND(({_opening_book(content)}-({basis}/100))*{rules.rate_fraction!r},2){of_building}"
+    """Return the deferred tax on it, t·(book value − tax basis), as a formula to be added."""
+    if (due := _opening_gain(content)) is None:
+        return ""
+    rate, basis = due
+    return f"+ROUND((SUM({block_range(content, 0, OPENING)})/100-({basis}/100))*{rate!r},2)"
 
 
 def write_statements(sheets: Sheets, content: Content, layout: Layout) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, IMPUTED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.ledger import view_cents
 from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
@@ -23,7 +23,7 @@ from planner.reporting.workbook import FIRST_ROW, address, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
 from planner.reporting.workbook_depreciation import DEDUCTED, FIRST_MONTH, OPENING, block_range
 from planner.results.building import building_of
-from planner.results.cohorts import is_owned, leases_of, tax_base
+from planner.results.cohorts import is_owned, owned_value_cents, tax_base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,12 +75,13 @@ def write_tax(sheets: Sheets, content: Content, layout: Layout) -> None:
         return
     carries = rules.losses is LossRule.CARRY_FORWARD
     write_headings(sheet, sheets, ["Month", *COLUMNS.values()])
-    stored = _simulated_cents(content, rules)
+    stored, others = _simulated_cents(content, rules), _others_cents(content, rules)
     for period, edge in enumerate(content.grid.edges[:-1]):
         row = FIRST_ROW + period
         sheet.write_datetime(row, 0, edge.replace(day=1), formats["month"])
         formulas = _carried(content, rules, period) if carries else _offset(rules, period)
-        formulas |= _incomes(content, layout, period, rules.rate_fraction)
+        formulas |= _incomes(layout, period, rules.rate_fraction)
+        formulas["purchases"] = _purchases(content, period, int(others[period]))
         for name, formula in formulas.items():
             in_cents = name in ("paid", "expense")
             value = float(stored[name][period]) / (1 if in_cents else 100)
@@ -102,17 +103,16 @@ def _share(name: str, row: int, rate: float) -> str:
     return f"SIGN({total})*INT(ABS({total})+0.500001)"
 
 
-def _incomes(content: Content, layout: Layout, period: int, rate: float) -> dict[str, str]:
+def _incomes(layout: Layout, period: int, rate: float) -> dict[str, str]:
     """Return a month's incomes and the tax on the books, by column."""
     row = FIRST_ROW + period
 
     def book(name: str) -> str:
         return layout.cell(name, period)
 
-    expenses = "-".join([book("cost"), *(book(account) for account in CAPITAL_CHARGE_ACCOUNTS)])
+    expenses = "-".join([book("cost"), *(book(str(account)) for account in IMPUTED_ACCOUNTS)])
     running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
     return {
-        "purchases": f"{_purchases(content, period)}+({int(_others_cents(content)[0][period])}/100)",
         "before_sales": f"ROUND({_here('purchases', row)}-{running},2)",
         "taxable": f"ROUND({_here('before_sales', row)}-{book(Account.REVENUE)},2)",
         "book": f"ROUND(-({expenses})-{book(Account.REVENUE)},2)",
@@ -120,40 +120,49 @@ def _incomes(content: Content, layout: Layout, period: int, rate: float) -> dict
     }
 
 
-def _purchases(content: Content, period: int) -> str:
+def _purchases(content: Content, period: int, others_cents: int) -> str:
     """Return gains on what is retired in a month, less the month's tax depreciation, as a formula."""
     if not content.assets.count:
-        return "0"
+        return f"{others_cents}/100"
     column, month = FIRST_MONTH + period, address(FIRST_ROW + period, 0, fixed="C")
     now = block_range(content, DEDUCTED, column)
     before = block_range(content, DEDUCTED, column - 1 if period else OPENING)
     fetched, cost = (in_month(content, name, month, "retired") for name in ("proceeds", "cost"))
     deducted = f"SUMIFS({now},{cohort_range(content, 'retired')},{month})"
-    return f"ROUND((SUM({before})-SUM({now})+{fetched}-{cost}+{deducted})/100,2)"
+    return f"ROUND((SUM({before})-SUM({now})+{fetched}-{cost}+{deducted}+({others_cents}))/100,2)"
 
 
-def _others_cents(content: Content) -> tuple[Cents, int]:
-    """Return what machines that go back to a lessor and a building add to taxable income, and to a sale of everything.
+def _others_cents(content: Content, rules: TaxRules) -> Cents:
+    """Return what adds to taxable income besides what the sheets follow, shape (months,)."""
+    tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
+    followed = (tables.gain_cents - tables.deduction_cents).sum(axis=0)
+    return np.asarray(_bought_cents(content, rules) - followed, dtype=np.int64)
 
-    The first by month; both are as simulated, against what the sheets would have from the cohorts.
-    """
-    plan, cohorts, rules = content.result.plan, content.result.cohorts, content.result.plan.money.market.tax
-    assert rules is not None
-    income, gain = np.zeros(content.grid.period_count, dtype=np.int64), 0
-    if cohorts:
-        base, tables = (
-            tax_base(plan, cohorts, rules),
-            tax_depreciation(content.assets, content.grid, rules.bonus_fraction),
-        )
-        income += (base.income_cents - tables.gain_cents + tables.deduction_cents).sum(axis=0)
-        rows = [row for lease in leases_of(plan, cohorts) if not lease.terms.is_bought for row in lease.rows]
-        deducted = tables.before_cents + tables.deduction_cents.sum(axis=1)
-        left = np.where(is_owned(plan, cohorts)[:, -1], cents(content.assets.cost_usd) - deducted, 0)
-        gain += int(left[rows].sum())
-    if (building := building_of(plan)) is not None:
+
+def _bought_cents(content: Content, rules: TaxRules) -> Cents:
+    """Return what purchases add to taxable income by month, and what a building's tax depreciation differs by."""
+    result, building = content.result, building_of(content.result.plan)
+    income = np.zeros(content.grid.period_count, dtype=np.int64)
+    if result.cohorts:
+        income += tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0)
+    if building is not None:
         income += building.schedule.depreciation_cents[0] - building.deduction_cents
+    return income
+
+
+def _end_gain_cents(content: Content, rules: TaxRules) -> tuple[int, int]:
+    """Return the gain of a sale of everything on the last day, and what of it the sheets do not follow.
+
+    That is a building's, and what they would take off for machines that go back to a lessor.
+    """
+    plan, cohorts, building = content.result.plan, content.result.cohorts, building_of(content.result.plan)
+    gain = int(tax_base(plan, cohorts, rules).end_gain_cents[:, -1].sum())
+    if building is not None:
         gain += int(building.value_cents[-1] - building.basis_cents[-1])
-    return income, gain
+    tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
+    basis = cents(content.assets.cost_usd) - tables.before_cents - tables.deduction_cents.sum(axis=1)
+    followed = np.where(is_owned(plan, cohorts)[:, -1], owned_value_cents(plan, cohorts)[:, -1] - basis, 0)
+    return gain, gain - int(followed.sum())
 
 
 def _offset(rules: TaxRules, period: int) -> dict[str, str]:
@@ -201,13 +210,10 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
         total = f"({_due(f'({year}+{gain}/100)', carried, rules)}-{_due(year, carried, rules)})*100"
     else:
         total = f"{rules.rate_fraction!r}*{gain}"
-    other = _others_cents(content)[1]
-    base = tax_base(content.result.plan, content.result.cohorts, rules).end_gain_cents[:, -1].sum()
-    if (building := building_of(content.result.plan)) is not None:
-        base += building.value_cents[-1] - building.basis_cents[-1]
+    base, other = _end_gain_cents(content, rules)
     sheet.write_string(row, 0, "Gain if all were sold on the last day, cents")
     sheet.write_formula(
-        row, 1, f"=SUM({cohort_range(content, 'end_value')})-({basis})+({other})", sheets.formats["count"], int(base)
+        row, 1, f"=SUM({cohort_range(content, 'end_value')})-({basis})+({other})", sheets.formats["count"], base
     )
     sheet.write_string(row + 1, 0, "Tax on it, cents")
     simulated = int(content.account_cents(Account.TAX_ON_END_VALUE)[-1])
@@ -216,15 +222,13 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
 
 def _simulated_cents(content: Content, rules: TaxRules) -> dict[str, Cents]:
     """Return the columns as simulated, in cents, shape (months,) each."""
-    result, table = content.result, content.table_cents
-    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
+    table = content.table_cents
+    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *IMPUTED_ACCOUNTS))
     written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
     revenue, paid, deferred = (
         content.account_cents(account) for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
     )
-    bought = tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0) if result.cohorts else 0 * paid
-    if (building := building_of(result.plan)) is not None:
-        bought = bought + building.schedule.depreciation_cents[0] - building.deduction_cents
+    bought = _bought_cents(content, rules)
     before = bought - cost + written_off.sum(axis=1)
     taxable, years = before - revenue, tax_years(content.grid)
     year, carried = np.zeros_like(taxable), np.zeros_like(taxable)

@@ -53,6 +53,59 @@ class Oracle(Machines):
             "outage_h": of(self.doc, "site.outage_h", 4.0),
             "commissioning_crews": of(self.doc, "site.commissioning_crews", 4),
             "commissioning_h": of(self.doc, "site.commissioning_h_per_node", 6.0),
+            "parking": self.parking(),
+        }
+
+    def parking(self) -> Doc | None:
+        stated = of(self.doc, "site.parking", None)
+        if stated is None:
+            return None
+        usual = {"headroom_fraction": 0.25, "wake_h": 0.2, "wake_usd": 0.0}
+        parked = {"parked_kw": facts("priors")["parked_node_power"]["base"]}
+        return {**usual, **parked, **stated}
+
+    def planned(self) -> Doc:
+        """Work out failure domains, planned work and its reserve: a prior's base for what is left open."""
+        priors = facts("priors")
+
+        def figure(path: str, prior: str) -> float:
+            found = of(self.doc, f"reliability.{path}", None)
+            return float(priors[prior]["base"] if found is None else found)
+
+        domains = of(self.doc, "reliability.failure_domains", {})
+        upkeep, firmware = (of(self.doc, f"reliability.{key}", None) for key in ("maintenance", "firmware"))
+        weeks = of(self.doc, "reliability.maintenance.every_weeks", 1.0)
+        a_day = figure("maintenance.per_1000_node_days", "planned_interruption_rate") / 1000
+        nodes = of(self.doc, "reliability.reserve_nodes", None)
+        kept = (upkeep is not None or firmware is not None) and nodes is None
+        return {
+            "domains": [
+                {
+                    "name": name.replace("_", " "),
+                    "nodes": int(figure(f"failure_domains.{name}.nodes", f"{name}_nodes")),
+                    "per_year": figure(f"failure_domains.{name}.failures_per_year", f"{name}_failure_rate"),
+                    "repair_h": figure(f"failure_domains.{name}.repair_h", f"{name}_repair"),
+                }
+                for name in domains
+            ],
+            "maintenance": None
+            if upkeep is None
+            else {
+                "every_h": weeks * 168,
+                "length_h": figure("maintenance.length_h", "planned_interruption_length"),
+                "nodes_fraction": a_day * weeks * 7,
+            },
+            "firmware": None
+            if firmware is None
+            else {
+                "every_h": YEAR_H / figure("firmware.rollouts_per_year", "firmware_rollouts"),
+                "length_h": figure("firmware.length_h", "firmware_update_length"),
+                "nodes_fraction": 1.0,
+            },
+            "reserve_nodes": nodes or 1,
+            "reserve_fraction": figure("reserve_fraction", "spare_pool")
+            if kept
+            else of(self.doc, "reliability.reserve_fraction", 0.0),
         }
 
     def reliability(self) -> Doc:
@@ -97,6 +150,7 @@ class Oracle(Machines):
             "rma_h": stated("rma_weeks", 4.0) * 168,
             "crews": heads(stated("repair_crews", {"per_1000_accelerators": 2.0}), least=1),
             "spares": spares,
+            **self.planned(),
         }
 
     def software(self) -> Doc:

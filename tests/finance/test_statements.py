@@ -115,9 +115,9 @@ def test_what_does_not_tie_is_the_planners_fault(monkeypatch: pytest.MonkeyPatch
     check_positions(found, {Position.HARDWARE: held})
     with pytest.raises(ConservationError, match="hardware in the balance sheet is off from its schedule by up to 1 "):
         check_positions(found, {Position.HARDWARE: held + np.array([0, 1])})
-    names, weights = statements._weights()
+    names, weights = statements.line_weights()
     weights = weights.copy()
-    monkeypatch.setattr(statements, "_weights", lambda: (names, weights))
+    monkeypatch.setattr(statements, "line_weights", lambda: (names, weights))
     weights[list(Account).index(Account.ENERGY), names.index("operating_cash_flow_usd")] = 0
     with pytest.raises(ConservationError, match="assets are off from liabilities and equity"):
         statements.monthly_statements(ledger(), OPENING)
