@@ -235,7 +235,7 @@ UNFOLLOWED = {
     "residuals of vendors": dict.fromkeys(("h200", "mi325x", "b200"), BOOKS),
     "owned at a book value": {"old": PRICES | BOOKS},
     "borrowed": dict.fromkeys(("h200", "mi325x", "b200"), PRICES),
-    "leased": {"h200": PRICES | BOOKS, "back": PRICES | BOOKS},
+    "leased": dict.fromkeys(("h200", "back"), PRICES | BOOKS) | dict.fromkeys(("mi325x", "b200"), PRICES),
     "ordered and housed": {"booked": PRICES, "h200": PRICES | BOOKS},
 }
 """Inputs of clusters that are not yellow, by setting."""
