@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import say, tell
-from planner.cli.study_options import Restart, Resume, Workers
+from planner.cli.study_options import Restart, Resume, Scheduler, Workers
 
 
 def size(
@@ -58,6 +58,7 @@ def size(
         Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>-size].")
     ] = None,
     workers: Workers = None,
+    scheduler: Scheduler = None,
     resume: Resume = False,
     restart: Restart = False,
     strict: Strict = False,
@@ -85,6 +86,7 @@ def size(
         overrides=overrides or (),
         seed=seed,
         workers=workers,
+        scheduler=scheduler,
         resume=resume,
         restart=restart,
         strict=strict,

@@ -34,21 +34,6 @@ class Curtailment(Strict):
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
 
 
-class Parking(Strict):
-    """Idle nodes are switched off, and on again when work comes."""
-
-    headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
-    """Nodes kept on beyond those at work, over those. Default 0.25: most hours bring less than a quarter more
-    (assumption)."""
-    wake_h: Annotated[float, Field(ge=0, le=0.5), Plausible(0.02, 0.5, "assumption")] = 0.2
-    """Hours until a node that is woken serves, at most 0.5: boot, start of the engine, weights. Default 0.2: twelve
-    minutes (assumption)."""
-    parked_kw: Annotated[float, Field(ge=0, le=100), Plausible.prior("parked_node_power")] | None = None
-    """What a parked node draws. Default: the catalogue's parked_node_power."""
-    wake_usd: Annotated[Price, Plausible(0.01, 100, "assumption")] = 0.0
-    """What waking a node costs in wear and attention, posted as maintenance. Default 0: nothing is published."""
-
-
 class Building(Strict):
     """A building that the site owns, in place of rent for space."""
 
@@ -64,6 +49,21 @@ class Building(Strict):
     """Upkeep a year, as a share of its cost. Default 0.02: assumption."""
     property_tax_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.05, "assumption")] = 0.0
     """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
+
+
+class Parking(Strict):
+    """Idle nodes are switched off, and on again when work comes."""
+
+    headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
+    """Nodes kept on beyond those at work, over those. Default 0.25: most hours bring less than a quarter more
+    (assumption)."""
+    wake_h: Annotated[float, Field(ge=0, le=0.5), Plausible(0.02, 0.5, "assumption")] = 0.2
+    """Hours until a node that is woken serves, at most 0.5: boot, start of the engine, weights. Default 0.2: twelve
+    minutes (assumption)."""
+    parked_kw: Annotated[float, Field(ge=0, le=100), Plausible.prior("parked_node_power")] | None = None
+    """What a parked node draws. Default: the catalogue's parked_node_power."""
+    wake_usd: Annotated[Price, Plausible(0.01, 100, "assumption")] = 0.0
+    """What waking a node costs in wear and attention, posted as maintenance. Default 0: nothing is published."""
 
 
 class Site(Strict):

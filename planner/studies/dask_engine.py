@@ -10,7 +10,7 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from planner.errors import PlannerError, Problem, ScenarioError
@@ -62,6 +62,44 @@ def _work(payload: bytes, digest: str, batches: list[Batch]) -> tuple[list[Rows]
     begin_s = time.monotonic()
     rows = [_thread.replicator.run(*batch) for batch in batches]
     return rows, (time.monotonic() - begin_s) / len(batches)
+
+
+class DaskCrew:
+    """Workers of a cluster that each make a thing once and work on it, call by call."""
+
+    def __init__(self, make: Callable[[Any], Any], given: object, workers: int, scheduler: str) -> None:
+        """Connect to the cluster and give it what the work is on."""
+        self._stack = contextlib.ExitStack()
+        self._client = self._stack.enter_context(_client(scheduler, workers))
+        payload = pickle.dumps((make, given))
+        self._digest = hashlib.sha256(payload).hexdigest()
+        self._given = self._client.submit(_same, payload, key=f"crew-{self._digest}")
+
+    def map(self, work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Yield what a function makes of the thing and each of some further arguments, in their order."""
+        import distributed  # noqa: PLC0415 - the optional extra [dask]
+
+        calls = [
+            self._client.submit(_call, self._given, self._digest, work, each, pure=False, retries=MAX_LOSSES)
+            for each in arguments
+        ]
+        try:
+            yield from (call.result() for call in calls)
+        except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
+            problem = Problem(message=f"the Dask cluster lost its work: {error}", hint="add --resume to go on")
+            raise ScenarioError(problem) from None
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._stack.close()
+
+
+def _call(payload: bytes, digest: str, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Work on a Dask worker; each of its threads keeps what it made."""
+    if getattr(_thread, "crew", None) != digest:
+        make, given = pickle.loads(payload)
+        _thread.own, _thread.crew = make(given), digest
+    return work(_thread.own, *arguments)
 
 
 def _same(payload: bytes) -> bytes:

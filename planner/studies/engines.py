@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 from planner.errors import PlannerError
-from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, dask_batches
+from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, DaskCrew, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
 __all__ = ["LOCAL_DASK", "Batch", "Crew", "run_batches", "start_worker"]
@@ -44,13 +44,14 @@ def run_batches(
 
 
 class Crew(Generic[Own]):
-    """Those who work on one thing: this process, or processes of their own, which all give the same results."""
+    """Those who work on one thing: this process, processes of their own or a cluster, all with the same results."""
 
-    def __init__(self, make: Callable[[Any], Own], given: object, count: int) -> None:
+    def __init__(self, make: Callable[[Any], Own], given: object, count: int, scheduler: str | None = None) -> None:
         """Make what the work is on here, and in as many processes as are wanted; with one, the work is done here."""
         self.own, self.count = make(given), count
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-        if count > 1:
+        self._cluster = None if scheduler is None else DaskCrew(make, given, count, scheduler)
+        if count > 1 and scheduler is None:
             context = _context()
             self._life, self._held = context.Pipe(duplex=False)
             self._pool = concurrent.futures.ProcessPoolExecutor(
@@ -59,6 +60,9 @@ class Crew(Generic[Own]):
 
     def map(self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Result]:
         """Yield what a function makes of the thing and each of some further arguments, in their order."""
+        if self._cluster is not None and len(arguments) > 1:
+            yield from self._cluster.map(work, arguments)
+            return
         if self._pool is None or len(arguments) == 1:
             yield from (work(self.own, *each) for each in arguments)
             return
@@ -68,7 +72,9 @@ class Crew(Generic[Own]):
             raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, or leave the cluster."""
+        if self._cluster is not None:
+            self._cluster.close()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._held.close()

@@ -183,6 +183,7 @@ def size(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     workers: int | None = None,
+    scheduler: str | None = None,
     resume: bool = False,
     restart: bool = False,
     strict: bool = False,
@@ -217,8 +218,10 @@ def size(
     trial = trial_of(loaded, listed(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
-    force = workforce(workers, None)
-    effort = Effort(replications=replications, confirmations=confirmations, gap=gap, workers=force.workers)
+    force = workforce(workers, scheduler)
+    effort = Effort(
+        replications=replications, confirmations=confirmations, gap=gap, workers=force.workers, scheduler=scheduler
+    )
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     work = SizeWork(folder, loaded, trial)
     work.open(resume=resume, restart=restart)

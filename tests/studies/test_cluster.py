@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
+from planner.language.loading import load_scenario
 from planner.studies import dask_engine
 from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
+from planner.studies.sizing.judged import Clock
+from planner.studies.sizing.size import Effort, size, trial_of
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
+from tests.studies.test_size import toy
 
 distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
 
@@ -127,3 +131,17 @@ def test_a_cluster_without_workers_is_one_message(
     setup = prepared.setup(prepared.montecarlo())
     with pytest.raises(ScenarioError, match=rf"the Dask cluster at {address} has no workers after 0.5 s"):
         next(run_batches(setup, [(0, 8)], workers=1, scheduler=address))
+
+
+@pytest.mark.prove
+def test_a_sizing_on_a_cluster_finds_the_same(cluster: Callable[[int], Cluster]) -> None:
+    scenario = load_scenario(toy(("2026-01-01",), 4))
+    trial = trial_of(scenario, (), None, "net-present-cost", None)
+    here, there = (
+        size(scenario, trial, Effort(replications=4, confirmations=8, scheduler=scheduler), Clock())
+        for scheduler in (None, cluster(2).address)
+    )
+    assert here.plan.counts == there.plan.counts
+    assert here.plan.cost == there.plan.cost
+    assert (here.confirmation.outcome.worst == there.confirmation.outcome.worst).all()
+    assert here.runs == there.runs

@@ -377,14 +377,6 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
-    """The relaxation allows one, since there no request is late by chance; the simulation does not."""
-    scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))
-    trial = trial_of(scenario, (), None, "net-present-cost", None)
-    with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.8\d% in time"):
-        size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
-
-
 def ways(**contracts: str) -> dict[str, Any]:
     """Return a problem in which one part may be bought, or had by contracts."""
     clusters = {"bought": {"accelerator": "H200", "nodes": 1}}
@@ -447,3 +439,11 @@ def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_f
 def test_machines_paid_by_the_hour_cannot_be_chosen() -> None:
     with pytest.raises(ScenarioError, match="choose among bought, leased and reserved"):
         load_scenario(ways(hourly="{kind: on-demand}"))
+
+
+def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
+    """The relaxation allows one, since there no request is late by chance; the simulation does not."""
+    scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))
+    trial = trial_of(scenario, (), None, "net-present-cost", None)
+    with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.8\d% in time"):
+        size(scenario, trial, Effort(replications=2, confirmations=2), Clock())

@@ -192,9 +192,9 @@ def _within(found: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
 class Workers(Crew[Evaluator]):
     """Those who run choices, and how many runs they have made."""
 
-    def __init__(self, trial: Trial, count: int) -> None:
+    def __init__(self, trial: Trial, count: int, scheduler: str | None = None) -> None:
         """Start as many processes as are wanted; with one, the work is done here."""
-        super().__init__(Evaluator, trial, count)
+        super().__init__(Evaluator, trial, count, scheduler)
         self.runs = 0
 
     def all(
@@ -206,9 +206,9 @@ class Workers(Crew[Evaluator]):
 
 
 @contextlib.contextmanager
-def workers_of(trial: Trial, count: int) -> Iterator[Workers]:
+def workers_of(trial: Trial, count: int, scheduler: str | None = None) -> Iterator[Workers]:
     """Hand out workers, and end them afterwards."""
-    workers = Workers(trial, count)
+    workers = Workers(trial, count, scheduler)
     try:
         yield workers
     finally:

@@ -46,6 +46,8 @@ class Effort:
     gap: float = 0.0
     """Distance from the bound at which the search may stop."""
     workers: int = 1
+    scheduler: str | None = None
+    """Of a Dask cluster that does the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
 
     ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
     """
-    with workers_of(trial, effort.workers) as workers:
+    with workers_of(trial, effort.workers, effort.scheduler) as workers:
         clock.say(f"surveying {effort.replications} replications")
         surveyed = Surveyed(trial, workers, effort.replications)
         archive, stopped = Archive(workers, work), ""
