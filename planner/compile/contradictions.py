@@ -60,6 +60,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
     notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
+    warnings += _all_drained(plan)
     if problems:
         raise ScenarioError(problems)
     return warnings, notes
@@ -139,6 +140,17 @@ def _blocks(plan: Plan) -> list[str]:
             "so some nodes are paid for and will never serve"
         ]
     return []
+
+
+def _all_drained(plan: Plan) -> list[str]:
+    """Name the clusters of which planned work may take every node at once."""
+    work = plan.reliability
+    small = [c for c in plan.clusters if 0 < c.nodes <= work.reserve(c.nodes) and (work.maintenance or work.firmware)]
+    return [
+        f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the reserve "
+        f"(reliability.reserve_nodes) is {work.reserve(cluster.nodes)}"
+        for cluster in small
+    ]
 
 
 def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:

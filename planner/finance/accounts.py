@@ -394,9 +394,7 @@ INCOME_ACCOUNTS = (
     Account.ORDER_SETTLED,
 )  # fmt: skip
 """What is gained: their amounts are negative in the ledger."""
-IMPUTED_ACCOUNTS = tuple(
-    account for account in accounts_of(Category.IMPUTED) if View.ACCRUAL in ACCOUNTS[account].views
-)
+CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.OTHER_CAPITAL)
 """Accrued cost that nobody pays: in no income, taxable or of the books."""
 END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
 """What would change hands on the last day if all that is owned were sold."""

@@ -8,7 +8,7 @@ requests a second and prefills S of their own, uncached lengths, φ = λ E[S] of
 **First token.** An arrival waits for the step under way (a uniform share of D), for the prompts ahead of it on its
 replica, V, and then for its own prefill and as many steps as carry its chunks. V is the workload of an M/G/1 queue,
 which by Pollaczek and Khinchine is a geometric sum of residual prefills; a router that sees n replicas leaves a
-request late only where all n would: P(V > slack)ⁿ.
+request late only where all n would: P(V > slack)ⁿ. Waits that matter little to the objective it does not look at.
 
 **Time per token.** A reply of o tokens is late where o·D and the prefills beside it take longer than t = o·τ. Those
 that wait behind it when it begins, Y, came while it waited and was computed itself; their number is geometric, as what
@@ -58,6 +58,7 @@ _MOST_TOO_LONG = 0.5  # of requests: beyond it a replica does not serve the work
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
 same: fitted to the zoom's routers at 70 to 125% of capacity, where without it half of what is late was missed."""
+_LOOKED_AT = 0.5  # of the first-token objective: up to it routers count requests, beyond it they look at waits
 _AVERAGED = 0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
 _NORMAL = ((-2.857, -1.3556, 0.0, 1.3556, 2.857), (0.01126, 0.22208, 0.53333, 0.22208, 0.01126))  # Gauss–Hermite
 
@@ -286,19 +287,29 @@ def _late_first(
 ) -> Floats:
     """Return the share of requests whose first token is late by each objective at each rate, shape (objectives, rates).
 
-    Objectives may be the one asked for or stricter: they share its grid of waits.
+    Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
+    within half the objective asked for are unseen by routers, which then send prompts behind others.
     """
     cell_s = asked.ttft_s / _CELLS
     over = _waits_beyond(replica, lengths, cell_s, rate, step_s)
     taken_s = replica.overhead_s + replica.prefill_s + replica.chunks * step_s[:, None]
     rows = np.arange(rate.size)[:, None]
-    late = np.empty((ttft_s.size, rate.size))
-    for number, objective_s in enumerate(ttft_s.tolist()):
+
+    def beyond(objective_s: float) -> Floats:
         slack_s = objective_s - taken_s
-        place = np.clip(slack_s / cell_s, 0.0, _CELLS)
+        place = np.clip(slack_s / cell_s, 0.0, float(_CELLS))
         low = np.minimum(place.astype(np.intp), _CELLS - 1)
-        beyond = over[rows, low] + (over[rows, low + 1] - over[rows, low]) * (place - low)
-        missed = np.where(slack_s < 0.0, 1.0, np.clip(beyond, 0.0, 1.0) ** asked.pooled_replicas)
+        waits = over[rows, low] + (over[rows, low + 1] - over[rows, low]) * (place - low)
+        return np.where(slack_s < 0.0, 1.0, np.clip(waits, 0.0, 1.0))
+
+    late = np.empty((ttft_s.size, rate.size))
+    looked_at_s = _LOOKED_AT * asked.ttft_s
+    for number, objective_s in enumerate(ttft_s.tolist()):
+        waits = beyond(objective_s)
+        missed = waits**asked.pooled_replicas
+        if objective_s < looked_at_s:
+            unseen = np.maximum(waits - np.maximum(beyond(looked_at_s), missed), 0.0)
+            missed = missed + _sent_behind(asked, rate * replica.mean_prefill_s)[:, None] * unseen
         late[number] = missed @ lengths.prompt_weights
     return late
 
@@ -363,15 +374,18 @@ def _late_tokens(replica: _Replica, lengths: Lengths, asked: Asked, batch: Float
 def _behind(replica: _Replica, lengths: Lengths, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
     """Return the mean number of prompts behind a reply that begins, shape (rates,): λ · its own wait and prefill.
 
-    Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends to this one only what finds
-    no better.
+    Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
     """
     busy = np.minimum(rate * replica.mean_prefill_s, _MOST_PROMPT_SHARE)
     square_s2 = float(lengths.prompt_weights @ replica.prefill_s**2)
     stay_s = replica.mean_prefill_s + 0.5 * rate * square_s2 / (1.0 - busy)
+    return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * _sent_behind(asked, busy))
+
+
+def _sent_behind(asked: Asked, busy: Floats) -> Floats:
+    """Return the share of prompts that a router sends behind others on a replica, shape (rates,)."""
     alone2 = asked.pooled_replicas**-2.0
-    sent = alone2 + (1.0 - alone2) * _NO_BETTER * busy**2
-    return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * sent)
+    return np.asarray(alone2 + (1.0 - alone2) * _NO_BETTER * busy**2)
 
 
 def _jumps(replica: _Replica, lengths: Lengths, cell_s: float) -> Floats:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.compile.contracts import rent_prior
-from planner.finance.accounts import IMPUTED_ACCOUNTS, Account
+from planner.finance.accounts import CAPITAL_CHARGE_ACCOUNTS, Account
 from planner.finance.cents import cents
 from planner.reporting.workbook import SheetTable, address, write_plain
 
@@ -119,7 +119,7 @@ def _general(result: RunResult, posted: Set[Account]) -> list[Input]:
     money = result.plan.money
     upkeep, by_hour = money.upkeep, money.power.hourly_usd_per_kwh is not None
     people = Account.OPERATIONS_STAFF in posted
-    charged = [account for account in IMPUTED_ACCOUNTS if account is not Account.COST_OF_CAPITAL]
+    charged = [account for account in CAPITAL_CHARGE_ACCOUNTS if account is not Account.COST_OF_CAPITAL]
     other = any(result.ledger.account_cents(account) for account in charged)
     real = result.scenario.finance.discount_rate_basis == "real"
     rate = Input(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import ACCOUNT_CODES, IMPUTED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.ledger import view_cents
 from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
@@ -110,7 +110,7 @@ def _incomes(layout: Layout, period: int, rate: float) -> dict[str, str]:
     def book(name: str) -> str:
         return layout.cell(name, period)
 
-    expenses = "-".join([book("cost"), *(book(str(account)) for account in IMPUTED_ACCOUNTS)])
+    expenses = "-".join([book("cost"), *(book(str(account)) for account in CAPITAL_CHARGE_ACCOUNTS)])
     running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
     return {
         "before_sales": f"ROUND({_here('purchases', row)}-{running},2)",
@@ -223,7 +223,7 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
 def _simulated_cents(content: Content, rules: TaxRules) -> dict[str, Cents]:
     """Return the columns as simulated, in cents, shape (months,) each."""
     table = content.table_cents
-    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *IMPUTED_ACCOUNTS))
+    cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
     written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
     revenue, paid, deferred = (
         content.account_cents(account) for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)

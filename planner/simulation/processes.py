@@ -49,6 +49,8 @@ class World:
         self.name = name
         self.random = random
         """Random numbers of this process alone: the same for the same seed, whatever else happens."""
+        self.clusters = tuple(cluster.name for cluster in run.plan.clusters)
+        """Names of the clusters."""
         self._run = run
 
     @property
@@ -60,11 +62,6 @@ class World:
     def hours(self) -> int:
         """The hour at which the run ends."""
         return self._run.plan.hours
-
-    @property
-    def clusters(self) -> tuple[str, ...]:
-        """Names of the clusters."""
-        return tuple(cluster.name for cluster in self._run.plan.clusters)
 
     @property
     def last_month(self) -> Load | None:

@@ -253,3 +253,19 @@ def test_an_objective_that_halves_the_prompts_too_long_is_beyond_the_present_one
     weights = np.array([0.9, 0.05, 0.04999, 0.00001])
     assert promptness._quantile(np.array([1.0, 2.0, 3.0, 9.0]), weights, 1.0 - 0.5 * 0.00001) == 9.0
     assert promptness._quantile(np.array([1.0, 2.0, 3.0, 9.0]), weights, 0.95) == 2.0
+
+
+def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -> None:
+    of = _lognormal(100.0, 0.8)
+    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    rate, step_s, ttft_s = np.array([0.6 / replica.mean_prefill_s]), np.full(1, 1e-9), np.array([0.5, 1.2])
+    one = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    eight = dataclasses.replace(one, pooled_replicas=8.0)
+    alone, pooled = (promptness._late_first(replica, of, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight))
+    # Beyond half of two seconds all eight would have to keep a prompt waiting; below it a share is sent all the same,
+    # 1/64 + 63/64 · 0.6 · 0.6², of those that one replica by itself would keep waiting until then.
+    until = promptness._late_first(replica, of, one, rate, step_s, np.array([1.0]))[0, 0]
+    strict = dataclasses.replace(eight, ttft_s=0.9)  # of whose objective half a second is more than half: all are seen
+    seen = promptness._late_first(replica, of, strict, rate, step_s, ttft_s[:1])[0, 0]
+    assert pooled[1] < 0.02 * alone[1]
+    assert pooled[0] == pytest.approx(seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1)

@@ -271,3 +271,9 @@ def test_domains_load_the_crews() -> None:
     rack = {"rack": {"nodes": 4, "failures_per_year": 10, "repair_h": 8.766}}
     plan = plan_of(QUIET, stated(failure_domains=rack))
     assert plan.crew_load(np.array([100.0, 0.0]), 1) == pytest.approx(0.25)
+
+
+def test_a_reserve_as_large_as_a_cluster_is_told() -> None:
+    warned = plan_of(stated(firmware={}, reserve_nodes=3)).warnings
+    assert [text for text in warned if "drain every node of cluster mi325x" in text]
+    assert not [text for text in (*warned, *plan_of(stated(reserve_nodes=3)).warnings) if "of cluster h200" in text]

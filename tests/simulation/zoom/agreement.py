@@ -180,7 +180,7 @@ def first_token_p99_s(cell: Cell) -> float:
     rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
 
     def beyond(ttft_s: float) -> float:
-        objective = dataclasses.replace(asked, ttft_s=ttft_s)
+        objective = asked if ttft_s <= asked.ttft_s else dataclasses.replace(asked, ttft_s=ttft_s)
         return float(promptness._late_first(replica, lengths, objective, rate, step_s, np.array([ttft_s]))[0, 0])
 
     refused = beyond(asked.ttft_s) if cell.overload == "refuse" else 0.0
@@ -195,12 +195,12 @@ def cells() -> Iterator[Cell]:
     """Return every cell of the table."""
     for work, part in itertools.product(WORK, PARTS):
         minutes = {"chat": 4, "code-completion": 3, "long-context": 10}[work]
+        longer = 1 if part == "B200" else 3
         for load in (0.3, 0.6, 0.9, 1.2):
-            yield Cell(work=work, part=part, load=load, minutes=minutes)
+            yield Cell(work=work, part=part, load=load, minutes=minutes * (longer if load < 0.5 else 1))
         for load in (0.6, 0.9, 1.2):
             yield Cell(work=work, part=part, load=load, dispersion=12.0, minutes=2 * minutes)
         # Capacity is read off these, where the late share hardly moves with the load: they need ten thousand requests.
-        longer = 1 if part == "B200" else 3
         for load in (0.7, 0.9, 1.0, 1.1, 1.3):
             yield Cell(work=work, part=part, load=load, overload="queue", minutes=longer * minutes)
 
