@@ -241,7 +241,7 @@ def _rent(result: RunResult, index: int, *, paid: bool) -> Input:
     """Return the rent of an accelerator-hour that is stated, or else the catalogue's."""
     name = result.plan.clusters[index].name
     cluster = result.scenario.clusters[name]
-    usd = getattr(cluster.contract, "usd_per_accelerator_h", None)
+    usd = getattr(cluster.contract, "usd_per_accelerator_h", None)  # not every kind of contract has a rent by the hour
     if usd is None:
         usd = result.scenario.load_catalog().priors[rent_prior(cluster)].base
     key, unit = f"clusters.{name}.contract.usd_per_accelerator_h", "USD/accelerator and hour"
