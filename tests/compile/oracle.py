@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.physics.coefficients import roofline_calibration
 from planner.physics.memory import memory_fit
-from tests.compile.oracle_machines import YEAR_H, Doc, Machines, facts, of, three
+from tests.compile.oracle_machines import YEAR_H, Doc, Machines, facts, goes_back, of, three
 
 ELSEWHERE = object()
 """Stands for a field that tests of its own hold whole."""
@@ -320,7 +320,9 @@ class Oracle(Machines):
                 {
                     "age_months": [p["age_months"] for p in points],
                     "fractions": [p["fraction_of_new"] for p in points],
-                    "multiplier": stated("resale_multiplier", 1.0) * cluster.get("resale_multiplier", 1.0),
+                    "multiplier": 0.0
+                    if goes_back(cluster)
+                    else stated("resale_multiplier", 1.0) * cluster.get("resale_multiplier", 1.0),
                 }
             )
         loan, tax, burst = stated("loan", None), stated("tax", None), stated("burst_rental", None)
@@ -331,11 +333,16 @@ class Oracle(Machines):
             request_h = 1 / (self.table() / 8).max(axis=0)
         return {
             "capital": {
-                "depreciation_months": [c.get("depreciation_months", stated("depreciation_months", 36)) for c in own],
+                "depreciation_months": [
+                    c["contract"]["term_months"]
+                    if goes_back(c)
+                    else c.get("depreciation_months", stated("depreciation_months", 36))
+                    for c in own
+                ],
                 "declining_factor": stated("declining_balance_ratio", 2.0)
                 if stated("depreciation_method", "") == "declining-balance"
                 else 0.0,
-                "residual_fraction": [c.get("residual_fraction", common) for c in own],
+                "residual_fraction": [0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own],
                 "components": [self.components(c, stated("depreciation_months", 36), common) for c in own],
                 "resale": resale,
                 "end_value": stated("end_value", "market"),

@@ -66,6 +66,10 @@ def three(fact: Doc, factor: float = 1.0) -> Doc:
     return {key: fact[key] * factor for key in ("low", "base", "high")}
 
 
+def goes_back(cluster: Doc) -> bool:
+    return bool(cluster.get("contract", {}).get("at_end") == "return")
+
+
 class Machines:
     """One scenario's plan, by hand; ``scenario`` is only handed on to physics."""
 
@@ -331,6 +335,11 @@ class Machines:
         leased = contract and contract["kind"].endswith("lease")
         prices = new if not contract or contract["kind"] == "finance-lease" else [0.0] * 4
         online, retire = of(stated, "online", self.start), stated.get("retire")
+        if goes_back(stated):  # owed is what the payments are worth: all but the value the lessor counts on
+            paid = 1 - contract["buy_out_fraction"] / (1 + contract["rate_per_year"] / 12) ** contract["term_months"]
+            prices = [price * paid for price in new]
+            month = online.month - 1 + contract["term_months"]
+            retire = online.replace(year=online.year + month // 12, month=month % 12 + 1)
         return {
             "name": name,
             "accelerator": stated["accelerator"],

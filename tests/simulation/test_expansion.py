@@ -216,17 +216,23 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
 
 
 BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
+OVERFLOWS = BUYS | {"cluster": "cloud", "watch": "h200", "nodes": 2, "most_nodes": 3, "lead_weeks": 6}
 SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "mi325x", "nodes": 1, "months": 4}
 
 
 @pytest.mark.parametrize(
     ("rules", "envelope_kw"),
-    [([BUYS | {"lead_weeks": 9}, SHRINKS], 115), ([BUYS | {"lead_weeks": 17}], 95)],  # room when the old ones have gone
+    [
+        ([BUYS | {"lead_weeks": 9}, SHRINKS], 115),
+        ([BUYS | {"lead_weeks": 17}], 95),  # room when the old ones have gone
+        ([OVERFLOWS, SHRINKS], 10),  # a provider's need none
+    ],
 )
 def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any]], envelope_kw: float) -> None:
     """Ten months of a fleet that buys, retires by rule and by date, in a few windows and month by month."""
-    retired = {"clusters": {"old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"}}}
-    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "power_envelope_kw": envelope_kw}}, retired)
+    cloud = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 3}}
+    more = {"clusters": {"old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"}, "cloud": cloud}}
+    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "power_envelope_kw": envelope_kw}}, more)
     together = run_plan(plan, 1)
     apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
     assert len(together.windows) < len(apart.windows) == 10
