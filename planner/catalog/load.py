@@ -128,16 +128,22 @@ class Catalog(Strict):
         """Return the prior of that name."""
         return self._entry("priors", name)  # type: ignore[no-any-return]
 
-    def resale_priors(self, vendor: str) -> dict[str, float]:
-        """Return the names of a vendor's resale priors (``resale_12m_nvidia``) and their ages in months, rising."""
-        own = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{vendor}")]
-        names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(vendor)}", name) for name in own}
-        ages = {name: float(match[1]) for name, match in names.items() if match}
-        return dict(sorted(ages.items(), key=lambda item: item[1]))
+    def resale_priors(self, part: str) -> dict[str, float]:
+        """Return the names of a part's resale priors and their ages in months, rising.
 
-    def resale_fractions(self, vendor: str) -> dict[float, float]:
-        """Return what a vendor's used servers fetch, as a share of new, by rising age in months."""
-        return {age: self.priors[name].base for name, age in self.resale_priors(vendor).items()}
+        Its own (``resale_12m_h200``) where there are any, else its vendor's (``resale_12m_nvidia``).
+        """
+        for owner in (part.lower(), self.accelerator(part).vendor.value):
+            own = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{owner}")]
+            names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(owner)}", name) for name in own}
+            ages = {name: float(match[1]) for name, match in names.items() if match}
+            if ages:
+                return dict(sorted(ages.items(), key=lambda item: item[1]))
+        return {}
+
+    def resale_fractions(self, part: str) -> dict[float, float]:
+        """Return what used servers of a part fetch, as a share of new, by rising age in months."""
+        return {age: self.priors[name].base for name, age in self.resale_priors(part).items()}
 
     def _entry(self, section: str, name: str) -> Any:
         known = getattr(self, section)

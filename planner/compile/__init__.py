@@ -189,8 +189,10 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
                 when=rule.when,
                 threshold=rule.threshold_fraction,
                 months=rule.months,
+                watched=names.index(rule.watch or rule.cluster),
                 cluster=names.index(rule.cluster),
                 nodes=rule.nodes,
+                most_nodes=rule.most_nodes or np.inf,
                 lead_h=rule.lead_weeks * HOURS_PER_WEEK,
                 cooldown_months=rule.cooldown_months,
             )

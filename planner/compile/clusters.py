@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.catalog.entries import Accelerator
 from planner.catalog.load import Catalog
 from planner.compile.capacity import Service
-from planner.compile.contracts import rent_plan
+from planner.compile.contracts import last_day, lease_terms, rent_plan
 from planner.compile.reuse import Reuse
 from planner.compile.software import headcount, stack_name
 from planner.errors import ScenarioError
@@ -23,13 +23,14 @@ from planner.fleet.plan import (
     DomainPlan,
     OrderPlan,
     OwnedPlan,
+    PaymentPlan,
     PlannedWork,
     ReliabilityPlan,
     Triangle,
 )
 from planner.fleet.software_plan import Headcount
 from planner.language.cluster import Cluster, Order, Owned
-from planner.language.contract import Spot
+from planner.language.contract import ON_SITE, Spot
 from planner.language.fields import PerThousand
 from planner.language.prices import dated_quotes, standing_price
 from planner.language.reliability import Reliability
@@ -60,9 +61,9 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     loses_node = maker.lost_with_accelerator.value == "node"
     online = cluster.online or scenario.start
     book = _price_book(scenario, cluster, entry)
-    rent = rent_plan(scenario, name, catalog) if cluster.contract else None
-    prices = _prices(scenario, cluster, entry, book) if rent is None else (0.0, 0.0, 0.0, 0.0)
-    retire = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+    rent, lease = rent_plan(scenario, name, catalog), lease_terms(cluster)
+    new = _prices(scenario, cluster, entry, book)
+    retire = last_day(cluster, scenario.start)
     return ClusterPlan(
         name=name,
         accelerator=cluster.accelerator,
@@ -73,13 +74,15 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
         online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
         order=_order(scenario, cluster.order) if cluster.order else None,
-        retire_h=float(retire),
+        retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
         node_power=_node_power(scenario, entry, own, reuse),
         nameplate_kw=entry.node_max_kw.value,
-        prices_usd=prices,
-        owned=_owned(scenario, name, cluster.owned, cluster.nodes, prices) if cluster.owned else None,
+        prices_usd=_scaled(new, lease.owed_fraction if lease else float(rent is None)),
+        owned=_owned(scenario, name, cluster.owned, cluster.nodes, new) if cluster.owned else None,
         rent=rent,
+        lease=lease,
+        leased_prices_usd=new if isinstance(cluster.contract, ON_SITE) else None,
         price_book=book if rent is None else None,
     )
 
@@ -116,6 +119,10 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
         deliveries=order.deliveries,
         interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
         acceptance_failure_fraction=order.acceptance_failure_fraction,
+        payments=tuple(
+            PaymentPlan(fraction=each.fraction, from_order=each.when == "order", after_h=each.weeks * HOURS_PER_WEEK)
+            for each in order.payments
+        ),
     )
 
 
@@ -142,6 +149,12 @@ def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: Pric
     if cluster.host_usd_per_node is not None:
         host = cluster.host_usd_per_node
     return each * per_node, host, network, storage
+
+
+def _scaled(prices_usd: Prices, factor: float) -> Prices:
+    """Return what a node stands in the books at when it comes: its price, what is owed for it, or nothing."""
+    accelerators, host, network, storage = (price * factor for price in prices_usd)
+    return accelerators, host, network, storage
 
 
 def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service], reuse: Reuse) -> NodePower:

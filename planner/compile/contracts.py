@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 import numpy as np
 
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
+from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.rent import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
 from planner.finance.unit_costs import price_path
 from planner.fleet.money import RentPlan
 from planner.language.cluster import Cluster
-from planner.language.contract import OnDemand, OperatingLease, Reserved, Spot
+from planner.language.contract import FinanceLease, OnDemand, OperatingLease, Reserved, Spot
 from planner.language.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 
@@ -21,11 +23,12 @@ _TERM_PRIORS = {12: "1yr", 36: "3yr"}
 """Terms in months for which the catalogue may have rents, by the word in its names."""
 
 
-def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan:
-    """Compile a cluster's contract."""
+def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | None:
+    """Compile the contract of a cluster that is rented; None for others."""
     cluster, grid = scenario.clusters[name], MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     contract = cluster.contract
-    assert contract is not None
+    if contract is None or isinstance(contract, FinanceLease):
+        return None
     rent = _rent_usd_per_h(scenario, name, catalog)
     match contract:
         case Reserved() | OperatingLease():
@@ -39,11 +42,34 @@ def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan:
             return replace(by_the_hour, interruptions_per_h=per_h, interruption_h=contract.interruption_h)
 
 
+def lease_terms(cluster: Cluster) -> LeaseTerms | None:
+    """Compile the contract of a cluster under a finance lease; None for others."""
+    lease = cluster.contract
+    if not isinstance(lease, FinanceLease):
+        return None
+    return LeaseTerms(
+        rate_per_year=lease.rate_per_year,
+        term_months=lease.term_months,
+        buy_out_fraction=lease.buy_out_fraction,
+        is_bought=lease.at_end == "buy",
+        exit_fee_fraction=lease.exit_fee_fraction,
+    )
+
+
+def last_day(cluster: Cluster, start: datetime.date) -> datetime.date | None:
+    """Return the day on which a cluster leaves service: as stated, or as its lease ends and it goes back."""
+    lease = cluster.contract
+    if not isinstance(lease, FinanceLease) or lease.at_end == "buy":
+        return cluster.retire
+    ends = add_months(cluster.online or start, lease.term_months)
+    return min(ends, cluster.retire or ends)
+
+
 def _rent_usd_per_h(scenario: Scenario, name: str, catalog: Catalog) -> float:
     """Return the rent stated, or the catalogue's for the part and kind of contract."""
     cluster = scenario.clusters[name]
     contract = cluster.contract
-    assert contract is not None
+    assert isinstance(contract, Reserved | OperatingLease | OnDemand | Spot)
     if contract.usd_per_accelerator_h is not None:
         return contract.usd_per_accelerator_h
     prior = rent_prior(cluster)
@@ -74,12 +100,12 @@ def _term(cluster: Cluster, contract: Reserved | OperatingLease, rent: float, gr
         edges.append(add_months(signed, len(edges) * contract.term_months))
     edge_h = np.array([(day - grid.start).days * HOURS_PER_DAY for day in edges], dtype=np.float64)
     prices = term_prices_usd_per_h(rent, contract.change_per_year, edge_h[:-1])
-    left = 0.0
-    if cluster.retire is not None and cluster.retire < grid.end:
-        left = left_of_term_usd((cluster.retire - grid.start).days * HOURS_PER_DAY, edge_h, prices)
+    leaves = min(cluster.retire or grid.end, grid.end)
+    left = left_of_term_usd((leaves - grid.start).days * HOURS_PER_DAY, edge_h, prices)
     return RentPlan(
         usd_per_accelerator_h=mean_price_usd_per_h(grid.edge_hours.astype(np.float64), edge_h, prices),
         when_used=False,
         is_hosted=isinstance(contract, Reserved),
-        exit_usd_per_accelerator=left * contract.exit_fee_fraction,
+        exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
+        bound_usd_per_accelerator=left if leaves == grid.end else 0.0,
     )

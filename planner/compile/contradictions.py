@@ -57,7 +57,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
                     f"of {plan.hours / 24:,.0f}"
                 )
     refuse_floods(plan, refuse)
-    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan)]
+    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
     warnings += _all_drained(plan)
@@ -88,6 +88,21 @@ def _came_before(plan: Plan) -> list[str]:
         "owned, its price is no capital of the horizon"
         for name, order in orders
         if order.placed_h + order.lead_h + order.slip_h.low < 0
+    ]
+
+
+def _bound(plan: Plan) -> list[str]:
+    """Say what terms bind after the horizon: it makes a long one signed late look as free to leave as a short one."""
+    bound = [
+        (cluster.name, cluster.nodes * cluster.accelerators_per_node * cluster.rent.bound_usd_per_accelerator)
+        for cluster in plan.clusters
+        if cluster.rent is not None
+    ]
+    return [
+        f"cluster {name}: its term runs on after the horizon and binds {usd:,.0f} USD of rent by then, which no figure "
+        "counts"
+        for name, usd in bound
+        if usd > 0
     ]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
+from planner.compile.contracts import lease_terms
 from planner.compile.software import SUPPORT_USD
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import Amortisation, LoanTerms
@@ -15,6 +18,7 @@ from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.finance.tax import LossRule, TaxRules
 from planner.finance.unit_costs import price_path
 from planner.fleet.money import (
+    BuildingPlan,
     BurstPlan,
     CapitalPlan,
     MarketPlan,
@@ -28,7 +32,7 @@ from planner.language.cluster import Cluster
 from planner.language.finance import Finance, Loan, TokenPrice
 from planner.language.prices import tariff_of, window_zone
 from planner.language.scenario import Scenario
-from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Floats = NDArray[np.float64]
 _DECLINING = "declining-balance"
@@ -47,33 +51,73 @@ def money_plan(
 
 
 def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
-    """Return the cluster's own resale curve, or its vendor's, under both multipliers."""
+    """Return the cluster's own resale curve or the catalogue's, under both multipliers; nothing for what goes back."""
+    lease = lease_terms(cluster)
     stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
-    points = stated or catalog.resale_fractions(catalog.accelerator(cluster.accelerator).vendor.value)
+    points = stated or catalog.resale_fractions(cluster.accelerator)
     return ResaleCurve(
         age_months=tuple(points),
         fractions=tuple(points.values()),
-        multiplier=finance.resale_multiplier * cluster.resale_multiplier,
+        multiplier=finance.resale_multiplier * cluster.resale_multiplier * (lease is None or lease.is_bought),
+    )
+
+
+def _book_life(finance: Finance, cluster: Cluster) -> tuple[int, float | None]:
+    """Return a cluster's book life in months and its residual; what goes back is written off to nothing by then."""
+    lease = lease_terms(cluster)
+    if lease is not None and not lease.is_bought:
+        return lease.term_months, 0.0
+    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
+    residual = common if cluster.residual_fraction is None else cluster.residual_fraction
+    return cluster.depreciation_months or finance.depreciation_months, residual
+
+
+def _components(finance: Finance, cluster: Cluster) -> tuple[tuple[int, float | None], ...] | None:
+    """Return book life and residual of accelerators, hosts, network and storage; None where all have the cluster's."""
+    if cluster.components is None:
+        return None
+    life, residual = _book_life(finance, cluster)
+    parts = cluster.components
+    return tuple(
+        (
+            part.depreciation_months or life,
+            residual if part.residual_fraction is None else part.residual_fraction,
+        )
+        for part in (parts.accelerators, parts.hosts, parts.network, parts.storage)
     )
 
 
 def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
     finance, clusters = scenario.finance, scenario.clusters.values()
-    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
+    lives, residuals = zip(*(_book_life(finance, cluster) for cluster in clusters), strict=True)
     return CapitalPlan(
-        depreciation_months=tuple(cluster.depreciation_months or finance.depreciation_months for cluster in clusters),
+        depreciation_months=lives,
         declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
-        residual_fraction=tuple(
-            common if cluster.residual_fraction is None else cluster.residual_fraction for cluster in clusters
-        ),
+        residual_fraction=residuals,
+        components=tuple(_components(finance, cluster) for cluster in clusters),
         resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
         end_value=finance.end_value,
-        discount_rate_per_year=finance.discount_rate_per_year,
+        discount_rate_per_year=_nominal_rate(finance),
+        inflation_per_year=finance.inflation_per_year,
         timing=Timing(finance.cash_flow_timing),
         fiscal_year_start_month=finance.fiscal_year_start_month,
         opening_cash_usd=finance.opening_cash_usd,
         property_tax_fraction_per_year=finance.property_tax_fraction_per_year,
         loan=_loan(finance.loan) if finance.loan else None,
+        building=_building(scenario) if scenario.site.building else None,
+    )
+
+
+def _building(scenario: Scenario) -> BuildingPlan:
+    building = scenario.site.building
+    assert building is not None
+    return BuildingPlan(
+        cost_usd=building.cost_usd,
+        land_usd=building.land_usd,
+        opened_h=(building.opened - scenario.start).days * HOURS_PER_DAY,
+        life_months=building.life_months,
+        upkeep_fraction_per_year=building.upkeep_fraction_per_year,
+        property_tax_fraction_per_year=building.property_tax_fraction_per_year,
     )
 
 
@@ -86,14 +130,26 @@ def _loan(loan: Loan) -> LoanTerms:
         amortisation=Amortisation(loan.amortisation),
         fee_fraction=loan.fee_fraction,
         least_cover_ratio=loan.least_cover_ratio,
+        balloon_fraction=loan.balloon_fraction,
     )
+
+
+def _rise(finance: Finance, stated: float | None) -> float:
+    """Return the yearly rise of a price: as stated, or with all others."""
+    return finance.inflation_per_year if stated is None else stated
+
+
+def _nominal_rate(finance: Finance) -> float:
+    """Return the discount rate with inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one."""
+    inflation = finance.inflation_per_year if finance.discount_rate_basis == "real" else 0.0
+    return finance.discount_rate_per_year + inflation * (1.0 + finance.discount_rate_per_year)
 
 
 def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPricePlan:
     site, finance = scenario.site, scenario.finance
     entry = catalog.tariff(site.tariff)
     flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
-    tariff = tariff_of(site, flat)
+    tariff = replace(tariff_of(site, flat), escalator_per_year=_rise(finance, site.electricity.escalator_per_year))
     by_hour = bool(site.electricity.windows)
     zone = window_zone(site, entry)
     stated = site.grid_carbon_g_per_kwh
@@ -108,9 +164,10 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
         monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
         hourly_usd_per_kwh=hourly_prices_usd_per_kwh(tariff, grid, zone) if by_hour else None,
         colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
-        colocation_escalator_per_year=site.colocation_escalator_per_year,
+        colocation_escalator_per_year=_rise(finance, site.colocation_escalator_per_year),
         grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated is None else stated,
-        carbon_usd_per_tonne=finance.carbon_usd_per_tonne * escalation(grid, finance.carbon_change_per_year),
+        carbon_usd_per_tonne=finance.carbon_usd_per_tonne
+        * escalation(grid, _rise(finance, finance.carbon_change_per_year)),
         embodied_kg=np.array(embodied),
         service_life_months=float(finance.service_life_months),
     )
@@ -119,7 +176,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPriceP
 def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan:
     finance, software = scenario.finance, scenario.software
     support = software.support_usd_per_accelerator_year
-    accelerator_usd = np.array([cluster.prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
+    accelerator_usd = np.array([cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
     return UpkeepPlan(
         operations_fraction_per_year=finance.operations_fraction_per_year,
         insurance_fraction_per_year=finance.insurance_fraction_per_year,
@@ -129,7 +186,7 @@ def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan
         crew_usd_per_year=finance.repair_crew_usd_per_year,
         support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
         licence_usd_per_accelerator_year=finance.licence_usd_per_accelerator_year,
-        escalator_per_year=finance.people_escalator_per_year,
+        escalator_per_year=_rise(finance, finance.people_escalator_per_year),
         part_usd=accelerator_usd * finance.spare_part_price_fraction,
         rma_usd=finance.rma_usd_per_repair,
         replacement_usd=accelerator_usd * finance.replacement_price_fraction,

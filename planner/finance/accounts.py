@@ -19,6 +19,7 @@ its counter-entry in ``balance_sheet``, so the plain sum of ledger rows, however
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import Flag, StrEnum
 from types import MappingProxyType
@@ -73,6 +74,18 @@ class Account(StrEnum):
     LOAN_INTEREST = "loan_interest"
     TAX_ON_INTEREST = "tax_on_interest"
     PROPERTY_TAX = "property_tax"
+    LEASE_STARTED = "lease_started"
+    LEASE_USED = "lease_used"
+    LEASE_PRINCIPAL = "lease_principal"
+    LEASE_INTEREST = "lease_interest"
+    OTHER_CAPITAL = "other_capital"
+    LEASE_OWED = "lease_owed"
+    ORDER_PAID = "order_paid"
+    ORDER_SETTLED = "order_settled"
+    ORDER_BALANCE = "order_balance"
+    CAPEX_BUILDING = "capex_building"
+    BUILDING_DEPRECIATION = "building_depreciation"
+    SPACE = "space"
 
 
 class Category(StrEnum):
@@ -86,7 +99,7 @@ class Category(StrEnum):
     """Income statement, what an operating margin takes off besides: people, software, insurance, losses on what is
     retired. With these and the charge for capital, accrued cost is complete."""
     INTEREST = "interest"
-    """Income statement, below operating income: what a lender is paid besides what was lent."""
+    """Income statement, below operating income: what a lender or lessor is paid besides what was lent."""
     TAX = "tax"
     """Income statement, below income before tax."""
     LENDING = "lending"
@@ -97,6 +110,8 @@ class Category(StrEnum):
     """In no statement: charges and values that no one pays, for cost and value to the owner."""
     COUNTER_ENTRY = "counter_entry"
     """In no statement: what makes all rows of a month sum to accrued cost."""
+    TRANSFER = "transfer"
+    """Balance sheet alone: moves two of its lines, and no cash."""
 
 
 class Position(StrEnum):
@@ -104,8 +119,16 @@ class Position(StrEnum):
 
     HARDWARE = "hardware"
     """Asset: book value of what is owned."""
+    RIGHT_OF_USE = "right_of_use"
+    """Asset: book value of what is had under finance leases, until it is bought out."""
+    BUILDING = "building"
+    """Asset: book value of an owned building and its land."""
+    DEPOSITS = "deposits"
+    """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
     LOANS = "loans"
     """Liability: what is owed to lenders."""
+    LEASES = "leases"
+    """Liability: what is owed to lessors under finance leases."""
     DEFERRED_TAX = "deferred_tax"
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
@@ -122,10 +145,9 @@ class AccountDescription:
     """The part of the statements it belongs to."""
     cause: str
     """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
-    position: Position | None
-    """Line of the balance sheet that a posting moves besides cash and equity; None for none."""
-    position_sign: int
-    """+1 where a posting adds to that line, −1 where it takes from it."""
+    positions: tuple[tuple[Position, int], ...]
+    """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
+    takes from it."""
 
     @property
     def is_income(self) -> bool:
@@ -149,9 +171,14 @@ def _describe(
     description: str, views: View, category: Category, cause: str = "", position: tuple[Position, int] | None = None
 ) -> AccountDescription:
     """Return one entry of the chart; ``position`` is a line of the balance sheet and the sign of a posting there."""
-    line, sign = position or (None, 0)
+    positions = () if position is None else (position,)
+    return AccountDescription(description=description, views=views, category=category, cause=cause, positions=positions)
+
+
+def _transfer(description: str, *positions: tuple[Position, int]) -> AccountDescription:
+    """Return an entry that moves lines of the balance sheet against each other."""
     return AccountDescription(
-        description=description, views=views, category=category, cause=cause, position=line, position_sign=sign
+        description=description, views=View(0), category=Category.TRANSFER, cause="", positions=positions
     )
 
 
@@ -270,7 +297,72 @@ ACCOUNTS = MappingProxyType(
             "Income tax that interest and fees save (negative).", View.FINANCING, Category.TAX
         ),
         Account.PROPERTY_TAX: _describe(
-            "Property tax on hardware, assessed at book value.", _EVERY, Category.OPERATING_EXPENSE, "price"
+            "Property tax on hardware and an owned building, assessed at book value.",
+            _EVERY,
+            Category.OPERATING_EXPENSE,
+            "price",
+        ),
+        Account.LEASE_STARTED: _transfer(
+            "Right to use machines under a finance lease, and the debt for it: the worth of its payments then.",
+            (Position.RIGHT_OF_USE, 1),
+            (Position.LEASES, 1),
+        ),
+        Account.LEASE_USED: _transfer(
+            "Book value of leased machines written off, given back or bought out, from right of use to hardware.",
+            (Position.HARDWARE, 1),
+            (Position.RIGHT_OF_USE, -1),
+        ),
+        Account.LEASE_PRINCIPAL: _describe(
+            "Paid off what is owed under finance leases, the buy-out included.",
+            _PAID,
+            Category.LENDING,
+            position=(Position.LEASES, -1),
+        ),
+        Account.LEASE_INTEREST: _describe("Interest of finance leases.", _EVERY, Category.INTEREST, "price"),
+        Account.OTHER_CAPITAL: _describe(
+            "Charge for capital in what is paid on orders ahead of delivery, less that in what is owed to vendors and "
+            "lessors, which is theirs.",
+            View.ACCRUAL,
+            Category.IMPUTED,
+            "price",
+        ),
+        Account.LEASE_OWED: _describe(
+            "Owed on the last day for leased machines that count at their value then, as if paid off.",
+            View.ECONOMIC,
+            Category.IMPUTED,
+        ),
+        Account.ORDER_PAID: _describe(
+            "Deposits and milestones: paid on orders on other days than their deliveries'.",
+            _PAID,
+            Category.INVESTING,
+            position=(Position.DEPOSITS, 1),
+        ),
+        Account.ORDER_SETTLED: _describe(
+            "Of a delivery, what is paid on other days than its own (negative): set off against its cost.",
+            _PAID,
+            Category.INVESTING,
+            position=(Position.DEPOSITS, 1),
+        ),
+        Account.ORDER_BALANCE: _describe(
+            "Owed to vendors on the last day for what has come (positive), paid ahead for what has not (negative).",
+            View.ECONOMIC,
+            Category.IMPUTED,
+        ),
+        Account.CAPEX_BUILDING: _describe(
+            "Paid for an owned building and its land.", _PAID, Category.INVESTING, position=(Position.BUILDING, 1)
+        ),
+        Account.BUILDING_DEPRECIATION: _describe(
+            "Book depreciation of an owned building.",
+            View.ACCRUAL,
+            Category.COST_OF_SERVING,
+            "power",
+            position=(Position.BUILDING, -1),
+        ),
+        Account.SPACE: _describe(
+            "Charged to clusters for their part of an owned building, and received by the site: together nothing.",
+            _EVERY,
+            Category.COST_OF_SERVING,
+            "power",
         ),
     }
 )
@@ -299,16 +391,23 @@ NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Ac
 """Left out of cost per token: income, and tax on it."""
 INCOME_ACCOUNTS = (
     Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
+    Account.ORDER_SETTLED,
 )  # fmt: skip
 """What is gained: their amounts are negative in the ledger."""
-CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL,)
+CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.OTHER_CAPITAL)
 """Accrued cost that nobody pays: in no income, taxable or of the books."""
-END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE)
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
 """What would change hands on the last day if all that is owned were sold."""
-DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE)
+LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
+"""What a lessor is paid, at the end of each month of a lease."""
+DATED_ACCOUNTS = (
+    *CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS, Account.ORDER_PAID,
+    Account.ORDER_SETTLED, Account.CAPEX_BUILDING,
+)  # fmt: skip
 """What counts on a day of its own; all else runs through its month."""
 
 
+@functools.cache
 def codes_in(view: View) -> list[int]:
     """Return the codes of the accounts a view counts."""
     return [ACCOUNT_CODES[account] for account in Account if view in ACCOUNTS[account].views]

@@ -123,12 +123,13 @@ class Ledger:
     def book_value_cents(self, opening_book_cents: ArrayLike = 0) -> NDArray[np.int64]:
         """Return each cohort's book value at each month's end, from the ledger; shape (cohorts, months).
 
-        opening + Σ (capex + resale − depreciation − disposal loss): resale is minus the proceeds and the loss
+        opening + Σ (capex + leased + resale − depreciation − disposal loss): resale is minus the proceeds and the loss
         is the book value disposed of less the proceeds, so the proceeds drop out and the book value disposed
         of remains.
         """
         table = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)[:-1]
-        added = table[:, :, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.RESALE)]]
+        entered = (*CAPEX_ACCOUNTS, Account.RESALE, Account.LEASE_STARTED)
+        added = table[:, :, [ACCOUNT_CODES[account] for account in entered]]
         written_off = (Account.DEPRECIATION, Account.DISPOSAL_LOSS)
         taken = table[:, :, [ACCOUNT_CODES[account] for account in written_off]]
         change: NDArray[np.int64] = added.sum(axis=2) - taken.sum(axis=2)

@@ -8,7 +8,9 @@ months, g of them grace, at i = yearly rate / 12 a month, has left after k month
 * straight:  f(k) = 1 − (k − g) / (n − g): equal repayments
 * bullet:    f(k) = 1 until the last month, which pays it back
 
-Month k pays interest i·P·f(k − 1) and repays P·(f(k − 1) − f(k)). Balances are whole cents: what is repaid sums to P.
+Where a share b is to be left at the end (a balloon, or the buy-out of a lease), it is b + (1 − b)·f(k), and the last
+month pays b back besides. Month k pays interest i·P·f(k − 1) and repays P·(f(k − 1) − f(k)). Balances are whole cents:
+what is repaid sums to P.
 """
 
 from __future__ import annotations
@@ -53,9 +55,16 @@ class LoanTerms:
     """Share of what is drawn, kept by the lender at once."""
     least_cover_ratio: float | None
     """Covenant: operating cash flow over debt service of a fiscal quarter; None for none."""
+    balloon_fraction: float = 0.0
+    """Share of what is drawn that the last payment pays back besides its own part."""
 
     def left_fraction(self) -> Floats:
         """Return f(0) to f(n), the share of a tranche that is left after each month, shape (term_months + 1,)."""
+        left = self.balloon_fraction + (1.0 - self.balloon_fraction) * self._without_balloon()
+        left[-1] = 0.0
+        return left
+
+    def _without_balloon(self) -> Floats:
         months = np.arange(self.term_months + 1.0)
         paying = self.term_months - self.grace_months
         done = np.maximum(months - self.grace_months, 0.0)

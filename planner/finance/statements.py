@@ -1,8 +1,8 @@
 """Income statement, cash flow and balance sheet, from the one ledger, by month, quarter and fiscal year.
 
 Every account says in :data:`~planner.finance.accounts.ACCOUNTS` what a posting moves: cash, where the cash or the
-financing view counts it; equity, where it is a line of the income statement; and at most one other line of the balance
-sheet. For every account the three balance, so that assets are liabilities and equity in every month and cluster:
+financing view counts it; equity, where it is a line of the income statement; and other lines of the balance sheet. For
+every account these balance, so that assets are liabilities and equity in every month and cluster:
 
     cash[m]     = opening cash − Σ postings that change hands
     position[m] = opening + Σ ± postings
@@ -11,7 +11,9 @@ sheet. For every account the three balance, so that assets are liabilities and e
 
 Cash is what the plan has taken in less what it has paid: below zero it is what the owner has to put in by then. The
 imputed charge for capital, and values as if sold, are paid by nobody and in no statement. Costs are positive in the
-income statement; in the cash flow, money that comes in is.
+income statement; in the cash flow, money that comes in is. What lenders and lessors are paid, interest included, is
+financing cash flow (IAS 7.33 and, from 2027, IFRS 18). Under US GAAP interest is operating cash flow: interest_usd is
+what to move.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, INCOME_CATEGORIES, Account, Category, Position, View
+from planner.finance.accounts import (
+    ACCOUNT_ORDER,
+    ACCOUNTS,
+    LEASE_PAYMENTS,
+    Account,
+    Category,
+    Position,
+    View,
+)
 from planner.finance.ledger import Dimension
 from planner.finance.unit_costs import ratio
 from planner.units import MONTHS_PER_YEAR
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
     Cents = NDArray[np.int64]
 
 MONTHS_PER_QUARTER = 3
-LIABILITIES = (Position.LOANS, Position.DEFERRED_TAX)
+LIABILITIES = (Position.LOANS, Position.LEASES, Position.DEFERRED_TAX)
 """Positions owed; the others are owned."""
 
 
@@ -60,27 +70,33 @@ LINES = MappingProxyType(
         "gross_profit_usd": "Revenue less cost of serving.",
         "operating_expense_usd": "Accounts of the category operating_expense.",
         "operating_income_usd": "Gross profit less operating expense.",
-        "interest_usd": "Interest and fees of loans.",
+        "interest_usd": "Interest and fees of loans and finance leases.",
         "tax_expense_usd": "Income tax, paid and deferred.",
         "net_income_usd": "Operating income less interest and tax.",
         "operating_cash_flow_usd": "Cash from revenue less what running the fleet and tax cost.",
-        "investing_cash_flow_usd": "Cash from hardware sold less hardware bought.",
-        "financing_cash_flow_usd": "Cash from loans less what is paid back, interest, fees and the tax these save.",
+        "investing_cash_flow_usd": "Cash from hardware sold less what is paid for hardware and a building.",
+        "financing_cash_flow_usd": "Cash from loans less repayments of loans and finance leases, interest, "
+        "fees, and plus the tax that loans save.",
         "net_cash_flow_usd": "Sum of the cash flows.",
-        "debt_service_usd": "Interest, fees and repayments: what operating cash flow has to cover.",
+        "debt_service_usd": "Interest, fees and repayments of loans and leases: what operating cash flow has to cover.",
         "opening_cash_usd": "Cash before the period.",
         "cash_usd": "Cash at its end, opening cash and net cash flow; below zero, what the owner has to put in.",
         "hardware_usd": "Book value of what is owned.",
-        "assets_usd": "Cash and hardware.",
+        "right_of_use_usd": "Book value of what is had under finance leases.",
+        "building_usd": "Book value of an owned building and its land.",
+        "deposits_usd": "Paid on orders ahead of delivery; negative where more is owed to vendors after it.",
+        "assets_usd": "Cash, hardware, right of use, building and deposits.",
         "deferred_tax_usd": "Tax expense of the books not yet paid; negative where tax is paid ahead of the books.",
         "loans_usd": "Owed to lenders.",
-        "liabilities_usd": "Loans and deferred tax.",
+        "leases_usd": "Owed to lessors under finance leases.",
+        "liabilities_usd": "Loans, leases and deferred tax.",
         "equity_usd": "Opening assets less opening liabilities, and net income since: assets less liabilities.",
     }
 )
 """The lines of the statements in order, and what each is."""
 BALANCES = (
-    "cash_usd", "hardware_usd", "assets_usd", "deferred_tax_usd", "loans_usd", "liabilities_usd", "equity_usd",
+    "cash_usd", "hardware_usd", "right_of_use_usd", "building_usd", "deposits_usd", "assets_usd", "deferred_tax_usd",
+    "loans_usd", "leases_usd", "liabilities_usd", "equity_usd",
 )  # fmt: skip
 """Lines that hold at a period's end; all others but opening cash run through it."""
 
@@ -136,6 +152,16 @@ def is_paid(account: Account) -> bool:
     return bool(ACCOUNTS[account].views & (View.CASH | View.FINANCING))
 
 
+def cash_flow_section(account: Account) -> str:
+    """Return the section of the cash flow that an account belongs to: operating, investing, financing, or none."""
+    category = ACCOUNTS[account].category
+    if not is_paid(account):
+        return ""
+    if View.FINANCING in ACCOUNTS[account].views or category in (Category.INTEREST, Category.LENDING):
+        return "financing"
+    return "investing" if category is Category.INVESTING else "operating"
+
+
 @functools.cache
 def line_weights() -> tuple[tuple[str, ...], Cents]:
     """Return the lines that come straight from accounts, and what a posting adds to each, shape (accounts, lines).
@@ -149,11 +175,11 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
     def of(sign: int, *categories: Category) -> list[int]:
         return column(lambda account: ACCOUNTS[account].category in categories, lambda _: sign)
 
-    def flow(view: View, *categories: Category) -> list[int]:
-        return column(lambda a: view in ACCOUNTS[a].views and ACCOUNTS[a].category in categories, lambda _: -1)
+    def flow(section: str) -> list[int]:
+        return column(lambda account: cash_flow_section(account) == section, lambda _: -1)
 
     def moved(line: Position) -> list[int]:
-        return column(lambda a: ACCOUNTS[a].position is line, lambda a: ACCOUNTS[a].position_sign)
+        return column(lambda a: line in dict(ACCOUNTS[a].positions), lambda a: dict(ACCOUNTS[a].positions)[line])
 
     columns = {
         "revenue_usd": of(-1, Category.REVENUE),
@@ -161,10 +187,10 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
         "operating_expense_usd": of(1, Category.OPERATING_EXPENSE),
         "tax_expense_usd": of(1, Category.TAX),
         "interest_usd": of(1, Category.INTEREST),
-        "operating_cash_flow_usd": flow(View.CASH, *INCOME_CATEGORIES),
-        "investing_cash_flow_usd": flow(View.CASH, Category.INVESTING),
-        "financing_cash_flow_usd": flow(View.FINANCING, *Category),
-        "debt_service_usd": column(lambda a: a in (Account.LOAN_INTEREST, Account.LOAN_REPAID), lambda _: 1),
+        **{f"{section}_cash_flow_usd": flow(section) for section in ("operating", "investing", "financing")},
+        "debt_service_usd": column(
+            lambda a: a in (Account.LOAN_INTEREST, Account.LOAN_REPAID, *LEASE_PAYMENTS), lambda _: 1
+        ),
         **{f"{line}_usd": moved(line) for line in Position},
     }
     return tuple(columns), np.array(list(columns.values()), dtype=np.int64).T

@@ -19,6 +19,20 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildingPlan:
+    """A building that the site owns."""
+
+    cost_usd: float
+    land_usd: float
+    """Never written off."""
+    opened_h: float
+    """When it is paid and in service; below zero for one owned before the start."""
+    life_months: int
+    upkeep_fraction_per_year: float
+    property_tax_fraction_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapitalPlan:
     """How purchases are written off, and what they are worth."""
 
@@ -30,15 +44,30 @@ class CapitalPlan:
     """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
     resale: tuple[ResaleCurve, ...]
     """What used servers fetch, by cluster."""
+    components: tuple[tuple[tuple[int, float | None], ...] | None, ...] = ()
+    """Book life and residual of accelerators, hosts, network and storage, by cluster; None or nothing at all where they
+    share the cluster's."""
     end_value: str
     """market or none: what is still owned on the last day counts at resale value, or at nothing."""
     discount_rate_per_year: float
     timing: Timing
     """When what runs through a month counts."""
+    inflation_per_year: float = 0.0
+    """By which nominal dollars are turned into those of the first day."""
     fiscal_year_start_month: int = 1
     opening_cash_usd: float = 0.0
     property_tax_fraction_per_year: float = 0.0
     loan: LoanTerms | None = None
+    building: BuildingPlan | None = None
+
+    def has_components(self, cluster: int) -> bool:
+        """Return whether the parts of a cluster have books of their own."""
+        return bool(self.components) and self.components[cluster] is not None
+
+    def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
+        """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
+        own = self.components[cluster] if self.components else None
+        return (self.depreciation_months[cluster], self.residual_fraction[cluster]) if own is None else own[component]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +82,8 @@ class RentPlan:
     """Whether the provider pays power, space, repairs and those who run the site."""
     exit_usd_per_accelerator: float = 0.0
     """What is owed when the cluster is retired before its term ends."""
+    bound_usd_per_accelerator: float = 0.0
+    """What the term that runs on the last day binds after it, which no figure counts."""
     interruptions_per_h: float = 0.0
     """How often a node in service is taken back."""
     interruption_h: float = 0.0

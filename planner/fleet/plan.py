@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.demand.plan import DemandPlan
+from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
@@ -75,6 +76,16 @@ class WorkloadPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentPlan:
+    """A share of an order's price that is paid on another day than that of delivery."""
+
+    fraction: float
+    from_order: bool
+    """Whether it is counted from the order, or from each delivery."""
+    after_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderPlan:
     """A purchase order."""
 
@@ -84,6 +95,8 @@ class OrderPlan:
     deliveries: int
     interval_h: float
     acceptance_failure_fraction: float
+    payments: tuple[PaymentPlan, ...] = ()
+    """The rest is paid on delivery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +139,23 @@ class ClusterPlan:
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
     rent: RentPlan | None = None
-    """The contract of machines that are not bought; their prices are zero."""
+    """The contract of machines that are rented; their prices are zero."""
+    lease: LeaseTerms | None = None
+    """The finance lease of machines that are on the books without having been paid for."""
+    leased_prices_usd: tuple[float, float, float, float] | None = None
+    """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
     price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether its machines stand at a provider's."""
+        return self.rent is not None and self.rent.is_hosted
+
+    @property
+    def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
+        """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
+        return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
@@ -254,13 +281,18 @@ class SitePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePlan:
-    """When something has held for some months, buy or retire nodes."""
+    """When something has held for some months, buy, rent or retire nodes."""
 
     when: str
     threshold: float
     months: int
+    watched: int
+    """Cluster whose utilisation counts."""
     cluster: int
+    """Cluster that is enlarged or reduced."""
     nodes: int
+    most_nodes: float
+    """Of the cluster at once; infinity for no ceiling."""
     lead_h: float
     cooldown_months: int
 
@@ -354,7 +386,7 @@ class Plan:
     @property
     def on_site(self) -> Floats:
         """1 where power, space and repairs are paid here, 0 where a provider pays them; shape (clusters,)."""
-        return np.array([0.0 if cluster.rent and cluster.rent.is_hosted else 1.0 for cluster in self.clusters])
+        return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property
     def tokens_per_request(self) -> Floats:

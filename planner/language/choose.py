@@ -12,7 +12,10 @@ from planner.validation import Strict
 
 
 class ClusterChoice(Strict):
-    """A cluster whose nodes and dates are open; all else (part, engine, precision, prices, order) is the cluster's."""
+    """A cluster whose nodes and dates are open; all else (part, engine, prices, order, contract) is the cluster's.
+
+    To choose between buying, leasing and reserving a part, name a cluster for each way.
+    """
 
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
     """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
@@ -50,7 +53,8 @@ class Choose(Strict):
         Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
         | None
     ) = None
-    """Most that may be paid for the nodes chosen, over all dates, at the prices stated. Default: no limit."""
+    """Most that may be paid for the nodes chosen, over all dates, at the prices stated; what is leased or rented takes
+    none of it. Default: no limit."""
     power_kw: (
         Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
     ) = None

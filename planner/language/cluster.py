@@ -12,6 +12,18 @@ from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, 
 from planner.validation import Strict
 
 
+class OrderPayment(Strict):
+    """A deposit, or a milestone of an order: a share of its price that is paid on another day than that of delivery."""
+
+    fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "a share")]
+    """Share of the price, of each shipment alike."""
+    when: Literal["order", "delivery"] = "order"
+    """What it is counted from: the day of the order, or that of each delivery, slips included. Default order: a
+    deposit."""
+    weeks: Annotated[float, Field(ge=0, le=520), Plausible(0, 52, "assumption")] = 0.0
+    """Weeks after it. Default 0: on the day."""
+
+
 class Order(Strict):
     """A purchase order: what arrives late, in parts, and not always sound."""
 
@@ -27,6 +39,15 @@ class Order(Strict):
     """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
+    payments: Annotated[tuple[OrderPayment, ...], Field(max_length=24)] = ()
+    """Deposits, milestones and terms; the rest is paid on delivery. What is paid on nodes that never come, since their
+    cluster is retired before, is lost. Default: all on delivery (assumption; no public terms were found)."""
+
+    @model_validator(mode="after")
+    def _paid_once(self) -> Order:
+        if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
+            raise ValueError(f"the payments are {total:.4g} of the price; together they are at most 1")
+        return self
 
 
 class Owned(Strict):
@@ -84,6 +105,30 @@ class ResalePoint(Strict):
     """Months since it was delivered."""
     fraction_of_new: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "used is not dearer than new")]
     """Price as a share of what it cost."""
+
+
+class ComponentBooks(Strict):
+    """How the books write off one kind of part of a cluster."""
+
+    depreciation_months: (
+        Annotated[int, Field(ge=1, le=240), Plausible(12, 120, "prior book_life, and ten years for networks")] | None
+    ) = None
+    """Its book life. Default: the cluster's."""
+    residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "as the cluster's")] | None = None
+    """Its book value at the end of book life, as a share of its cost. Default: the cluster's."""
+
+
+class Components(Strict):
+    """Books by kind of part, each a purchase cohort of its own."""
+
+    accelerators: ComponentBooks = ComponentBooks()
+    """Of the accelerators. Default: as the cluster, of which they are most."""
+    hosts: ComponentBooks = ComponentBooks()
+    """Of the servers around them. Default: as the cluster, with which they are replaced."""
+    network: ComponentBooks = ComponentBooks()
+    """Of switches, cables and adapters. Default: as the cluster, with which they are replaced."""
+    storage: ComponentBooks = ComponentBooks()
+    """Of storage. Default: as the cluster, with which it is replaced."""
 
 
 class MeasuredAt(Strict):
@@ -156,7 +201,8 @@ class Cluster(Strict):
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     contract: Contract | None = None
-    """How its machines are had without buying them: reserved, operating-lease, on-demand or spot. Default: bought."""
+    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot.
+    Default: bought."""
     owned: Owned | None = None
     """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None
@@ -169,6 +215,8 @@ class Cluster(Strict):
         Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] | None
     ) = None
     """Its book value at the end of book life, as a share of cost. Default: that of finance."""
+    components: Components | None = None
+    """Lives and residuals by kind of part. Default: all parts have the cluster's."""
     throughput_tokens_per_s_per_accelerator: (
         Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
     ) = None
@@ -195,8 +243,8 @@ class Cluster(Strict):
     """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
     take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
-    """What its used servers fetch by age, for what retires and for the end value. Default: its vendor's curve in the
-    catalogue (priors resale_12m_nvidia and so on)."""
+    """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
+    catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
     resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
     """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: (
@@ -210,6 +258,13 @@ class Cluster(Strict):
             raise ValueError(
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
+            )
+        if self.components is not None and self.contract is not None:
+            raise ValueError("components are of machines that are bought: leave them out under a contract")
+        stated = self.owned is not None and (self.owned.book_value_usd, self.owned.remaining_months) != (None, None)
+        if self.components is not None and stated:
+            raise ValueError(
+                "a book value or life stated for owned machines is of all their parts: leave components out"
             )
         if self.contract is not None and (self.order is not None or self.owned is not None):
             raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")

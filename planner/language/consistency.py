@@ -9,8 +9,9 @@ from planner.catalog.load import Catalog
 from planner.demand.calendar import zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
-from planner.finance.months import add_months
+from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
 from planner.language.cluster import Cluster
+from planner.language.contract import ON_SITE, OnDemand, Spot
 from planner.language.prices import dated_quotes, standing_price, tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import GrowthTable
@@ -33,6 +34,7 @@ def check_scenario(scenario: Scenario) -> None:
         report(("calibration",), str(error))
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, report)
+    _check_building(scenario, report)
     _check_references(scenario, report)
     engineers = scenario.software.engineers
     _check_choices(scenario, report)
@@ -151,11 +153,12 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         except ScenarioError as error:
             report(("clusters", name, "engine"), str(error))
         vendor = part.vendor.value
-        if not cluster.resale_curve and not catalog.resale_priors(vendor):
+        if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
             report(("clusters", name, "resale_curve"), message, hint)
-        if cluster.unit_price_usd is None and part.unit_price_usd is None and cluster.contract is None:
+        hosted = cluster.contract is not None and not isinstance(cluster.contract, ON_SITE)
+        if cluster.unit_price_usd is None and part.unit_price_usd is None and not hosted:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
                 "state unit_price_usd and price_source"
@@ -169,6 +172,18 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> Non
         if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
             message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
             report(("clusters", name, "retire"), message)
+
+
+def _check_building(scenario: Scenario, report: Report) -> None:
+    """Refuse a building that opens after the horizon, or did in another age."""
+    building, end = scenario.site.building, add_months(scenario.start, scenario.horizon_months)
+    if building is None:
+        return
+    if building.opened >= end:
+        report(("site", "building", "opened"), f"{building.opened} is after the end of the horizon, {end}")
+    elif building.opened < add_months(scenario.start, -MAXIMUM_HORIZON_MONTHS):
+        years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
+        report(("site", "building", "opened"), f"{building.opened} is more than {years} years before the start")
 
 
 def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
@@ -189,7 +204,7 @@ def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Rep
         return
     place = ("clusters", name, "contract")
     site = scenario.site
-    if cluster.contract.kind != "operating-lease":
+    if not isinstance(cluster.contract, ON_SITE):
         limits = {
             "power_cap_kw": site.power_cap_kw,
             "curtailments": site.curtailments,
@@ -199,8 +214,10 @@ def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Rep
         for key in (key for key, stated in limits.items() if stated):
             message = f"its machines stand at a provider's, but site.{key} counts all machines as the site's"
             report(place, message, f"leave out site.{key}, or plan the rented machines in a scenario of their own")
-    if any(rule.cluster == name for rule in scenario.expansion.rules):
-        report(place, "a review cannot enlarge or reduce machines under contract", "add another cluster for it")
+    by_the_hour = isinstance(cluster.contract, OnDemand | Spot)
+    if not by_the_hour and any(rule.cluster == name for rule in scenario.expansion.rules):
+        message = "a review cannot enlarge or reduce machines taken for a term"
+        report(place, message, "add another cluster for it: bought, on-demand or spot")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
@@ -250,6 +267,11 @@ def _check_references(scenario: Scenario, report: Report) -> None:
             report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
     for index, rule in enumerate(scenario.expansion.rules):
         named(("expansion", "rules", index, "cluster"), rule.cluster)
+        if rule.watch is not None:
+            named(("expansion", "rules", index, "watch"), rule.watch)
+            if not rule.when.startswith("utilisation"):
+                message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
+                report(("expansion", "rules", index, "watch"), message, "leave it out")
     for kind in ("clusters", "retire") if scenario.choose else ():
         for name in getattr(scenario.choose, kind):
             named(("choose", kind, name), name)
@@ -271,6 +293,9 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
             report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")
         if name in scenario.clusters:  # others are reported with the references
             _check_purchase_dates(scenario, name, report)
+            if isinstance(scenario.clusters[name].contract, OnDemand | Spot):
+                message = "is paid by the hours it works, which depend on all that is chosen besides"
+                report(("choose", "clusters", name), message, "choose among bought, leased and reserved machines")
     for name, dates in choose.retire.items():
         for index, date in enumerate(dates):
             if not scenario.start < date < end:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.language.fields import Fraction, NonNegative, Plausible, Positive
+from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, Positive
 from planner.validation import Strict
 
 Rent = Annotated[Positive, Plausible.prior("rent_spot_h200", "rent_ondemand_b200")]
@@ -49,6 +49,29 @@ class OperatingLease(Strict):
     """Share of the rate to the term's end that is due when the cluster is retired before. Default 1: no way out."""
 
 
+class FinanceLease(Strict):
+    """Machines leased like a loan on their price: on the books as an asset and a debt, all running costs one's own.
+
+    The monthly payment follows from the cluster's prices, the rate and the buy-out.
+    """
+
+    kind: Literal["finance-lease"]
+    """Finance lease, paid at the end of each of its months from the day the cluster comes online."""
+    rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("lease_rate")]
+    """Nominal yearly rate implicit in the payments, a twelfth of it charged a month."""
+    term_months: TermMonths = 36
+    """Months of the lease. Default 36: 36 to 60 are offered."""
+    at_end: Literal["buy", "return"] = "buy"
+    """Whether the machines are bought out when the term ends and serve on, or go back and serve no longer. Default
+    buy: a bargain price makes it sure."""
+    buy_out_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.1
+    """Price of the buy-out as a share of what the machines cost; the payments cover the rest. Where they go back it is
+    what the lessor counts on. Default 0.1: one dollar or 10% are offered."""
+    exit_fee_fraction: Annotated[Fraction, Plausible(0, 0.2, "assumption")] = 0.0
+    """Share of what is still owed that leaving before the term's end (retire) costs besides paying it off; machines
+    that would be bought out are sold then, others go back. Default 0: no public figure was found."""
+
+
 class OnDemand(Strict):
     """Machines at a provider's, paid by the hour in which they work; it pays power, space and repairs."""
 
@@ -77,4 +100,6 @@ class Spot(Strict):
     """Mean hours until another takes its place. Default 4: assumption."""
 
 
-Contract = Annotated[Reserved | OperatingLease | OnDemand | Spot, Field(discriminator="kind")]
+Contract = Annotated[Reserved | OperatingLease | FinanceLease | OnDemand | Spot, Field(discriminator="kind")]
+ON_SITE = (OperatingLease, FinanceLease)
+"""Contracts of machines that stand at the own site."""

@@ -11,7 +11,11 @@ from planner.validation import Strict
 
 
 class Rule(Strict):
-    """When something has held for some months, buy or retire nodes."""
+    """When something has held for some months, buy, rent or retire nodes.
+
+    Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
+    time and up to a ceiling.
+    """
 
     when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
     """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
@@ -21,11 +25,16 @@ class Rule(Strict):
     months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] = 2
     """Months in a row that it must hold. Default 2: one month may be chance."""
     cluster: EntryName
-    """Cluster whose utilisation is watched, and which is enlarged or reduced."""
+    """Cluster that is enlarged or reduced: bought, or rented on demand or spot."""
+    watch: EntryName | None = None
+    """Cluster whose utilisation is watched. Default: the same, for what is enlarged is what is full."""
     nodes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
-    """Nodes bought (or, under utilisation_below, retired) each time."""
+    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time."""
+    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
+    theirs."""
     lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
     """Weeks from the decision to service. Default 16: four months (assumption)."""
     cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] = 3

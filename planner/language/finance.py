@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from planner.language.fields import Fraction, NonNegative, Plausible, Positive, Price
+from planner.language.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price
 from planner.validation import Strict
 
 YearlyChange = Annotated[float, Field(gt=-1, le=10)]
@@ -90,6 +90,8 @@ class Loan(Strict):
     """Months in which only interest is paid. Default 0: repayment begins at once."""
     amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
     """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
+    balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.0
+    """Share of what is drawn that is left to the last payment. Default 0: none."""
     fee_fraction: Annotated[Fraction, Plausible(0, 0.05, "assumption")] = 0.0
     """Share of what is drawn that the lender keeps at once. Default 0: none is stated in public terms."""
     least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None
@@ -135,6 +137,13 @@ class Finance(Strict):
     may draw it from the prior of the same name)."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
+    discount_rate_basis: Literal["nominal", "real"] = "nominal"
+    """Whether that rate has inflation in it; a real one, r, counts as (1 + r)·(1 + inflation) − 1. Default nominal: as
+    lenders quote it."""
+    inflation_per_year: Annotated[YearlyChange, Plausible(-0.02, 0.15, "assumption: above most years since 1950")] = 0.0
+    """General rise of prices: what wages, space, power and carbon rise by where nothing else is stated, and by which
+    nominal dollars are turned into real ones, those of the first day. Prices of machines, rents and tokens have paths
+    of their own. Default 0: all in dollars of the first day."""
     cash_flow_timing: Literal["mid_month", "month_end"] = "mid_month"
     """When what runs through a month counts in NPV, IRR, payback, levelised cost and break-evens; purchases and sales
     count on their day, the end value on the last. Default mid_month: energy, pay and income flow all month long."""
@@ -152,8 +161,8 @@ class Finance(Strict):
     """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
     licence_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "vendor suites list about 4,500")] = 0.0
     """Software licences. Default 0: the open serving engines have none."""
-    people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] = 0.0
-    """Yearly rise of salaries, support and licences. Default 0: today's prices."""
+    people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] | None = None
+    """Yearly rise of salaries, support and licences. Default: inflation_per_year."""
     spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
     """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
     rma_usd_per_repair: Annotated[Price, Plausible(10, 20000, "assumption")] = 0.0
@@ -168,8 +177,8 @@ class Finance(Strict):
     """Credit for tokens late or shed beyond that share, by workload. Default 0: no contract promises any."""
     carbon_usd_per_tonne: Annotated[Price, Plausible(1, 500, "assumption: above every carbon market")] = 0.0
     """Price of operational emissions. Default 0: no price on them in most US states."""
-    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] = 0.0
-    """Yearly change of that price. Default 0: today's price."""
+    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] | None = None
+    """Yearly change of that price. Default: inflation_per_year."""
     service_life_months: Annotated[
         int, Field(ge=1, le=240), Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that")
     ] = 60

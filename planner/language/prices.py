@@ -62,7 +62,7 @@ def tariff_of(site: Site, flat_usd_per_kwh: float) -> Tariff:
     )
     return Tariff(
         windows=windows or flat_tariff(flat_usd_per_kwh).windows,
-        escalator_per_year=contract.escalator_per_year,
+        escalator_per_year=contract.escalator_per_year or 0.0,
         demand_charge_usd_per_kw_month=contract.demand_charge_usd_per_kw_month,
         demand_ratchet_fraction=contract.demand_ratchet_fraction,
     )

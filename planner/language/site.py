@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from planner.language.fields import EntryName, Fraction, NonNegative, Plausible, Positive, Price
 from planner.language.tariff import Electricity
@@ -32,6 +32,23 @@ class Curtailment(Strict):
     """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
     cut_fraction: Annotated[Fraction, Plausible(0.01, 1, "assumption")]
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
+
+
+class Building(Strict):
+    """A building that the site owns, in place of rent for space."""
+
+    cost_usd: Annotated[Positive, Plausible(1e5, 5e10, "assumption: a room to the largest campuses")]
+    """What it cost, shell, power and cooling; land apart."""
+    land_usd: Annotated[NonNegative, Plausible(1e4, 5e9, "assumption")] = 0.0
+    """What its land cost, which is never written off. Default 0: leased, or none of this plan's (assumption)."""
+    opened: datetime.date
+    """Day it was, or is, paid and in service."""
+    life_months: Annotated[int, Field(ge=1, le=720), Plausible(120, 600, "assumption: ten to fifty years")] = 360
+    """Book life. Default 360: thirty years (assumption; US tax takes 39)."""
+    upkeep_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.1, "assumption")] = 0.02
+    """Upkeep a year, as a share of its cost. Default 0.02: assumption."""
+    property_tax_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.05, "assumption")] = 0.0
+    """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
 
 
 class Parking(Strict):
@@ -102,11 +119,26 @@ class Site(Strict):
     """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
-    colocation_escalator_per_year: Annotated[
-        float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
-    ] = 0.0
-    """Yearly rise of that rent. Default 0: today's rent (CBRE saw +2 to +7% a year)."""
+    colocation_escalator_per_year: (
+        Annotated[
+            float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
+        ]
+        | None
+    ) = None
+    """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
+    building: Building | None = None
+    """A building of one's own, charged to clusters by their nameplate; colocation_usd_per_kw_month is 0 then.
+    Default: space is rented."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
     """Crew hours to install and accept one node. Default 6: assumption."""
+
+    @model_validator(mode="after")
+    def _space_is_paid_once(self) -> Site:
+        if self.building is not None and self.colocation_usd_per_kw_month > 0:
+            raise ValueError(
+                "a building of one's own and rent for space would be paid both: state colocation_usd_per_kw_month: 0, "
+                "or leave building out"
+            )
+        return self

@@ -44,10 +44,16 @@ class Electricity(Strict):
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
     timezone: str | None = None
     """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
-    escalator_per_year: Annotated[
-        float, Field(gt=-1, le=10), Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")
-    ] = 0.0
-    """Yearly rise of energy price and demand charge, on the anniversary of the start. Default 0: today's price."""
+    escalator_per_year: (
+        Annotated[
+            float,
+            Field(gt=-1, le=10),
+            Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond"),
+        ]
+        | None
+    ) = None
+    """Yearly rise of energy price and demand charge, on the anniversary of the start. Default: as
+    finance.inflation_per_year says."""
     demand_charge_usd_per_kw_month: Annotated[
         float, Field(ge=0, le=1e6), Plausible(0.5, 100, "assumption: below and above what US utilities charge")
     ] = 0.0

@@ -18,6 +18,7 @@ from planner.compile.capacity import build_services, served_precision
 from planner.compile.contracts import rent_prior
 from planner.compile.reuse import Reuse
 from planner.documents import KeyPath, dotted
+from planner.language.contract import OnDemand, Reserved, Spot
 from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
 from planner.units import unit_of
@@ -94,12 +95,12 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
 def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
     """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
     used: dict[tuple[str, str], Entry] = {}
-    vendors = set()
+    resold: dict[str, float] = {}
     for cluster in scenario.clusters.values():
         accelerator = catalog.accelerator(cluster.accelerator)
         used["accelerators", cluster.accelerator] = accelerator
         if not cluster.resale_curve:
-            vendors.add(accelerator.vendor.value)
+            resold |= catalog.resale_priors(cluster.accelerator)
         used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
         stack = catalog.stack(accelerator.vendor.value, cluster.engine)
         used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
@@ -116,10 +117,12 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         for key, fact, unit in entry.facts()
         if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
     ]
-    resale = [name for vendor in sorted(vendors) for name in catalog.resale_priors(vendor)]
-    rented = [cluster for cluster in scenario.clusters.values() if cluster.contract]
+    resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
+    contracts = ((cluster, cluster.contract) for cluster in scenario.clusters.values())
     rents = {
-        rent_prior(cluster) for cluster in rented if cluster.contract and not cluster.contract.usd_per_accelerator_h
+        rent_prior(cluster)
+        for cluster, contract in contracts
+        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None
     }
     drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
     if scenario.site.parking is not None and scenario.site.parking.parked_kw is None:

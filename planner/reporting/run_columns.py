@@ -178,7 +178,7 @@ ACCOUNTS = TableDescription(
             "Part of the statements it belongs to; `imputed` and `counter_entry` stand in none.",
         ),
         text_column("sign", "`cost`: amounts are positive in the ledger; `income`: negative."),
-        text_column("position", "Line of the balance sheet it moves besides cash and equity; empty for none."),
+        text_column("position", "Lines of the balance sheet it moves besides cash and equity; empty for none."),
         text_column("description", "What it holds."),
     ),
 )

@@ -33,8 +33,9 @@ PLAN = TableDescription(
             kind=ColumnKind.DATE,
             description="Day it comes online or is ordered; of what is retired, leaves.",
         ),
-        whole_column("nodes", "Nodes bought; negative for what is retired."),
-        number_column("capital_usd", "Paid for them at the prices stated.", 2),
+        text_column("contract", "How they are had: bought, or the kind of their contract."),
+        whole_column("nodes", "Nodes taken; negative for what is retired."),
+        number_column("capital_usd", "Paid for them at the prices stated; nothing for what is leased or rented.", 2),
         number_column("node_saves", "What one node fewer saves, in the unit of `cost`; empty for what is retired.", 6),
         number_column(
             "kept_fewer_fraction", "Share of the search's replications that keep the promise with one node fewer."

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.language.cluster import Cluster
 from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.studies.sizing.explain import Fewer
 from planner.studies.sizing.judged import Judged
@@ -26,6 +27,7 @@ def plan_rows(sized: Sized) -> dict[str, list[Any]]:
                 purchase.name,
                 purchase.accelerator,
                 purchase.date,
+                _contract(choices.scenario.clusters[purchase.name]),
                 nodes,
                 paid,
                 *_without_one(sized, fewer[place]),
@@ -35,10 +37,15 @@ def plan_rows(sized: Sized) -> dict[str, list[Any]]:
     for retirement, day in zip(choices.retirements, counts[len(choices.purchases) :], strict=True):
         if day:
             cluster = choices.scenario.clusters[retirement.cluster]
-            cells = [retirement.cluster, cluster.accelerator, retirement.dates[day - 1], -cluster.nodes, 0.0]
+            leaves = retirement.dates[day - 1]
+            cells = [retirement.cluster, cluster.accelerator, leaves, _contract(cluster), -cluster.nodes, 0.0]
             for column, cell in zip(rows.values(), [*cells, None, None, "", "", None], strict=True):
                 column.append(cell)
     return rows
+
+
+def _contract(cluster: Cluster) -> str:
+    return "bought" if cluster.contract is None else cluster.contract.kind
 
 
 def _without_one(sized: Sized, fewer: Fewer) -> list[Any]:

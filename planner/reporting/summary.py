@@ -123,7 +123,7 @@ def _lacking(result: RunResult) -> dict[str, Any] | None:
     later = dict.fromkeys(names, 0)
     for cohort in result.cohorts:
         if plan.month_edges_h[first.month + 1] < cohort.in_service_h < np.inf and helps[cohort.cluster]:
-            later[names[cohort.cluster]] += cohort.nodes
+            later[names[cohort.cluster]] += cohort.machines
     return {
         "nodes": {name: math.ceil(most) for name, most in zip(names, nodes, strict=True) if np.isfinite(most)},
         "later_nodes": {name: number for name, number in later.items() if number},

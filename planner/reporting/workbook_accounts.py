@@ -195,7 +195,7 @@ def _is_shown(account: Account, content: Content) -> bool:
         case Account.TAX_CASH | Account.TAX_DEFERRED:
             return taxed
         case Account.TAX_ON_END_VALUE:
-            return taxed and content.assets.count > 0
+            return taxed and bool(content.assets.count > 0 or content.account_cents(account).any())
         case _:
             return account in ALWAYS_SHOWN or bool(content.account_cents(account).any())
 

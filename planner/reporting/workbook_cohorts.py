@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import cents, split_cents
-from planner.finance.ledger import Dimension
 from planner.fleet.quantities import shares
 from planner.reporting.workbook import FIRST_ROW, address, down, write_headings
 from planner.reporting.workbook_inputs import DISCOUNT, PRICE, RESIDUAL, volume_discount
@@ -165,26 +164,27 @@ def _delivery(cohort: Cohort) -> tuple[int, float, float]:
 
 def unfollowed_prices(result: RunResult, figures: CohortFigures) -> dict[int, str]:
     """Return by cluster why the sheets cannot follow the price of its accelerators; clusters left out can."""
-    plan, found = result.plan, {}
-    for index, cluster in enumerate(plan.clusters):
-        orders = [figures.orders[row] for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
-        if not orders:
-            found[index] = "no machines were bought"
-        elif cluster.owned is not None:
-            found[index] = "machines owned already keep what they cost"
-        elif cluster.price_book is not None and cluster.price_book.quotes:
-            found[index] = "a quote holds for some orders"
-        elif plan.money.capital.declining_factor > 0:
-            found[index] = "declining balance is as simulated"
-        elif plan.money.capital.loan is not None:
-            found[index] = "the loan on purchases is as simulated"
-        elif np.isfinite(plan.expansion.budget_usd):
-            found[index] = "what a budget buys is as simulated"
-        elif None in orders or not _repeats(result, figures, index):
-            found[index] = "an order has a price or books of its own"
-        elif not _ledger_agrees(result, figures):
-            found[index] = "purchases are not all paid on delivery"
-    return {index: f"does not follow: {why}" for index, why in found.items()}
+    found = {index: _unfollowed(result, figures, index) for index in range(len(result.plan.clusters))}
+    return {index: f"does not follow: {why}" for index, why in found.items() if why}
+
+
+def _unfollowed(result: RunResult, figures: CohortFigures, index: int) -> str:
+    """Return why the sheets cannot follow the price of a cluster's accelerators; empty where they can."""
+    plan, capital, cluster = result.plan, result.plan.money.capital, result.plan.clusters[index]
+    orders = [figures.orders[row] for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
+    reasons = {
+        "no machines were bought": not orders,
+        "what the lessor is paid is as simulated": cluster.lease is not None,
+        "deposits and milestones of its order are as simulated": bool(cluster.order and cluster.order.payments),
+        "its parts have books of their own": capital.has_components(index),
+        "machines owned already keep what they cost": cluster.owned is not None,
+        "a quote holds for some orders": bool(cluster.price_book and cluster.price_book.quotes),
+        "declining balance is as simulated": capital.declining_factor > 0,
+        "the loan on purchases is as simulated": capital.loan is not None,
+        "what a budget buys is as simulated": bool(np.isfinite(plan.expansion.budget_usd)),
+        "an order has a price or books of its own": None in orders or not _repeats(result, figures, index),
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def _repeats(result: RunResult, figures: CohortFigures, cluster: int) -> bool:
@@ -192,23 +192,6 @@ def _repeats(result: RunResult, figures: CohortFigures, cluster: int) -> bool:
     own = {"cost": figures.cost_cents, "proceeds": figures.proceeds_cents, "end_value": figures.end_cents}
     rows = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == cluster]
     return all(repeated(result, figures, row)[name] == own[name][row] for row in rows for name in own)
-
-
-def _ledger_agrees(result: RunResult, figures: CohortFigures) -> bool:
-    """Return whether the ledger's purchases, sales and end value are the cohorts', month by month and to the cent."""
-    table = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    expected = {account: (figures.paid, figures.parts_cents[:, k]) for k, account in enumerate(CAPEX_ACCOUNTS)}
-    expected[Account.RESALE] = (figures.retired, -figures.proceeds_cents)
-    for account, (periods, amounts) in expected.items():
-        months = np.zeros(table.shape[0], dtype=np.int64)
-        for period, amount in zip(periods, amounts.tolist(), strict=True):
-            if period is not None:
-                months[period] += amount
-        if np.any(months != table[:, list(Account).index(account)]):
-            return False
-    ledger = result.ledger
-    kept = (ledger.account_code == list(Account).index(Account.RESIDUAL_VALUE)) & (ledger.cohort_index >= 0)
-    return bool(ledger.amount_cents[kept].sum() == -figures.end_cents.sum())
 
 
 def cohort_range(content: Content, name: str, rows: slice = slice(None)) -> str:
@@ -249,7 +232,7 @@ def repeated(result: RunResult, figures: CohortFigures, row: int) -> dict[str, i
     cohort = result.cohorts[row]
     node, servers, nodes = sum(cohort.prices_usd), sum(cohort.prices_usd[:2]), cohort.nodes
     cost = int(cents(node * (cohort.first_node + nodes)) - cents(node * cohort.first_node))
-    share = result.plan.money.capital.residual_fraction[cohort.cluster]
+    _, share = result.plan.money.capital.books_of(cohort.cluster, cohort.component)
     at_life = min(servers * nodes * float(figures.at_life_fraction[row]), cost / 100)
     return {
         "cost": cost,
@@ -266,7 +249,7 @@ def _figures(content: Content, row: int) -> dict[str, object]:
     months = [edge.replace(day=1) for edge in plan.months.edges[:-1]]
     paid, retired, start = figures.paid[row], figures.retired[row], plan.months.edge_coordinates[0]
     begins = cohort.in_service_h
-    share = plan.money.capital.residual_fraction[cohort.cluster]
+    _, share = plan.money.capital.books_of(cohort.cluster, cohort.component)
     served = plan.start + datetime.timedelta(hours=begins) if np.isfinite(begins) else "never"
     return {
         "cohort": cohort.name,
@@ -335,7 +318,7 @@ def _formulas(content: Content, row: int) -> dict[str, str]:
         formulas["accelerators_usd"] = f"INT({net}*100+0.500001)/100/{at['order']}*{at['factor']}*{per_node}"
     if is_restated(content, row):
         return formulas
-    if content.result.plan.money.capital.residual_fraction[cluster] is None:
+    if content.result.plan.money.capital.books_of(cluster, cohort.component)[1] is None:
         formulas["residual"] = f"INT(MIN({servers}*{nodes}*{at['residual_share']}*100,{cost})+0.500001)"
     else:
         formulas["residual"] = f"INT({cost}*{at['residual_share']}+0.500001)"

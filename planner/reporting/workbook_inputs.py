@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.compile.contracts import rent_prior
-from planner.finance.accounts import CAPITAL_CHARGE_ACCOUNTS, Account
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, Account
 from planner.finance.cents import cents
+from planner.language.contract import FinanceLease
 from planner.reporting.workbook import SheetTable, address, write_plain
 
 if TYPE_CHECKING:
@@ -118,11 +119,15 @@ def _general(result: RunResult, posted: Set[Account]) -> list[Input]:
     upkeep, by_hour = money.upkeep, money.power.hourly_usd_per_kwh is not None
     people = Account.OPERATIONS_STAFF in posted
     charged = [account for account in CAPITAL_CHARGE_ACCOUNTS if account is not Account.COST_OF_CAPITAL]
-    other = any(result.ledger.account_cents(account) for account in charged)
+    other = any((result.ledger.account_code == ACCOUNT_CODES[account]).any() for account in charged)
+    why = {
+        "does not follow: capital in orders, leases or a building is charged as simulated": other,
+        "does not follow: stated in real terms": result.scenario.finance.discount_rate_basis == "real",
+    }
     rate = Input(
         name=DISCOUNT_RATE, label="Discount rate", unit="a year", key="finance.discount_rate_per_year",
         simulated=money.capital.discount_rate_per_year,
-        fixed="does not follow: capital in orders, leases or a building is charged as simulated" if other else "",
+        fixed=next((reason for reason, holds in why.items() if holds), ""),
     )  # fmt: skip
     power = _priced(
         ELECTRICITY, "Electricity, average of its windows" if by_hour else "Electricity", "USD/kWh",
@@ -238,7 +243,8 @@ def _rent(result: RunResult, index: int, *, paid: bool) -> Input:
     """Return the rent of an accelerator-hour that is stated, or else the catalogue's."""
     name = result.plan.clusters[index].name
     cluster = result.scenario.clusters[name]
-    usd = cluster.contract.usd_per_accelerator_h if cluster.contract else None
+    contract = cluster.contract
+    usd = None if contract is None or isinstance(contract, FinanceLease) else contract.usd_per_accelerator_h
     if usd is None:
         usd = result.scenario.load_catalog().priors[rent_prior(cluster)].base
     key, unit = f"clusters.{name}.contract.usd_per_accelerator_h", "USD/accelerator and hour"
@@ -258,6 +264,8 @@ def _books_unfollowed(result: RunResult, index: int, assets: Cohorts) -> str:
     own = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
     if not own:
         return "does not follow: no machines were bought"
+    if result.plan.clusters[index].lease is not None:
+        return "does not follow: what the lessor is paid is as simulated"
     if capital.declining_factor > 0:
         return "does not follow: declining balance is as simulated"
     if owned is not None and not owned.book_value_usd is owned.remaining_months is None:
@@ -265,7 +273,11 @@ def _books_unfollowed(result: RunResult, index: int, assets: Cohorts) -> str:
     share, cost = capital.residual_fraction[index], cents(assets.cost_usd[own])
     residual = None if share is None else cents(np.minimum(cost / 100 * share, cost / 100))
     same_life = (assets.life_months[own] == capital.depreciation_months[index]).all()
-    if not same_life or (residual is not None and (residual != cents(assets.residual_usd[own])).any()):
+    if (
+        capital.has_components(index)
+        or not same_life
+        or (residual is not None and (residual != cents(assets.residual_usd[own])).any())
+    ):
         return "does not follow: its parts have books of their own"
     return ""
 

@@ -21,6 +21,7 @@ from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_dep
 from planner.reporting.workbook import FIRST_ROW, address, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
 from planner.reporting.workbook_depreciation import DEDUCTED, FIRST_MONTH, OPENING, block_range
+from planner.results.building import building_of
 from planner.results.cohorts import tax_base
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ COLUMNS = {
 }
 """The columns after the month; those of the tax year hold only where losses are carried forward."""
 COLUMN = {name: 1 + place for place, name in enumerate(COLUMNS)}
+_WRITTEN_OFF = (Account.DEPRECIATION, Account.DISPOSAL_LOSS, Account.BUILDING_DEPRECIATION)
+"""Costs of the books in place of which tax has deductions of its own."""
 
 
 def tax_range(name: str, months: int) -> str:
@@ -109,7 +112,7 @@ def _incomes(layout: Layout, period: int, rate: float) -> dict[str, str]:
         return layout.cell(name, period)
 
     expenses = "-".join([book("cost"), *(book(str(account)) for account in CAPITAL_CHARGE_ACCOUNTS)])
-    running = f"({expenses}-{book(Account.DEPRECIATION)}-{book(Account.DISPOSAL_LOSS)})"
+    running = f"({'-'.join([expenses, *(book(str(account)) for account in _WRITTEN_OFF)])})"
     return {
         "before_sales": f"ROUND({_here('purchases', row)}-{running},2)",
         "taxable": f"ROUND({_here('before_sales', row)}-{book(Account.REVENUE)},2)",
@@ -131,13 +134,33 @@ def _purchases(content: Content, period: int, others_cents: int) -> str:
 
 
 def _others_cents(content: Content, rules: TaxRules) -> Cents:
-    """Return what adds to taxable income besides what the sheets follow, shape (months,): nothing in purchases."""
-    result = content.result
-    if not result.cohorts:
-        return np.zeros(content.grid.period_count, dtype=np.int64)
+    """Return what adds to taxable income besides what the sheets follow, shape (months,): leases, a building."""
+    income = _purchase_income_cents(content, rules)
+    if not content.assets.count:
+        return income
     tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
-    followed = (tables.gain_cents - tables.deduction_cents).sum(axis=0)
-    return np.asarray(tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0) - followed)
+    return np.asarray(income - (tables.gain_cents - tables.deduction_cents).sum(axis=0))
+
+
+def _purchase_income_cents(content: Content, rules: TaxRules) -> Cents:
+    """Return what purchases, leases and a building add to taxable income, shape (months,)."""
+    plan, cohorts, building = content.result.plan, content.result.cohorts, building_of(content.result.plan)
+    income = np.zeros(content.grid.period_count, dtype=np.int64)
+    if cohorts:
+        income += tax_base(plan, cohorts, rules).income_cents.sum(axis=0)
+    return income if building is None else income - building.deduction_cents
+
+
+def _end_gain_cents(content: Content, rules: TaxRules) -> tuple[int, int]:
+    """Return the gain of a sale of all on the last day, and what of it the sheets do not follow."""
+    plan, assets, building = content.result.plan, content.assets, building_of(content.result.plan)
+    gain = int(tax_base(plan, content.result.cohorts, rules).end_gain_cents[:, -1].sum())
+    if building is not None:
+        gain += int(building.value_cents[-1] - building.basis_cents[-1])
+    tables = tax_depreciation(assets, content.grid, rules.bonus_fraction)
+    basis = content.cohorts.cost_cents - tables.before_cents - tables.deduction_cents.sum(axis=1)
+    followed = content.cohorts.end_cents.sum() - np.where(content.cohorts.is_owned, basis, 0).sum()
+    return gain, gain - int(followed)
 
 
 def _offset(rules: TaxRules, period: int) -> dict[str, str]:
@@ -185,11 +208,10 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
         total = f"({_due(f'({year}+{gain}/100)', carried, rules)}-{_due(year, carried, rules)})*100"
     else:
         total = f"{rules.rate_fraction!r}*{gain}"
-    base = tax_base(content.result.plan, content.result.cohorts, rules).end_gain_cents[:, -1].sum()
+    found, others = _end_gain_cents(content, rules)
     sheet.write_string(row, 0, "Gain if all were sold on the last day, cents")
-    sheet.write_formula(
-        row, 1, f"=SUM({cohort_range(content, 'end_value')})-({basis})", sheets.formats["count"], int(base)
-    )
+    formula = f"=SUM({cohort_range(content, 'end_value')})-({basis})+({others})"
+    sheet.write_formula(row, 1, formula, sheets.formats["count"], found)
     sheet.write_string(row + 1, 0, "Tax on it, cents")
     simulated = int(content.account_cents(Account.TAX_ON_END_VALUE)[-1])
     sheet.write_formula(row + 1, 1, f"=SIGN({total})*INT(ABS({total})+0.500001)", sheets.formats["count"], simulated)
@@ -197,13 +219,13 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
 
 def _simulated_cents(content: Content, rules: TaxRules) -> dict[str, Cents]:
     """Return the columns as simulated, in cents, shape (months,) each."""
-    result, table = content.result, content.table_cents
+    table = content.table_cents
     cost = view_cents(table, View.ACCRUAL, leave_out=(*NOT_COST_ACCOUNTS, *CAPITAL_CHARGE_ACCOUNTS))
-    written_off = table[:, [ACCOUNT_CODES[account] for account in (Account.DEPRECIATION, Account.DISPOSAL_LOSS)]]
+    written_off = table[:, [ACCOUNT_CODES[account] for account in _WRITTEN_OFF]]
     revenue, paid, deferred = (
         content.account_cents(account) for account in (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED)
     )
-    bought = tax_base(result.plan, result.cohorts, rules).income_cents.sum(axis=0) if result.cohorts else 0 * paid
+    bought = _purchase_income_cents(content, rules)
     before = bought - cost + written_off.sum(axis=1)
     taxable, years = before - revenue, tax_years(content.grid)
     year, carried = np.zeros_like(taxable), np.zeros_like(taxable)

@@ -23,11 +23,13 @@ from planner.finance.tax import TaxRules, income_tax
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import missed_requests, settled_requests, shares, shed_requests
 from planner.fleet.rented import Rented
+from planner.results.building import BuildingBooks, building_of
 from planner.results.checks import check_books
 from planner.results.cohorts import (
     Cohort,
     assets_of,
     cohorts_of,
+    leases_of,
     nodes_in_service,
     opening_of,
     opening_value_cents,
@@ -37,9 +39,10 @@ from planner.results.cohorts import (
 )
 from planner.results.energy import demand_charge_usd, energy_usd
 from planner.results.monthly import Monthly
+from planner.results.orders import OrderPayments, order_payments
 from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
-from planner.units import MILLION
+from planner.units import MILLION, MONTHS_PER_YEAR
 
 __all__ = ["Cohort", "cohorts_of", "write_ledger"]
 
@@ -88,17 +91,23 @@ def write_ledger(
     books = _Books(plan, cohorts)
     assets = assets_of(plan, cohorts) if cohorts else None
     schedule = _post_capital(books, assets) if assets else None
+    held = _post_leases(books, schedule) if schedule else {}
+    held |= _post_orders(books, order_payments(plan, run.log))
+    building = building_of(plan)
+    if building is not None:
+        held |= _post_building(books, building, _nodes(plan, monthly) * plan.on_site)
     _post_running(books, run, monthly, assets, rented)
     if plan.money.market.tax is not None:
-        _post_tax(books, plan.money.market.tax)
+        _post_tax(books, plan.money.market.tax, building)
     loan = _post_loan(books, schedule) if schedule and plan.money.capital.loan else None
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
-    held = {Position.HARDWARE: _by_cluster(books, schedule.closing_book_cents)} if schedule else {}
+    if schedule is not None:
+        held[Position.HARDWARE] = _by_cluster(books, schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
     if loan is not None:
         held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
-    check_positions(monthly_statements(ledger, opening_of(plan, cohorts)), held)
+    check_positions(monthly_statements(ledger, opening_of(plan, cohorts, run.log)), held)
     return ledger
 
 
@@ -133,7 +142,7 @@ def _post_loan(books: _Books, schedule: DepreciationSchedule) -> LoanSchedule:
     """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
     plan, terms = books.plan, books.plan.money.capital.loan
     assert terms is not None
-    loan = loan_schedule(terms, _by_cluster(books, schedule.acquired_cents)[:, :-1])
+    loan = loan_schedule(terms, _by_cluster(books, np.where(_is_leased(books), 0, schedule.acquired_cents))[:, :-1])
     interest = loan.interest_cents + loan.fee_cents
     for account, amount in (
         (Account.LOAN_DRAWN, -loan.drawn_cents),
@@ -152,7 +161,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     plan, cohorts, builder = books.plan, books.cohorts, books.builder
     owner = np.array([cohort.cluster for cohort in cohorts])
     schedule = depreciate(assets, plan.months.edge_coordinates)
-    entered = schedule.acquired_cents > 0
+    entered = (schedule.acquired_cents > 0) & ~_is_leased(books)
     parts = split_cents(cents(assets.cost_usd), shares(parts_usd(cohorts)))
     for account, amount in zip(CAPEX_ACCOUNTS, parts.T, strict=True):
         builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
@@ -171,6 +180,95 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
     return schedule
+
+
+def _is_leased(books: _Books) -> NDArray[np.bool_]:
+    """Return whether each cohort is under a finance lease, shape (cohorts, 1)."""
+    return np.array([books.plan.clusters[cohort.cluster].lease is not None for cohort in books.cohorts])[:, None]
+
+
+def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position, NDArray[np.int64]]:
+    """Post finance leases: the right of use and the debt, payments, and the charge for capital that is the lessor's.
+
+    Return what is held of either by month and cluster, the site as a whole last. The right of use is written off as the
+    cohort is; each month's part of it, and what is left when it is bought out, goes over to hardware first.
+    """
+    plan, builder, months = books.plan, books.builder, np.arange(books.plan.months.period_count)
+    owner = np.array([cohort.cluster for cohort in books.cohorts])
+    growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
+    right = np.zeros_like(schedule.acquired_cents)
+    owed = np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64)
+    leases = leases_of(plan, books.cohorts)
+    if not leases:
+        return {Position.RIGHT_OF_USE: owed.T, Position.LEASES: owed.T}
+    for lease in leases:
+        drawn, own, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
+        kept = (months < own.ends) | (not lease.terms.is_bought)
+        right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
+        owed[cluster] += own.balance_cents
+        builder.post(Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None])
+        carried = np.append(0, own.balance_cents[:-1]) + drawn.sum(axis=0)
+        lent = usd(carried) * np.expm1(growth * schedule.held_months[lease.rows[0]])
+        end_debt = own.balance_cents[-1:] * lease.terms.is_bought
+        for account, amount, month in (
+            (Account.LEASE_PRINCIPAL, own.principal_cents, months),
+            (Account.LEASE_INTEREST, own.interest_cents, months),
+            (Account.EXIT_FEES, own.exit_fee_cents, months),
+            (Account.OTHER_CAPITAL, -series_cents(lent), months),
+            (Account.LEASE_OWED, end_debt, months[-1:]),
+        ):
+            builder.post(account, amount, month=month, cluster=cluster)
+        books.running_cents += own.interest_cents + own.exit_fee_cents
+    used = np.where(_is_leased(books), schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
+    builder.post_cohorts(Account.LEASE_USED, used, owner)
+    return {Position.RIGHT_OF_USE: _by_cluster(books, right), Position.LEASES: owed.T}
+
+
+def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray[np.int64]]:
+    """Post deposits and milestones of orders; return what is open of them by month and cluster, the site last.
+
+    What is lost with a cancelled delivery is set off too, and is an exit fee.
+    """
+    plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
+    if not orders.cluster.size:
+        return {Position.DEPOSITS: np.zeros((plan.months.period_count, clusters.size + 1), dtype=np.int64)}
+    lost = orders.by_period(plan, orders.settled_months, orders.is_lost)
+    for account, amount in (
+        (Account.ORDER_PAID, orders.by_period(plan, orders.paid_months)),
+        (Account.ORDER_SETTLED, -orders.by_period(plan, orders.settled_months)),
+        (Account.EXIT_FEES, lost),
+        (Account.OTHER_CAPITAL, series_cents(orders.charge_usd(plan))),
+    ):
+        books.builder.post_clusters(account, amount)
+    books.running_cents += lost.sum(axis=1)
+    books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
+    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=plan.months.period_count - 1, cluster=clusters)
+    return {Position.DEPOSITS: np.pad(balance[1:], ((0, 0), (0, 1)))}
+
+
+def _post_building(books: _Books, building: BuildingBooks, nodes: Floats) -> dict[Position, NDArray[np.int64]]:
+    """Post an owned building and what clusters are charged for it; return its book value, all of it the site's."""
+    plan, builder, months, schedule = books.plan, books.builder, np.arange(len(nodes)), building.schedule
+    for account, amount in (
+        (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
+        (Account.BUILDING_DEPRECIATION, schedule.depreciation_cents[0]),
+        (Account.OTHER_CAPITAL, building.charge_cents),
+        (Account.PROPERTY_TAX, building.property_tax_cents),
+        (Account.MAINTENANCE, building.upkeep_cents),
+    ):
+        builder.post(account, amount, month=months)
+    books.written_off_cents += schedule.depreciation_cents[0]
+    books.running_cents += building.property_tax_cents + building.upkeep_cents
+    builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1:], month=months[-1:])
+    kept = building.after_tax_cents(plan.money.market.tax)
+    builder.post(Account.OPENING_VALUE, np.array([kept]), month=0)
+    kw = nodes * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    used = kw.sum(axis=1) > 0  # an empty building is nobody's but the site's
+    charged = np.zeros(kw.shape, dtype=np.int64)
+    charged[used] = split_cents(building.cost_cents[used], kw[used] / kw[used].sum(axis=1, keepdims=True))
+    builder.post_clusters(Account.SPACE, charged)
+    builder.post(Account.SPACE, -charged.sum(axis=1), month=months)
+    return {Position.BUILDING: np.pad(schedule.closing_book_cents.T, ((0, 0), (len(plan.clusters), 0)))}
 
 
 def _nodes(plan: Plan, monthly: Monthly) -> Floats:
@@ -198,14 +296,16 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
 def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
     """Return what the machines in service cost when they were bought, averaged over each month.
 
-    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price.
+    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price, and what
+    is leased at what it costs new.
     """
     capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
     if assets is not None:
         nodes = np.array([cohort.nodes for cohort in books.cohorts])
         serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
         owner = np.array([cohort.cluster for cohort in books.cohorts])
-        np.add.at(capital.T, owner, assets.cost_usd[:, None] * serving)
+        new = np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in books.plan.clusters])[owner] * nodes
+        np.add.at(capital.T, owner, np.where(np.isnan(new), assets.cost_usd, new)[:, None] * serving)
     return capital
 
 
@@ -277,7 +377,7 @@ def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None
             books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
 
 
-def _post_tax(books: _Books, rules: TaxRules) -> None:
+def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
     """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
     plan, months = books.plan, np.arange(books.plan.months.period_count)
     before = -usd(books.running_cents)
@@ -286,6 +386,9 @@ def _post_tax(books: _Books, rules: TaxRules) -> None:
         base = tax_base(plan, books.cohorts, rules)
         taxable += usd(base.income_cents.sum(axis=0))
         gain = float(usd(base.end_gain_cents[:, -1].sum()))
+    if building is not None:
+        taxable -= usd(building.deduction_cents)
+        gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))
     charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, CAPEX_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account
 from planner.finance.cents import cents
 from planner.finance.ledger import Dimension, Ledger
 from planner.fleet.plan import Plan
@@ -41,7 +41,7 @@ def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, .
 
 
 def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
-    """Capex = Σ delivered nodes · their order's price, to the cent, by cluster and month of delivery.
+    """Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery.
 
     What was delivered before the start was paid then, and is no capex of the horizon.
     Held against the deliveries of the log, apart from cohorts, calendar coordinates and depreciation.
@@ -51,7 +51,8 @@ def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
         month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
         paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
-    posted = table[:, :-1, [ACCOUNT_CODES[account] for account in CAPEX_ACCOUNTS]].sum(axis=2)
+    posted = table[:, :-1, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.LEASE_STARTED)]]
+    posted = posted.sum(axis=2)
     return [
         f"{plan.clusters[c].name}, {plan.months.labels[m]}: {posted[m, c] / 100:,.2f} USD of capex in the ledger, "
         f"{paid[m, c] / 100:,.2f} delivered"
@@ -63,8 +64,9 @@ def _cohorts(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[
     """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
     hours = np.zeros_like(monthly.present_node_h)
     if cohorts:
-        owner = np.array([cohort.cluster for cohort in cohorts])
-        np.add.at(hours.T, owner, nodes_in_service(plan, cohorts) * plan.months.period_hours)
+        whole = tuple(cohort for cohort in cohorts if cohort.machines)
+        owner = np.array([cohort.cluster for cohort in whole], dtype=np.intp)
+        np.add.at(hours.T, owner, nodes_in_service(plan, whole) * plan.months.period_hours)
     off = np.abs(hours - monthly.present_node_h)
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
         return [f"node-hours of cohorts in service are off by {off.max():.3g}"]

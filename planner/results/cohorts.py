@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from planner.finance.accounts import Position
 from planner.finance.cents import cents, usd
 from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
+from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
+from planner.results.building import building_of
+from planner.results.orders import order_payments
 from planner.simulation.log import ChangeLog, Purchase
 
 Floats = NDArray[np.float64]
@@ -41,7 +44,35 @@ class Cohort:
     retired_h: float
     """Infinity for never."""
     prices_usd: tuple[float, float, float, float]
-    """Price of a node: accelerators, host, network, storage."""
+    """Price of a node: accelerators, host, network, storage; of one kind of part alone, the others are zero."""
+    component: int = -1
+    """Place of the kind of part that it is, where these have books of their own; −1 for all of them."""
+    before_usd: float = 0.0
+    """Price of a node's kinds of parts before it."""
+
+    @property
+    def machines(self) -> int:
+        """Nodes, counted once over the kinds of their parts."""
+        return self.nodes if self.component <= 0 else 0
+
+
+COMPONENTS = ("accelerators", "hosts", "network", "storage")
+"""The kinds of parts of a node, in the order of its prices."""
+
+
+def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
+    """Return a cohort, or one for each kind of its parts where these have books of their own."""
+    if not plan.money.capital.has_components(cohort.cluster):
+        return (cohort,)
+    kinds, before = [], 0.0
+    for place, (name, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
+        if price > 0 or place == 0:
+            accelerators, host, network, storage = (price if at == place else 0.0 for at in range(len(COMPONENTS)))
+            prices = (accelerators, host, network, storage)
+            own = f"{cohort.name}-{name}"
+            kinds.append(replace(cohort, name=own, prices_usd=prices, component=place, before_usd=before))
+        before += price
+    return tuple(kinds)
 
 
 class _Lot(NamedTuple):
@@ -74,18 +105,17 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
                 served = np.isfinite(lot.in_service_h)
                 time_h, leaving = retired[0] if served and retired else (np.inf if served else dissolved_h, left)
                 taken = min(left, leaving)
-                cohorts.append(
-                    Cohort(
-                        name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
-                        cluster=index,
-                        nodes=taken,
-                        first_node=counted[lot.delivery],
-                        bought_h=lot.purchase.time_h,
-                        in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
-                        retired_h=time_h,
-                        prices_usd=lot.purchase.prices_usd,
-                    )
+                cohort = Cohort(
+                    name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
+                    cluster=index,
+                    nodes=taken,
+                    first_node=counted[lot.delivery],
+                    bought_h=lot.purchase.time_h,
+                    in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
+                    retired_h=time_h,
+                    prices_usd=lot.purchase.prices_usd,
                 )
+                cohorts += _by_component(plan, cohort)
                 left -= taken
                 parts[lot.delivery] += 1
                 counted[lot.delivery] += taken
@@ -136,11 +166,41 @@ def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
     """Return what each cohort cost, shape (cohorts,), rounded on the running total of its delivery.
 
     cents = round(p·(f + n)) − round(p·f), p the price of a node, f the nodes before it: a delivery's cohorts sum to
-    what was paid for it.
+    what was paid for it. Of one kind of parts it is that up to this kind less that up to the one before.
     """
-    node_usd = np.array([sum(cohort.prices_usd) for cohort in cohorts])
-    first, nodes = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes"))
-    return cents(node_usd * (first + nodes)) - cents(node_usd * first)
+    first, nodes, before_usd = (
+        np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes", "before_usd")
+    )
+    node_usd = before_usd + np.array([sum(cohort.prices_usd) for cohort in cohorts])
+    upto, before = (cents(price * (first + nodes)) - cents(price * first) for price in (node_usd, before_usd))
+    return upto - before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One delivery under a finance lease."""
+
+    cluster: int
+    rows: NDArray[np.intp]
+    """Its cohorts."""
+    terms: LeaseTerms
+    schedule: LeaseSchedule
+
+
+def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
+    """Return the finance leases of all deliveries; one is left early with its cluster."""
+    leases = []
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.lease is None:
+            continue
+        for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index}):
+            rows = np.flatnonzero([each.cluster == index and each.bought_h == signed_h for each in cohorts])
+            owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
+            leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
+            signed, leaves = plan.months.coordinate_of_hour(np.array([signed_h, leaves_h])).tolist()
+            schedule = lease_schedule(cluster.lease, owed, signed, plan.months.edge_coordinates, leaves)
+            leases.append(Lease(cluster=index, rows=rows, terms=cluster.lease, schedule=schedule))
+    return leases
 
 
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
@@ -156,8 +216,8 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     in_service = np.where(is_opening(cohorts), bought, in_service)
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
-    life = np.array([capital.depreciation_months[cohort.cluster] for cohort in cohorts], dtype=np.float64)
-    shares = [capital.residual_fraction[cohort.cluster] for cohort in cohorts]
+    books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
+    life, shares = np.array([months for months, _ in books], dtype=np.float64), [share for _, share in books]
     at_end = resale_usd(plan, cohorts, (bought + life)[:, None])[:, 0]
     stated = np.array([np.nan if share is None else share for share in shares])
     residual = np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost)
@@ -270,8 +330,8 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
     return value - cents(usd(gain) * rules.rate_fraction)
 
 
-def opening_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Opening:
-    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it.
+def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
+    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it, deposits.
 
     Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
     """
@@ -285,7 +345,14 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Opening:
             before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
             basis = np.where(is_opening(cohorts), cents(assets.cost_usd) - before, 0)
             deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
-    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred}
+    building = building_of(plan)
+    space = np.zeros_like(book)
+    if building is not None:
+        space[-1] = building.schedule.opening_book_cents[0]
+        deferred[-1] += building.deferred_tax_cents(rules) if rules else 0
+    deposits = np.append(order_payments(plan, log).balance_cents(plan)[0], 0)
+    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred, Position.DEPOSITS: deposits}
+    positions[Position.BUILDING] = space
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 
@@ -303,11 +370,16 @@ def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBas
     """Return what purchases add to taxable income.
 
     The basis counts for all that is owned, whether it would fetch anything or not: what is scrapped is still deducted.
+    What is leased and goes back is the lessor's for tax: its payments are deducted, of which interest is a cost anyway.
+    What is bought out is a sale on credit: the lessee writes it off.
     """
     assets = assets_of(plan, cohorts)
     tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
     basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
-    return TaxBase(
-        income_cents=tables.gain_cents - tables.deduction_cents,
-        end_gain_cents=np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0),
-    )
+    income = tables.gain_cents - tables.deduction_cents
+    end_gain = np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0)
+    for lease in leases_of(plan, cohorts):
+        if not lease.terms.is_bought:
+            income[lease.rows], end_gain[lease.rows] = 0, 0
+            income[lease.rows[0]] = -lease.schedule.principal_cents
+    return TaxBase(income_cents=income, end_gain_cents=end_gain)

@@ -120,7 +120,7 @@ def _waiting(result: RunResult) -> list[_Row]:
             cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node,
         )
         for cohort in result.cohorts
-        if plan.site.block_h.size and cohort.in_service_h > max(cohort.bought_h, 0.0)
+        if plan.site.block_h.size and cohort.machines and cohort.in_service_h > max(cohort.bought_h, 0.0)
     ]
 
 

@@ -68,6 +68,19 @@ MEASURES = (
         "The same where generated tokens alone are paid for.",
     ),
     _measure(
+        "real_levelised_cost_per_million_tokens_usd",
+        "economic",
+        "10⁶ · p at which Σ (p·(1 + π)^t·tokens − cost − tax)·v = 0",
+        "The first day's price of a million tokens at which, rising with inflation from then on, the owner's NPV is "
+        "zero; needs `finance.inflation_per_year`.",
+    ),
+    _measure(
+        "real_cost_usd",
+        "accrual",
+        "Σ cost / (1 + π)^t",
+        "Accrued cost in dollars of the first day; needs `finance.inflation_per_year`.",
+    ),
+    _measure(
         "tco_usd",
         "economic",
         "Σ cost",

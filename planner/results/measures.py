@@ -25,13 +25,14 @@ from planner.finance.accounts import (
 from planner.finance.carbon import embodied_kg, operational_kg
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension, view_cents
-from planner.finance.present_value import CashFlows
+from planner.finance.present_value import CashFlows, running_months
 from planner.finance.unit_costs import (
     break_even_rental_utilisation,
     break_even_utilisation,
     levelised_cost,
     margin,
     per_million_tokens,
+    price_path,
 )
 from planner.fleet import quantities
 from planner.results.cohorts import assets_of
@@ -195,9 +196,21 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
         "levelised_cost_per_million_tokens_usd": owner.price_usd(series.tokens / MILLION),
         "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
         "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
+        **_real(result, series, owner),
     }
     found |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
     return {measure.name: found[measure.name] for measure in MEASURES}
+
+
+def _real(result: RunResult, series: Series, owner: Ownership) -> Figures:
+    """Return cost in dollars of the first day; None where there is no inflation to take out."""
+    figures: Figures = dict.fromkeys(("real_cost_usd", "real_levelised_cost_per_million_tokens_usd"))
+    inflation = result.plan.money.capital.inflation_per_year
+    if inflation:
+        level = price_path(1.0, -inflation, running_months(series.economic.edge_months, series.economic.timing))
+        figures["real_cost_usd"] = float((series.accrued_usd / level).sum())
+        figures["real_levelised_cost_per_million_tokens_usd"] = owner.price_usd(series.tokens / MILLION * level)
+    return figures
 
 
 def service(result: RunResult, series: Series | None = None) -> Figures:
@@ -303,7 +316,7 @@ def _per_token(result: RunResult, sums: Sums) -> Figures:
     }
     if result.cohorts:
         assets = assets_of(plan, result.cohorts)
-        made = np.array([power.embodied_kg[cohort.cluster] * cohort.nodes for cohort in result.cohorts])
+        made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
         if not np.isnan(made).any():
             service = (assets.in_service_months, assets.retired_months)
             spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)

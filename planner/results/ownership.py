@@ -16,6 +16,7 @@ from planner.finance.accounts import (
     CAPEX_ACCOUNTS,
     DATED_ACCOUNTS,
     END_ACCOUNTS,
+    LEASE_PAYMENTS,
     NOT_COST_ACCOUNTS,
     Account,
     View,
@@ -26,7 +27,9 @@ from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
-from planner.results.cohorts import bought_months, owned_value_cents, retired_months, tax_base
+from planner.results.building import building_of
+from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
+from planner.results.orders import order_payments
 from planner.units import MILLION
 
 if TYPE_CHECKING:
@@ -48,7 +51,25 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
         ]
     kept, (start, *_, end) = _rows_of(ledger, (Account.OPENING_VALUE,)), plan.months.edge_coordinates
     days += [np.full(ends.size, end), np.full(kept.size, start)]
-    return np.concatenate([purchases, sales, ends, kept]), np.concatenate(days) - start
+    orders = order_payments(plan, result.run.log)
+    others = [_rows_of(ledger, found) for found in (LEASE_PAYMENTS, (Account.ORDER_PAID,), (Account.ORDER_SETTLED,))]
+    paid, settled = (orders.mean_months(plan, months) for months in (orders.paid_months, orders.settled_months))
+    for rows, table in zip(others, (_lease_days(result), paid, settled), strict=True):
+        days.append(table[ledger.month_index[rows], ledger.cluster_index[rows]])
+    built, building = _rows_of(ledger, (Account.CAPEX_BUILDING,)), building_of(plan)
+    days.append(np.full(built.size, building.opened_months if building else 0.0))
+    return np.concatenate([purchases, sales, ends, kept, *others, built]), np.concatenate(days) - start
+
+
+def _lease_days(result: RunResult) -> Floats:
+    """Return when what lessors are paid in a month is paid, shape (months, clusters): the mean by what is paid."""
+    paid, weighted = (np.zeros((result.plan.months.period_count, len(result.plan.clusters))) for _ in range(2))
+    for lease in leases_of(result.plan, result.cohorts):
+        amount = lease.schedule.principal_cents + lease.schedule.interest_cents
+        paid[:, lease.cluster] += amount
+        weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
+    days: Floats = np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0)
+    return days
 
 
 def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
@@ -159,10 +180,19 @@ def ownership(result: RunResult) -> Ownership:
     if result.cohorts:
         owner = np.array([cohort.cluster for cohort in result.cohorts])
         np.add.at(owned.T, owner, usd(owned_value_cents(plan, result.cohorts)) * ends)
+        for lease in (lease for lease in leases_of(plan, result.cohorts) if lease.terms.is_bought):
+            owned[:, lease.cluster] -= usd(lease.schedule.balance_cents) * ends
         if rules is not None:
             base = tax_base(plan, result.cohorts, rules)
             np.add.at(income.T, owner, usd(base.income_cents))
             np.add.at(gain.T, owner, usd(base.end_gain_cents))
+    building = building_of(plan)
+    if building is not None:
+        owned[:, -1] += usd(building.value_cents[1:]) * ends
+        if rules is not None:
+            income[:, -1] -= usd(building.deduction_cents)
+            gain[:, -1] += usd(building.value_cents[1:] - building.basis_cents[1:])
+    owned[:, :-1] += usd(order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
     for table in (paid, income, owned, gain):
         # Until here the last column held what belongs to no cluster.
         table[:, -1] = table.sum(axis=1)

@@ -77,7 +77,7 @@ class RunResult:
         for index, cluster in enumerate(self.plan.clusters):
             waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
             if waiting:
-                nodes, paid = sum(c.nodes for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
                 idle.append(
                     f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
                     "did not enter service: for want of power, or too late"
@@ -107,7 +107,7 @@ class RunResult:
         capital = self.plan.money.capital
         if capital.loan is None or capital.loan.least_cover_ratio is None:
             return []
-        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts))
+        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts, self.run.log))
         quarters = monthly.by(Frequency.QUARTER, self.plan.months, capital.fiscal_year_start_month)
         cover, least = cover_ratio(quarters), capital.loan.least_cover_ratio
         broken = np.flatnonzero(cover < least)

@@ -274,7 +274,7 @@ def accounts() -> Columns:
         "view": [" ".join(str(view.name).lower() for view in View if view in entry.views) for _, entry in entries],
         "category": [str(entry.category) for _, entry in entries],
         "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account, _ in entries],
-        "position": [str(entry.position or "") for _, entry in entries],
+        "position": [" ".join(str(line) for line, _ in entry.positions) for _, entry in entries],
         "description": [entry.description for _, entry in entries],
     }
 
@@ -282,7 +282,7 @@ def accounts() -> Columns:
 def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
     plan = result.plan
-    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts))
+    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
     found = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
     names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
     columns: Columns = {

@@ -1,4 +1,4 @@
-"""The monthly review: rules that buy or retire nodes on what finished months show."""
+"""The monthly review: rules that buy, rent or retire nodes on what finished months show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Review:
         self.spent_usd = 0.0
         self.ordered = [cluster.nodes for cluster in plan.clusters]
         self.acted = [-(10**6)] * len(plan.expansion.rules)
-        self.provisioned_kw = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
 
     def close_month(self, figures: MonthFigures) -> None:
         """Look at a finished month and act on the rules it completes, as of its end."""
@@ -67,9 +66,9 @@ class Review:
     def _holds(rule: RulePlan, figures: MonthFigures) -> bool:
         match rule.when:
             case "utilisation_above":
-                return figures.utilisation[rule.cluster] > rule.threshold
+                return figures.utilisation[rule.watched] > rule.threshold
             case "utilisation_below":
-                return figures.utilisation[rule.cluster] < rule.threshold
+                return figures.utilisation[rule.watched] < rule.threshold
             case "shed_above":
                 return figures.shed_fraction > rule.threshold
             case _:
@@ -78,31 +77,35 @@ class Review:
     def _has_power(self, index: int, more: int) -> bool:
         """Say whether the site can run all its nodes and some more at full load, and has blocks for their nameplate.
 
-        Nodes that only lower clocks would make room for are not bought: they add their cost and next to no work.
+        Nodes that only lower clocks would make room for are not bought: they add their cost and next to no work. What
+        is at a provider's takes none of it.
         """
         site, clusters = self.plan.site, self.plan.clusters
+        if clusters[index].is_hosted:
+            return True
         nodes = [owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)]
         nodes[index] += more
-        full_kw = sum(count * cluster.node_power.full_kw for count, cluster in zip(nodes, clusters, strict=True))
-        nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in zip(nodes, clusters, strict=True))
-        return full_kw <= site.most_it_kw and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
+        here = [(count, cluster) for count, cluster in zip(nodes, clusters, strict=True) if not cluster.is_hosted]
+        full_kw = sum(count * cluster.node_power.full_kw for count, cluster in here)
+        nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in here)
+        within = nameplate_kw <= self.plan.expansion.power_envelope_kw and full_kw <= site.most_it_kw
+        return within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
 
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
         cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
+        there = self.ordered[rule.cluster] - self.supply.retired[rule.cluster]
+        nodes = int(min(rule.nodes, rule.most_nodes - there))
+        if nodes <= 0:
+            return False
         years = (now_h + rule.lead_h) / HOURS_PER_YEAR
         price_factor = (1.0 + expansion.price_change_per_year) ** years
-        prices = cluster.order_prices_usd(now_h, rule.nodes, price_factor)
-        cost = rule.nodes * sum(prices)
-        more_kw = rule.nodes * cluster.nameplate_kw
-        power_kw = self.provisioned_kw - self.supply.returned_kw + more_kw
-        if self.spent_usd + cost > expansion.budget_usd or power_kw > expansion.power_envelope_kw:
+        prices = cluster.order_prices_usd(now_h, nodes, price_factor)
+        cost = nodes * sum(prices)
+        if self.spent_usd + cost > expansion.budget_usd or not self._has_power(rule.cluster, nodes):
             return False
-        if not self._has_power(rule.cluster, rule.nodes):
-            return False
-        self.ordered[rule.cluster] += rule.nodes
+        self.ordered[rule.cluster] += nodes
         self.spent_usd += cost
-        self.provisioned_kw += more_kw
-        self.supply.expand(rule.cluster, rule.nodes, now_h + rule.lead_h, prices)
+        self.supply.expand(rule.cluster, nodes, now_h + rule.lead_h, prices)
         return True

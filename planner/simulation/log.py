@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,6 +85,8 @@ class ChangeLog:
     software: list[SoftwareEvent] = field(default_factory=list)
     site: list[SiteEvent] = field(default_factory=list)
     purchases: list[Purchase] = field(default_factory=list)
+    undelivered: list[Purchase] = field(default_factory=list)
+    """Shipments of orders that come after the horizon, or would after their cluster is gone."""
     notes: list[Note] = field(default_factory=list)
 
     def speeds(self) -> list[SpeedChange]:
@@ -97,10 +100,12 @@ class ChangeLog:
 
 
 class Purchase(NamedTuple):
-    """Nodes delivered together, and paid on that day at one price, whenever they enter service."""
+    """Nodes delivered together at one price, whenever they enter service; paid on that day, or as their order says."""
 
     time_h: float
     cluster: int
     nodes: int
     prices_usd: tuple[float, float, float, float]
     """Price of a node: accelerators, host, network, storage."""
+    placed_h: float = math.inf
+    """When it was ordered, where its order says how it is paid; infinity where it is paid on delivery."""

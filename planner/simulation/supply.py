@@ -54,8 +54,6 @@ class Supply:
         """By part: happens when its first nodes are in service."""
         self.free_kw = 0.0
         """Energised and given to no node, where power comes in blocks."""
-        self.returned_kw = 0.0
-        """Given back by nodes that were retired."""
         self.waiting: list[_WaitingNode] = []
         """Nodes without power, in the order in which they asked for it."""
         self.batches = [0] * len(plan.clusters)
@@ -85,23 +83,29 @@ class Supply:
         shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
         for shipment, nodes in enumerate(shares.tolist()):
             came_h = arrival_h + shipment * order.interval_h
+            if nodes and came_h >= min(cluster.retire_h, self.plan.hours):
+                self.log.undelivered.append(Purchase(came_h, index, nodes, cluster.prices_usd, order.placed_h))
+                continue
             yield self.env.timeout(max(0.0, came_h - self.env.now))
-            if nodes and self.env.now < cluster.retire_h:  # what would come after the cluster is gone is cancelled
+            if nodes:
                 refused = draw.random(nodes) < order.acceptance_failure_fraction
-                self.env.process(self._commission(index, cluster.prices_usd, refused, min(came_h, self.env.now)))
+                came_h = min(came_h, self.env.now)
+                self.env.process(self._commission(index, cluster.prices_usd, refused, came_h, order.placed_h))
 
-    def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float) -> int:
-        """Pay for a delivery; return its place in the log."""
-        self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd))
+    def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float, placed_h: float = np.inf) -> int:
+        """Take a delivery; return its place in the log."""
+        self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd, placed_h))
         return len(self.log.purchases) - 1
 
-    def _commission(self, index: int, prices_usd: Prices, refused: NDArray[np.bool_], came_h: float) -> Steps:
+    def _commission(
+        self, index: int, prices_usd: Prices, refused: NDArray[np.bool_], came_h: float, placed_h: float = np.inf
+    ) -> Steps:
         """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part.
 
         One that came before the start was installed from then on, by crews that had nothing else to do.
         """
         site = self.plan.site
-        purchase = self._deliver(index, refused.size, prices_usd, came_h)
+        purchase = self._deliver(index, refused.size, prices_usd, came_h, placed_h)
         with self.crews.request() as turn:
             yield turn
             rounds = np.arange(refused.size) // site.commissioning_crews + 1
@@ -177,11 +181,19 @@ class Supply:
                 self.arrived[part].succeed()
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
-        """Let more nodes of a cluster that were ordered come, at a price each; they serve once commissioned."""
+        """Let more nodes of a cluster that were ordered come, at a price each; they serve once commissioned.
+
+        Those of a provider serve as they come: they were commissioned long ago.
+        """
 
         def arrive() -> Steps:
             yield self.env.timeout(arrival_h - self.env.now)
-            if self.env.now < self.plan.clusters[index].retire_h:
+            if self.env.now >= self.plan.clusters[index].retire_h:
+                return
+            if self.plan.clusters[index].is_hosted:
+                purchase = self._deliver(index, nodes, prices_usd, float(self.env.now))
+                self._ask_for_power(index, purchase, np.full(nodes, float(self.env.now)))
+            else:
                 yield from self._commission(index, prices_usd, np.zeros(nodes, dtype=bool), float(self.env.now))
 
         self.env.process(arrive())
@@ -203,6 +215,5 @@ class Supply:
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
             self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
-            self.returned_kw += leaving * self.plan.clusters[index].nameplate_kw
             self._energise()
         return leaving

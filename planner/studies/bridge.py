@@ -56,7 +56,7 @@ def cents_by_cause(result: RunResult) -> dict[str, int]:
 
 BOOKS = ("depreciation_months", "depreciation_method", "declining_balance_ratio", "residual_fraction", "residual_basis")
 """Choices of the books that move accrued cost and no cash."""
-CLUSTER_BOOKS = ("depreciation_months", "residual_fraction")
+CLUSTER_BOOKS = ("depreciation_months", "residual_fraction", "components")
 """Those that a cluster may make for itself."""
 PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
 

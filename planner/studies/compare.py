@@ -85,13 +85,14 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
                 f"{other.name} serves other traffic than {base.name}: costs per token are of different work"
             )
         warnings += _policy_warnings(other, base)
-        if other.finance.discount_rate_per_year != base.finance.discount_rate_per_year:
+        if any(getattr(other.finance, name) != getattr(base.finance, name) for name in PRICE_OF_CAPITAL):
             warnings.append(f"{other.name} has another discount rate; savings are discounted at that of {base.name}")
     if problems:
         raise ScenarioError(problems)
     return tuple(warnings)
 
 
+PRICE_OF_CAPITAL = ("discount_rate_per_year", "discount_rate_basis", "inflation_per_year")
 VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
 """Choices of what is owned at the end, of tax and of timing: they move NPV, and levelised cost with it."""
 

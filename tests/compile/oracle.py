@@ -273,8 +273,10 @@ class Oracle(Machines):
                     "when": rule["when"],
                     "threshold": rule["threshold_fraction"],
                     "months": rule["months"],
+                    "watched": self.names.index(rule.get("watch", rule["cluster"])),
                     "cluster": self.names.index(rule["cluster"]),
                     "nodes": rule["nodes"],
+                    "most_nodes": rule.get("most_nodes", math.inf),
                     "lead_h": rule["lead_weeks"] * 168,
                     "cooldown_months": rule["cooldown_months"],
                 }
@@ -287,13 +289,23 @@ class Oracle(Machines):
 
     # Money
 
+    def components(self, cluster: Doc, months: int, residual: float | None) -> list[tuple[int, float | None]] | None:
+        parts = cluster.get("components")
+        if parts is None:
+            return None
+        usual = cluster.get("depreciation_months", months), cluster.get("residual_fraction", residual)
+        kinds = [parts.get(kind, {}) for kind in ("accelerators", "hosts", "network", "storage")]
+        return [(k.get("depreciation_months", usual[0]), k.get("residual_fraction", usual[1])) for k in kinds]
+
     def money(self) -> Doc:
         def stated(key: str, default: Any) -> Any:
             return of(self.doc, f"finance.{key}", default)
 
-        own = list(self.clusters.values())
+        own, inflation = list(self.clusters.values()), stated("inflation_per_year", 0.0)
+        building = of(self.doc, "site.building", None)
+        on_site = [c.get("contract", {"kind": "lease"})["kind"].endswith("lease") for c in own]
         each_usd = np.array(
-            [0.0 if c.get("contract") else self.prices(name)[0][0] / 8 for name, c in self.clusters.items()]
+            [here and self.prices(name)[0][0] / 8 for name, here in zip(self.clusters, on_site, strict=True)]
         )
         common = None if stated("residual_basis", "stated") == "vendor-prior" else stated("residual_fraction", 0.2)
         resale = []
@@ -324,9 +336,13 @@ class Oracle(Machines):
                 if stated("depreciation_method", "") == "declining-balance"
                 else 0.0,
                 "residual_fraction": [c.get("residual_fraction", common) for c in own],
+                "components": [self.components(c, stated("depreciation_months", 36), common) for c in own],
                 "resale": resale,
                 "end_value": stated("end_value", "market"),
-                "discount_rate_per_year": stated("discount_rate_per_year", 0.1),
+                "discount_rate_per_year": (1 + stated("discount_rate_per_year", 0.1))
+                * (1 + (inflation if stated("discount_rate_basis", "") == "real" else 0.0))
+                - 1,
+                "inflation_per_year": inflation,
                 "timing": stated("cash_flow_timing", "mid_month"),
                 "fiscal_year_start_month": stated("fiscal_year_start_month", 1),
                 "opening_cash_usd": stated("opening_cash_usd", 0.0),
@@ -340,6 +356,16 @@ class Oracle(Machines):
                     "amortisation": loan["amortisation"],
                     "fee_fraction": loan["fee_fraction"],
                     "least_cover_ratio": loan["least_cover_ratio"],
+                    "balloon_fraction": loan.get("balloon_fraction", 0.0),
+                },
+                "building": building
+                and {
+                    "cost_usd": building["cost_usd"],
+                    "land_usd": building["land_usd"],
+                    "opened_h": self.hour(building["opened"]),
+                    "life_months": building["life_months"],
+                    "upkeep_fraction_per_year": building["upkeep_fraction_per_year"],
+                    "property_tax_fraction_per_year": building["property_tax_fraction_per_year"],
                 },
             },
             "power": self.energy(),
@@ -352,7 +378,7 @@ class Oracle(Machines):
                 "crew_usd_per_year": stated("repair_crew_usd_per_year", 0.0),
                 "support_usd_per_accelerator_year": of(self.doc, "software.support_usd_per_accelerator_year", support),
                 "licence_usd_per_accelerator_year": stated("licence_usd_per_accelerator_year", 0.0),
-                "escalator_per_year": stated("people_escalator_per_year", 0.0),
+                "escalator_per_year": stated("people_escalator_per_year", inflation),
                 "part_usd": each_usd * stated("spare_part_price_fraction", 0.0),
                 "rma_usd": stated("rma_usd_per_repair", 0.0),
                 "replacement_usd": each_usd * stated("replacement_price_fraction", 0.0),
@@ -399,7 +425,10 @@ class Oracle(Machines):
     def energy(self) -> Doc:
         site, tariff = of(self.doc, "site", {}), facts("tariffs")[of(self.doc, "site.tariff", "us-average")]
         flat, supply = site.get("electricity_usd_per_kwh", tariff["energy_usd_per_kwh"]), site.get("electricity", {})
-        rise, stated = supply.get("escalator_per_year", 0.0), supply.get("windows", [])
+        rise, stated = (
+            supply.get("escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)),
+            supply.get("windows", []),
+        )
         week = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
         windows = [
             {
@@ -436,10 +465,14 @@ class Oracle(Machines):
             "monthly_usd_per_kwh": flat * self.stepped(rise),
             "hourly_usd_per_kwh": hourly if stated else None,
             "colocation_usd_per_kw_month": site.get("colocation_usd_per_kw_month", 180.0),
-            "colocation_escalator_per_year": site.get("colocation_escalator_per_year", 0.0),
+            "colocation_escalator_per_year": site.get(
+                "colocation_escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)
+            ),
             "grid_carbon_g_per_kwh": site.get("grid_carbon_g_per_kwh", tariff["grid_carbon_g_per_kwh"]),
             "carbon_usd_per_tonne": of(self.doc, "finance.carbon_usd_per_tonne", 0.0)
-            * self.stepped(of(self.doc, "finance.carbon_change_per_year", 0.0)),
+            * self.stepped(
+                of(self.doc, "finance.carbon_change_per_year", of(self.doc, "finance.inflation_per_year", 0.0))
+            ),
             "embodied_kg": np.array(embodied),
             "service_life_months": of(self.doc, "finance.service_life_months", 60),
         }

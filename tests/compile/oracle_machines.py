@@ -327,7 +327,9 @@ class Machines:
         stated, vendor = self.clusters[name], self.vendor(name)
         part, maker = self.parts[stated["accelerator"]], self.vendors[vendor]
         contract, order, owned = (stated.get(key) for key in ("contract", "order", "owned"))
-        prices, book = self.prices(name) if not contract else ([0.0] * 4, None)
+        new, book = self.prices(name)
+        leased = contract and contract["kind"].endswith("lease")
+        prices = new if not contract or contract["kind"] == "finance-lease" else [0.0] * 4
         online, retire = of(stated, "online", self.start), stated.get("retire")
         return {
             "name": name,
@@ -348,6 +350,10 @@ class Machines:
                 "deliveries": order["deliveries"],
                 "interval_h": order["delivery_interval_weeks"] * 168,
                 "acceptance_failure_fraction": order["acceptance_failure_fraction"],
+                "payments": [
+                    {"fraction": p["fraction"], "from_order": p["when"] == "order", "after_h": p["weeks"] * 168}
+                    for p in order.get("payments", [])
+                ],
             },
             "retire_h": self.hour(retire) if retire else math.inf,
             "failure_multiplier": of(
@@ -363,9 +369,16 @@ class Machines:
                 "book_value_usd": owned["book_value_usd"] / stated["nodes"],
                 "remaining_months": owned["remaining_months"],
             },
-            "rent": contract and self.rent(name),
-            "price_book": book,
+            "rent": (contract and contract["kind"] != "finance-lease" and self.rent(name)) or None,
+            "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name)) or None,
+            "leased_prices_usd": new if leased else None,
+            "price_book": book if any(prices) else None,
         }
+
+    def lease(self, name: str) -> Doc:
+        terms = self.clusters[name]["contract"]
+        kept = {key: terms[key] for key in ("rate_per_year", "term_months", "buy_out_fraction", "exit_fee_fraction")}
+        return kept | {"is_bought": terms["at_end"] == "buy"}
 
     def rent(self, name: str) -> Doc:
         stated, contract = self.clusters[name], self.clusters[name]["contract"]
@@ -374,6 +387,7 @@ class Machines:
             "when_used": kind in ("spot", "on-demand"),
             "is_hosted": kind != "operating-lease",
             "exit_usd_per_accelerator": 0.0,
+            "bound_usd_per_accelerator": 0.0,
             "interruptions_per_h": contract.get("interruptions_per_year", 0.0) / YEAR_H,
             "interruption_h": contract.get("interruption_h", 0.0),
         }
@@ -386,11 +400,13 @@ class Machines:
         term = np.searchsorted(ends, np.arange(self.hours), side="right") - 1
         price = np.where(term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0)
         paid = [price[a:b][price[a:b] > 0] for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)]
+        left = self.hour(stated["retire"]) if stated.get("retire") else self.hours
+        running = int(np.searchsorted(ends, left, side="right"))
+        owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
         if stated.get("retire"):
-            left = self.hour(stated["retire"])
-            running = int(np.searchsorted(ends, left, side="right"))
-            owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
             plan["exit_usd_per_accelerator"] = owed * contract["exit_fee_fraction"]
+        else:
+            plan["bound_usd_per_accelerator"] = owed
         return plan | {"usd_per_accelerator_h": np.array([month.mean() if month.size else 0.0 for month in paid])}
 
     # Workloads and demand

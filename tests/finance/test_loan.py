@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.finance.cents import cents
 from planner.finance.loan import Amortisation, LoanTerms, loan_schedule
+from planner.finance.statements import Statements, cover_ratio
 from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.result import RunResult
@@ -80,6 +82,53 @@ def test_an_annuity_is_numpy_financials(rate: float, paying: int, grace: int, us
     assert repaid[1 + grace :] == pytest.approx((back * 100).tolist(), abs=1.001 + grown)
     assert sum(repaid) == round(usd * 100)
     assert balance[-1] == 0
+
+
+PYSAM = {
+    "annuity": (
+        [546_480.00, 455_167.31412, 355_636.48652, 247_147.88442, 128_895.30814],
+        [1_014_585.39864, 1_105_898.08452, 1_205_428.91213, 1_313_917.51422, 1_432_170.09050],
+        [0.33054348681, 0.30934642483, 0.28732482982, 0.26445514237, 0.24071318466],
+    ),
+    "straight": (
+        [546_480.0, 437_184.0, 327_888.0, 218_592.0, 109_296.0],
+        [1_214_400.0] * 5,
+        [0.29303530053, 0.29239203092, 0.29082301749, 0.28809077249, 0.28387864250],
+    ),
+}
+"""Interest, principal and pre-tax DSCR by year from PySAM 7.1.1 (NREL), single owner, custom generation profile of
+1,000 kW at 0.35 USD/kWh, installed cost 10,000,000, debt_option 0, debt_percent 60, term_tenor 5, term_int_rate 9,
+cost_debt_fee 2, no closing cost or reserves, payment_option 0 (equal payments) and 1 (equal principal); all else its
+defaults."""
+PYSAM_CASH_USD = [516_000.0, 482_910.0, 448_532.85, 412_831.77225, 375_769.02356625]
+"""Its cash available for debt service."""
+
+
+@pytest.mark.parametrize("amortisation", ["annuity", "straight"])
+def test_debt_and_its_cover_by_year_are_pysams(amortisation: str) -> None:
+    """A month of ours is a year there, so the rate is twelve times 9%; 60% of 10,120,000 are its debt, 2% its fee."""
+    loan = terms(
+        share_fraction=0.6, rate_per_year=12 * 0.09, term_months=5, fee_fraction=0.02,
+        amortisation=Amortisation(amortisation),
+    )  # fmt: skip
+    found = loan_schedule(loan, np.array([[1_012_000_000], *[[0]] * 5]))
+    interest, principal, cover = PYSAM[amortisation]
+    assert found.interest_cents[1:, 0] / 100 == pytest.approx(interest, abs=0.011)
+    assert found.repaid_cents[1:, 0] / 100 == pytest.approx(principal, abs=0.011)
+    assert found.fee_cents[0, 0] == 12_144_000
+    service = found.interest_cents[1:] + found.repaid_cents[1:]
+    lines = {"operating_cash_flow_usd": cents(PYSAM_CASH_USD)[:, None], "debt_service_usd": service}
+    years = Statements(periods=tuple("12345"), lines_cents=lines)
+    assert cover_ratio(years).tolist() == pytest.approx(cover, rel=1e-6)
+
+
+def test_a_balloon_is_numpy_financials_future_value() -> None:
+    """1,000 at 1% a month of which 300 are left to the end: equal payments of pmt(1%, 4, 1000, −300), then 300."""
+    interest, repaid, balance = single(terms(balloon_fraction=0.3), 1_000.0, 6)
+    each = -npf.pmt(0.01, 4, 1_000.0, -300.0)
+    paid = [(i + r) / 100 for i, r in zip(interest, repaid, strict=True)]
+    assert paid == pytest.approx([0, each, each, each, each + 300.0, 0], abs=0.011)
+    assert balance[-2:] == [0, 0]
 
 
 def test_draws_of_several_months_and_clusters_add_up() -> None:

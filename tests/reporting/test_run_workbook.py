@@ -180,6 +180,22 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "clusters.h200.volume_discounts=[{from_accelerators: 10, discount_fraction: 0.03},"
         " {from_accelerators: 100, discount_fraction: 0.2}]",
     ),
+    "leased": (
+        SOLD,
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
+        "clusters.h200.contract={kind: finance-lease, rate_per_year: 0.15, term_months: 7, exit_fee_fraction: 0.05}",
+        "clusters.back={accelerator: H200, nodes: 1,"
+        " contract: {kind: finance-lease, rate_per_year: 0.12, term_months: 24, at_end: return}}",
+    ),
+    "ordered and housed": (
+        SOLD,
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
+        "clusters.booked={accelerator: H200, nodes: 2, order: {placed: 2025-12-10, lead_weeks: 8,"
+        " payments: [{fraction: 0.3}, {fraction: 0.1, when: delivery, weeks: 9}]}}",
+        "clusters.h200.components={hosts: {depreciation_months: 60}, network: {residual_fraction: 0}}",
+        "site.colocation_usd_per_kw_month=0",
+        "site.building={cost_usd: 3600000, land_usd: 1000, opened: 2020-05-02}",
+    ),
     "mid-month start": ("start=2026-01-10", "finance.cash_flow_timing=month_end", "finance.end_value=none"),
     "losses carried": (
         "horizon_months=26",
@@ -201,6 +217,22 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "owned at a book value": (
         "clusters.old={accelerator: H200, nodes: 2, owned: {bought: 2024-05-05, book_value_usd: 250000.01}}",
     ),
+    "contracts, deposits, a building, parts and inflation": (
+        SOLD,
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
+        "finance.inflation_per_year=0.03",
+        "site.colocation_usd_per_kw_month=0",
+        "site.building={cost_usd: 3600000.01, land_usd: 500000, opened: 2026-02-11, upkeep_fraction_per_year: 0.03,"
+        " property_tax_fraction_per_year: 0.012}",
+        "clusters.back={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.15,"
+        " term_months: 12}}",
+        "clusters.kept={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.12,"
+        " at_end: buy, buy_out_fraction: 0.1}}",
+        "clusters.booked={accelerator: B200, nodes: 2, order: {placed: 2026-03-01, lead_weeks: 20, deliveries: 2,"
+        " payments: [{fraction: 0.2}, {fraction: 0.1, when: delivery, weeks: 5}]}}",
+        "clusters.h200.components={hosts: {depreciation_months: 72}, network: {residual_fraction: 0.0}}",
+    ),
+    "real rate": ("finance.inflation_per_year=0.03", "finance.discount_rate_basis=real"),
     "borrowed": ("finance.loan={share_of_purchases_fraction: 0.6, rate_per_year: 0.1}",),
     "time of use": (
         "site.electricity_usd_per_kwh=null",
@@ -218,7 +250,15 @@ UNFOLLOWED = {
     "declining balance": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),
     "residuals of vendors": dict.fromkeys(("h200", "mi325x", "b200"), BOOKS),
     "owned at a book value": {"old": PRICES | BOOKS},
+    "contracts, deposits, a building, parts and inflation": {
+        "h200": PRICES | BOOKS,
+        "back": PRICES | BOOKS,
+        "kept": PRICES | BOOKS,
+        "booked": PRICES,
+    },
     "borrowed": dict.fromkeys(("h200", "mi325x", "b200"), PRICES),
+    "leased": dict.fromkeys(("h200", "back"), PRICES | BOOKS),
+    "ordered and housed": {"booked": PRICES, "h200": PRICES | BOOKS},
 }
 """Inputs of clusters that are not yellow, by setting."""
 

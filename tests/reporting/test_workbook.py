@@ -68,3 +68,9 @@ def test_a_long_table_is_cut_and_says_so() -> None:
     assert len(cut.rows) == 6
     assert cut.rows[0] == ("0", None)
     assert cut.rows[-1] == ("and 7 more in the CSV file", None)
+
+
+def test_what_is_no_number_is_text_or_nothing() -> None:
+    table = SheetTable(headings=("plan", "payback_months"), rows=(("a", float("inf")), ("b", float("nan")), ("c", 3.0)))
+    sheets = sheets_of(write_tables("plans", date(2026, 1, 1), {"Plans": Page(table=table)}))
+    assert [row[1] for row in sheets["Plans"][1:4]] == ["inf", "", 3.0]

@@ -90,6 +90,15 @@ def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: flo
     assert sum(by_month(result, Account.RENT)) == pytest.approx(32 * 41 * 24 * 2)
 
 
+def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
+    """From 1 April to the end of 2026 are 275 days: 32 accelerators at 2 dollars."""
+    notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
+    assert any(f"binds {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
+    assert not any(
+        "binds" in note for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
+    )
+
+
 def test_on_demand_pays_hours_at_work_at_the_months_price(run: Run) -> None:
     result = run("{kind: on-demand, usd_per_accelerator_h: 4, change_per_year: 0.3}")
     busy = result.monthly.busy_node_h[:, 0] * 8
@@ -184,7 +193,18 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
                 "clusters.h200.contract={kind: reserved}",
                 "expansion.rules=[{when: utilisation_below, threshold_fraction: 0.1, cluster: h200, nodes: 1}]",
             ],
-            ["a review cannot enlarge or reduce"],
+            ["a review cannot enlarge or reduce machines taken for a term", "on-demand or spot"],
+        ),
+        (
+            ["expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"],
+            ["expansion.rules[0].watch", "shed_above is the fleet's"],
+        ),
+        (
+            [
+                "expansion.rules="
+                "[{when: utilisation_above, threshold_fraction: 0.1, cluster: h200, watch: mi32, nodes: 1}]"
+            ],
+            ["expansion.rules[0].watch", "no cluster is called 'mi32'", "mi325x"],
         ),
     ],
 )
@@ -193,3 +213,21 @@ def test_a_contract_that_cannot_be_is_refused(
 ) -> None:
     outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
     outcome.refused(*parts)  # type: ignore[attr-defined]
+
+
+def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> None:
+    prior = "low: 0.7, base: 0.8, high: 0.9, unit: fraction_of_new, source: three sales, grade: B, date: 2026-10-01"
+    ours = write(f"priors:\n  resale_12m_h200: {{{prior}}}\n", "ours.yaml")
+    catalog = f"catalog={{overlay: {ours}}}"
+    usual, own = (load_scenario(write(), [*changes, "horizon_months=12"]) for changes in ((), (catalog,)))
+    values = []
+    for scenario in (usual, own):
+        result = simulate(scenario, seed=1)
+        value = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+        values.append(value[:2, list(Account).index(Account.RESIDUAL_VALUE)])
+    assert values[1][0] == pytest.approx(values[0][0] * 0.8 / 0.625)  # the catalogue's at twelve months
+    assert values[1][1] == values[0][1]
+    listed = [path for path in assumptions(own)["path"] if "resale_" in str(path) and "priors" in str(path)]
+    assert listed[:1] == ["catalog.priors.resale_12m_amd"]
+    assert listed[-1] == "catalog.priors.resale_12m_h200"
+    assert "catalog.priors.resale_12m_nvidia" not in listed

@@ -270,7 +270,8 @@ def test_margins_take_off_what_their_names_say(run: Run) -> None:
 
 def test_every_cost_is_in_exactly_one_step_of_the_margins() -> None:
     accrued = {account for account in Account if View.ACCRUAL in ACCOUNTS[account].views} - set(NOT_COST_ACCOUNTS)
-    steps = [*COST_OF_SERVING_ACCOUNTS, *OPERATING_EXPENSE_ACCOUNTS, Account.COST_OF_CAPITAL]
+    leased = (Account.LEASE_INTEREST, Account.OTHER_CAPITAL)
+    steps = [*COST_OF_SERVING_ACCOUNTS, *OPERATING_EXPENSE_ACCOUNTS, Account.COST_OF_CAPITAL, *leased]
     assert sorted(steps) == sorted(accrued)
 
 

@@ -15,7 +15,8 @@ from planner.finance.accounts import View
 from planner.finance.depreciation import depreciate
 from planner.language.loading import load_scenario
 from planner.reporting.run_folder import write_run
-from planner.results.cohorts import assets_of, is_owned, owned_value_cents, tax_base
+from planner.results.building import building_of
+from planner.results.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
 from planner.results.result import RunResult
 from planner.results.run import simulate
 
@@ -32,17 +33,60 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
     gain = tax_base(plan, result.cohorts, rules).end_gain_cents
     basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
     book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
-    return [float(cents) / 100 for cents in rules.rate_fraction * (book - basis).sum(axis=0)]
+    apart = (book - basis).sum(axis=0)
+    building = building_of(plan)
+    if building is not None:
+        apart += building.schedule.closing_book_cents[0] - building.basis_cents[1:]
+    for lease in leases_of(plan, result.cohorts):
+        if not lease.terms.is_bought:  # the lessor's for tax: neither its worth nor its debt is in the basis
+            apart -= lease.schedule.balance_cents
+    return [float(cents) / 100 for cents in rules.rate_fraction * apart]
+
+
+@st.composite
+def ordered(draw: st.DrawFn, start: str) -> list[str]:
+    """Draw an order with deposits and milestones, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        terms = [f"{{fraction: {draw(st.integers(1, 33)) / 100}, when: {when}, weeks: {draw(st.integers(0, 20))}}}"
+                 for when in ("order", "delivery", "order")]  # fmt: skip
+        chosen.append(
+            f"clusters.booked={{accelerator: H200, nodes: 5, order: {{placed: {start}, lead_weeks: 1, deliveries: 3, "
+            f"delivery_interval_weeks: {draw(st.integers(0, 12))}, payments: [{', '.join(terms)}]}}}}"
+        )
+        if draw(st.booleans()):
+            chosen.append(f"clusters.booked.retire=2027-0{draw(st.integers(1, 9))}-09")
+    return chosen
+
+
+@st.composite
+def contracted(draw: st.DrawFn) -> list[str]:
+    """Draw a contract of a cluster, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand", "finance-lease"]))
+        terms = "usd_per_accelerator_h: 1.87"
+        if kind == "finance-lease":
+            at_end, fee = draw(st.sampled_from(["buy", "return"])), draw(st.sampled_from([0, 0.07]))
+            terms = f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
+            terms += f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
+        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, {terms}}}")
+        if draw(st.booleans()):
+            chosen.append(f"clusters.mi325x.retire=2027-0{draw(st.integers(1, 9))}-17")
+    return chosen
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> list[str]:
     """Draw what a plan owns, buys, retires, earns and owes."""
-    chosen = [
-        f"start=2026-{draw(st.integers(1, 12)):02d}-{draw(st.integers(1, 28)):02d}",
-        "clusters.mi325x.online=null",
-    ]
+    start = f"2026-{draw(st.integers(1, 12)):02d}-{draw(st.integers(1, 28)):02d}"
+    chosen = [f"start={start}", "clusters.mi325x.online=null"]
+    chosen += draw(ordered(start))
     chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
+    if draw(st.booleans()):
+        chosen.append("site.colocation_usd_per_kw_month=0")
+        opened = draw(st.sampled_from(["2016-02-11", start]))
+        chosen.append(f"site.building={{cost_usd: 777777.77, land_usd: 3333.33, opened: {opened}, life_months: 77}}")
     chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
     chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
     chosen.append(f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}")
@@ -69,9 +113,7 @@ def plans(draw: st.DrawFn) -> list[str]:
             "finance.loan={share_of_purchases_fraction: 0.61, rate_per_year: 0.087, grace_months: 2, "
             f"term_months: {term}, amortisation: {how}, fee_fraction: {fee}}}"
         )
-    if draw(st.booleans()):
-        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand"]))
-        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, usd_per_accelerator_h: 1.87}}")
+    chosen += draw(contracted())
     return chosen
 
 

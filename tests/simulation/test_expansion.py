@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.fleet.money import RentPlan
 from planner.fleet.plan import Plan, RulePlan
 from planner.results.run import run_engine
 from planner.simulation.driver import Simulation, run_plan
@@ -23,21 +24,20 @@ class Recorder:
     def __init__(self) -> None:
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired = [0]
-        self.returned_kw = 0.0
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]) -> None:
         self.bought.append((index, nodes, arrival_h, prices_usd[0]))
 
     def retire(self, index: int, nodes: int) -> int:
         self.retired[index] += nodes
-        self.returned_kw += 10.0 * nodes
         return nodes
 
 
 def rule(**changes: Any) -> RulePlan:
     plain = RulePlan(
-        when="utilisation_above", threshold=0.7, months=2, cluster=0, nodes=2, lead_h=100.0, cooldown_months=3
-    )
+        when="utilisation_above", threshold=0.7, months=2, watched=0, cluster=0, nodes=2, most_nodes=np.inf,
+        lead_h=100.0, cooldown_months=3,
+    )  # fmt: skip
     return dataclasses.replace(plain, **changes)
 
 
@@ -154,6 +154,41 @@ def test_no_more_is_bought_than_the_site_can_run() -> None:
     blocks = dataclasses.replace(plan.site, block_h=np.zeros(1), block_kw=np.array([145.0]))
     assert len(reviewed(dataclasses.replace(plan, site=blocks), [0.9] * 6).bought) == 2
     assert len(reviewed(plan, [0.9] * 6).bought) == 6
+
+
+def test_a_ceiling_holds_for_what_is_ordered_and_gives_way_to_what_is_retired() -> None:
+    """Ten nodes and a ceiling of thirteen: two, then the one that is left; three retired make room for two and one."""
+    bought = reviewed(plan_with(rule(months=1, cooldown_months=0, most_nodes=13.0)), [0.9] * 4).bought
+    assert [nodes for _, nodes, _, _ in bought] == [2, 1]
+    shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=3, cooldown_months=99)
+    both = plan_with(rule(months=1, cooldown_months=0, most_nodes=13.0), shrink)
+    assert [nodes for _, nodes, _, _ in reviewed(both, [0.9, 0.9, 0.1, 0.9, 0.9, 0.9]).bought] == [2, 1, 2, 1]
+
+
+def overflow(rented: RentPlan, **changes: Any) -> Plan:
+    """Return ten nodes at 90% whose work may overflow to rented ones, none at first."""
+    lent = cluster_plan("rented", nodes=0, rent=rented, prices_usd=(0.0, 0.0, 0.0, 0.0))
+    clusters = [cluster_plan("own", nodes=10), lent]
+    watch = rule(watched=0, cluster=1, nodes=3, most_nodes=5.0, lead_h=500.0, cooldown_months=0, **changes)
+    site = make_plan(months=6).site
+    return make_plan(
+        clusters, [workload_plan("chat", [0, 1], months=6)], months=6, requests_per_s=[9.0],
+        expansion=expansion_plan(rules=(watch,), power_envelope_kw=101.0),
+        site=dataclasses.replace(site, most_it_kw=101.0),
+    )  # fmt: skip
+
+
+def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -> None:
+    """Watched are the own nodes. Rented ones take no power, no crew and no capital; three come, then the two left."""
+    plan = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), when_used=True, is_hosted=True))
+    run, monthly = run_engine(plan, 1)
+    edges = plan.month_edges_h
+    came = [(change.time_h, change.accelerators) for change in run.log.changes if change.cluster == 1]
+    assert came == [(edges[2] + 500.0, 24), (edges[3] + 500.0, 16)]
+    assert not any(sum(purchase.prices_usd) for purchase in run.log.purchases if purchase.cluster == 1)
+    assert monthly.present_node_h[5, 1] == 5 * np.diff(edges)[5]
+    on_site = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), when_used=False, is_hosted=False))
+    assert not [change for change in run_engine(on_site, 1)[0].log.changes if change.cluster == 1]  # no power for them
 
 
 @pytest.mark.parametrize(

@@ -377,6 +377,70 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def ways(**contracts: str) -> dict[str, Any]:
+    """Return a problem in which one part may be bought, or had by contracts."""
+    clusters = {"bought": {"accelerator": "H200", "nodes": 1}}
+    for name, contract in contracts.items():
+        clusters[name] = {"accelerator": "H200", "nodes": 1, "contract": yaml.safe_load(contract)}
+    return toy(clusters=clusters, choose={"clusters": {name: {"most_nodes": 8} for name in clusters}})
+
+
+def node_usd(content: dict[str, Any], name: str) -> float:
+    """Return the present cost of one node alone but for energy, which a provider pays."""
+    alone = {**content, "clusters": {name: content["clusters"][name]}, "choose": None}
+    return float(present_cost_usd(simulate(load_scenario(alone), seed=1)).sum())
+
+
+def test_it_chooses_among_ways_to_have_a_part() -> None:
+    """A rent a little below what owning costs is taken, one above is not; a lease is, below the price of capital."""
+    owned = node_usd(ways(), "bought")
+    one, two = (node_usd(ways(rented=f"{{kind: reserved, usd_per_accelerator_h: {usd}}}"), "rented") for usd in (1, 2))
+    even = (owned - (2 * one - two)) / (two - one)  # what a rent of nothing leaves, and what a dollar adds
+    for factor, lease, chosen in ((0.9, 0.3, "rented"), (1.1, 0.3, "bought"), (1.1, 0.02, "leased")):
+        content = ways(
+            rented=f"{{kind: reserved, usd_per_accelerator_h: {factor * even}}}",
+            leased=f"{{kind: finance-lease, rate_per_year: {lease}}}",
+        )
+        trial, search = problem(content)
+        found = search.run()
+        assert found is not None
+        taken = {purchase.cluster for purchase, nodes in zip(trial.choices.purchases, found, strict=True) if nodes}
+        assert taken == {chosen}
+        assert (trial.choices.capital_usd(found) > 0) == (chosen == "bought")
+        assert search.bound <= whole(search, found).cost
+
+
+def test_a_limit_of_power_is_the_sites_alone() -> None:
+    trial, _ = problem(ways(rented="{kind: reserved}"))
+    by_name = {purchase.name: place for place, purchase in enumerate(trial.choices.purchases)}
+    one = [tuple(int(place == by_name[name]) for place in range(2)) for name in ("bought", "rented")]
+    assert trial.choices.power_kw(one[0]).max() > 0
+    assert trial.choices.power_kw(one[1]).max() == 0
+
+
+def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_figure_of_a_node() -> None:
+    """A node at 4 dollars an hour costs its support alone until it works; then 8 accelerators' rent, discounted."""
+    content = ways(rented="{kind: reserved, usd_per_accelerator_h: 2}")
+    content["clusters"]["hourly"] = {
+        "accelerator": "H200", "nodes": 2, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 4}
+    }  # fmt: skip
+    trial, search = problem(content)
+    found, place = search.surveyed.surveys[0][0], trial.choices.place
+    assert found.idle_usd[place("bought")] > 0
+    assert found.idle_usd[place("rented")] == found.idle_usd[place("hourly")] == 0
+    assert found.busy_usd[place("rented")].tolist() == [0, 0]
+    middles = np.array([0.5, 1.5]) / 12
+    assert found.busy_usd[place("hourly")].tolist() == pytest.approx((32 * 1.1**-middles).tolist())
+    hours = 8 * 2 * (744 * 1.1 ** -middles[0] + 672 * 1.1 ** -middles[1])
+    support = found.owned_usd[place("hourly")]
+    assert found.owned_usd[place("rented")] == pytest.approx(support + hours)
+
+
+def test_machines_paid_by_the_hour_cannot_be_chosen() -> None:
+    with pytest.raises(ScenarioError, match="choose among bought, leased and reserved"):
+        load_scenario(ways(hourly="{kind: on-demand}"))
+
+
 def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
     """The relaxation allows one, since there no request is late by chance; the simulation does not."""
     scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))

@@ -119,9 +119,13 @@ class Choices:
         )
 
     def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, float, float, float]:
-        """Return what one node of a purchase of so many costs: accelerators after discounts, host, network, storage."""
+        """Return what is paid at once for one node of a purchase of so many: accelerators, host, network, storage.
+
+        Nothing for what is rented or leased.
+        """
         cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
-        assert cluster.price_book is not None
+        if cluster.price_book is None or cluster.lease is not None:
+            return 0.0, 0.0, 0.0, 0.0
         day = order_date(self.scenario, self.scenario.clusters[cluster.name])
         each = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
         return (each * cluster.accelerators_per_node, *cluster.prices_usd[1:])
@@ -135,7 +139,7 @@ class Choices:
         return sorted({max(due_h(cluster), 0.0) for cluster in self.plan.clusters})
 
     def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
-        """Return nameplate IT power on site at a moment, by cluster."""
+        """Return nameplate IT power on site at a moment, by cluster; none for what stands at a provider's."""
         bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
         leaves_h = {
             each.cluster: (each.dates[place - 1] - self.scenario.start).days * 24.0
@@ -145,7 +149,7 @@ class Choices:
         return {
             cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
             for cluster in self.plan.clusters
-            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h)
+            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h) and not cluster.is_hosted
         }
 
     def within_limits(self, counts: Counts) -> bool:

@@ -336,7 +336,7 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
     names = [
         purchase.name
         for purchase, nodes in zip(choices.purchases, counts, strict=False)
-        if nodes and purchase.accelerator == part
+        if nodes and purchase.accelerator == part and choices.plan.clusters[choices.place(purchase.name)].rent is None
     ]
     if not names:
         return 0.0

@@ -27,9 +27,9 @@ from planner.studies.sizing.evaluate import Evaluator, Trial
 Floats = NDArray[np.float64]
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
-    Account.SLA_CREDITS, Account.BURST_RENTAL,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
 )  # fmt: skip
-"""Accounts that depend on load or luck, so that they are no figure of a node."""
+"""Accounts that depend on load, luck or the other nodes, so that they are no figure of a node."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
 """Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
 BINS = len(_BIN_EDGES) - 1
@@ -117,12 +117,19 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
         working=np.nan_to_num(plan.requests_per_node_h)[..., None]
         * slowed
         * _availability(result)[:, None, None, None],
-        capital_usd=np.array([sum(cluster.prices_usd) for cluster in plan.clusters]),
-        owned_usd=present_cost_usd(result, leave_out=WITH_LOAD)[:-1] / np.maximum(nodes, 1.0),
+        capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
+        owned_usd=_standing_usd(result) / np.maximum(nodes, 1.0),
         idle_usd=idle_usd,
         busy_usd=busy_usd,
         tokens=float((result.tokens(result.monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
     )
+
+
+def _standing_usd(result: RunResult) -> Floats:
+    """Return the present cost of each cluster that no load moves: rent of hours at work is none of it."""
+    by_the_hour = np.array([cluster.rent is not None and cluster.rent.when_used for cluster in result.plan.clusters])
+    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), (Account.RENT,)))
+    return np.where(by_the_hour, unrented, fixed)
 
 
 def _places(hours: int) -> list[int]:
@@ -289,6 +296,7 @@ def _availability(result: RunResult) -> Floats:
 def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
     """Return a node's energy without load, what an hour at work adds at least, and months' discount factors.
 
+    At a provider's there is none of the first, and of the second the rent where it is paid for hours at work alone.
     A node draws P(u) ≥ P(0) + s·u with s = min (P(u) − P(0)) / u, and the meter 1 + (PUE − 1)·(1 − f) times as much,
     f being the share of cooling that does not fall with load.
     """
@@ -309,7 +317,12 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
         load_kw = cluster.node_power.load_kw
         loads = np.arange(1, load_kw.size) / (load_kw.size - 1)
         slopes.append(max(float(((load_kw[1:] - load_kw[0]) / loads).min()), 0.0))
-    return _LEAST_IDLE * idle_kw * (there_h @ present_usd), np.array(slopes)[:, None] * present_usd, running
+    idle_usd = _LEAST_IDLE * idle_kw * (there_h @ present_usd) * plan.on_site
+    busy_usd = (np.array(slopes) * plan.on_site)[:, None] * present_usd
+    for place, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None and cluster.rent.when_used:
+            busy_usd[place] += cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h * running
+    return idle_usd, busy_usd, running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
