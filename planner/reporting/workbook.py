@@ -236,7 +236,7 @@ def write_plain(sheet: Any, sheets: Sheets, table: SheetTable, row: int = 0) -> 
                     sheet.write_boolean(place, column, cell)
                 case float() if not np.isfinite(
                     cell
-                ):  # a cell holds no such number: nothing, or "inf" as the CSV has it
+                ):  # no cell holds it: nothing, or "inf" as in the CSV
                     sheet.write_string(place, column, "" if np.isnan(cell) else str(cell))
                 case int() | float():
                     sheet.write_number(place, column, cell, styles[column])
