@@ -131,8 +131,8 @@ ONCE_UNNOTICED = (
     ("results/tables.py", "others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
     (
         "simulation/driver.py",
-        "quantities.utilisation(busy, in_service)",
-        "quantities.utilisation(busy, 2 * in_service)",
+        'quantities.utilisation(total("busy_nodes", 1), in_service)',
+        'quantities.utilisation(total("busy_nodes", 1), 2 * in_service)',
     ),
     ("simulation/driver.py", "quantities.shed_share(shed @ tokens,", "quantities.shed_share(refused @ tokens,"),
     ("fleet/quantities.py", "hours * accelerators / accelerators_per_node", "hours * accelerators"),

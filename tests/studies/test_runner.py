@@ -127,7 +127,7 @@ def test_a_finished_study_that_was_opened_again_is_read_whole(prepared: Prepared
 
 
 def test_a_study_of_nothing_is_no_hindrance(prepared: Prepared, tmp_path: Path) -> None:
-    store_of(prepared, tmp_path / "s")  # opened, and then perhaps no scheduler answered
+    store_of(prepared, tmp_path / "s").close()  # opened, and then perhaps no scheduler answered
     assert finish(prepared, tmp_path / "s", rows=8).rows == 8
 
 
