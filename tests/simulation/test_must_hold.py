@@ -120,7 +120,7 @@ def test_everything_adds_up(change: dict[str, Any]) -> None:
     assert (result.events()["duration_h"] >= 0).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(worlds(), st.sampled_from([24, 100, 337, 744]))
 def test_results_do_not_depend_on_the_window(change: dict[str, Any], window_h: int) -> None:
     plan = plan_of(change)

@@ -136,9 +136,14 @@ class Search:
         return self.best
 
     def _least(self, held: Counts) -> Counts:
-        """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried."""
-        below = sorted(self._all_below(held) or [], key=self.surveyed.predicted)
-        return next((each for each in below if self.holds(each, fully=True)), held)
+        """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried.
+
+        None costs less than the bound, which counts the energy of work besides what is predicted.
+        """
+        least = self.bound - self.surveyed.bound_prices.fixed + self.surveyed.prices.fixed
+        below = sorted((self.surveyed.predicted(each), each) for each in self._all_below(held) or [])
+        allowed = (each for cost, each in below if cost > least - 1e-6 * abs(least))
+        return next((each for each in allowed if self.holds(each, fully=True)), held)
 
     def _all_below(self, counts: Counts) -> list[Counts] | None:
         """Return every allowed choice that costs less than one; None where there are many."""
