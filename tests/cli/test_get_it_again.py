@@ -68,7 +68,14 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "run"])  # that one has a shell to itself, below
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.prove) if case in ("montecarlo", "sensitivity") else case
+        for case in CASES
+        if case != "run"
+    ],
+)  # that one has a shell to itself, below
 def test_the_printed_command_writes_the_same_bytes(planner: Planner, place: Path, case: str) -> None:
     told = planner(*CASES[case], "--out", "first", "--quiet")
     assert told.code == 0, told.err

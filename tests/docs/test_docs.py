@@ -37,7 +37,13 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-LONG = ("docs/how-to/compare-scenarios.md", "docs/how-to/size-a-fleet-by-sweep.md")
+LONG = (
+    "docs/how-to/add-an-accelerator.md",
+    "docs/how-to/audit-a-vendors-claim.md",
+    "docs/how-to/compare-scenarios.md",
+    "docs/how-to/overlay-the-catalogue.md",
+    "docs/how-to/size-a-fleet-by-sweep.md",
+)
 """Pages of many runs, whose commands other pages show too."""
 
 

@@ -127,6 +127,7 @@ def test_a_run_killed_at_any_moment_leaves_nothing_that_only_looks_finished(tmp_
     assert (tmp_path / "o" / "manifest.json").exists()  # what a killed run left is in nobody's way
 
 
+@pytest.mark.prove
 def test_a_study_killed_at_any_moment_leaves_nothing_that_only_looks_finished(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "study.yaml").write_text(STUDY)

@@ -104,6 +104,7 @@ def test_a_killed_study_is_resumed(
     assert files(tmp_path / "killed") == whole
 
 
+@pytest.mark.prove
 def test_an_interrupt_says_how_to_go_on(
     study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes]
 ) -> None:
@@ -143,6 +144,7 @@ def test_workers_end_with_their_study_however_it_ends(
         assert files(tmp_path / "ended") == whole
 
 
+@pytest.mark.prove
 def test_a_dask_cluster_of_our_own_listens_to_this_machine_alone(
     tmp_path: Path, running: Callable[..., Process]
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_dask_cluster_of_our_own_listens_to_this_machine_alone(
     assert set(listening) <= {"127.0.0.1", "::1"}
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file size are POSIX")
 def test_a_full_disk_is_one_message_and_what_was_finished_stays(
     study: Path, tmp_path: Path, whole: dict[str, bytes]

@@ -28,6 +28,7 @@ def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.prove
 def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
     monkeypatch.setattr(store, "SHARD_ROWS", 64)

@@ -175,6 +175,7 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
     assert all(np.isfinite(c.probability_better.value) for c in finished.decisions())
 
 
+@pytest.mark.prove
 def test_a_study_stops_when_its_interval_is_narrow_enough(study_file: Write, tmp_path: Path) -> None:
     prepared = prepare(study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line)))
     wide = finish(prepared, tmp_path / "a" / "s", rows=160, until=Until(0.2))
