@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Factors, build_services, capacity_table, slower_drafts
+from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
-from planner.compile.contradictions import contradictions
+from planner.compile.contradictions import contradictions, slower_drafts
 from planner.compile.in_time import load_tables
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.prices_and_rates import money_plan

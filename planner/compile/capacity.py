@@ -118,7 +118,7 @@ def build_services(
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in scenario.clusters.items():
-            found = _service(cluster, workload, calibration, scenario, reuse)
+            found = service_of(cluster, workload, calibration, scenario, reuse)
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
@@ -145,30 +145,6 @@ def build_services(
     return services, refused
 
 
-def slower_drafts(
-    scenario: Scenario, services: Mapping[tuple[str, str], Service], calibration: Calibration, reuse: Reuse
-) -> list[str]:
-    """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
-    warnings = []
-    for name, workload in services:
-        cluster = scenario.clusters[name]
-        if cluster.speculation is None or cluster.speculation.use == "auto":
-            continue
-        both = [cluster, cluster.model_copy(update={"speculation": None})]
-        drafted, plain = (_service(one, scenario.workloads[workload], calibration, scenario, reuse) for one in both)
-        if (
-            isinstance(drafted, Service)
-            and isinstance(plain, Service)
-            and drafted.requests_per_s < plain.requests_per_s
-        ):
-            warnings.append(
-                f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
-                f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
-                "taken only where it serves more"
-            )
-    return warnings
-
-
 def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:
     """Return what the date of a cluster's first image makes of its speed, in the logarithm; 0 where it is not dated.
 
@@ -184,7 +160,7 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
     return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
 
 
-def _service(
+def service_of(
     cluster: Cluster, workload: Workload, calibration: Calibration, scenario: Scenario, reuse: Reuse
 ) -> Service | CapacityError:
     """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""

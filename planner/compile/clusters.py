@@ -16,18 +16,8 @@ from planner.compile.reuse import Reuse
 from planner.compile.software import headcount, stack_name
 from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook
-from planner.fleet.plan import (
-    INTERRUPTION,
-    CausePlan,
-    ClusterPlan,
-    DomainPlan,
-    OrderPlan,
-    OwnedPlan,
-    PaymentPlan,
-    PlannedWork,
-    ReliabilityPlan,
-    Triangle,
-)
+from planner.fleet.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Triangle
+from planner.fleet.reliability_plan import INTERRUPTION, CausePlan, DomainPlan, PlannedWork, ReliabilityPlan
 from planner.fleet.software_plan import Headcount
 from planner.language.cluster import Cluster, Order, Owned
 from planner.language.contract import ON_SITE, Spot

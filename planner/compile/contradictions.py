@@ -7,14 +7,15 @@ meant, such as a power cap that binds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 
 import numpy as np
 
-from planner.compile.capacity import served_precision
+from planner.compile.capacity import Service, served_precision, service_of
 from planner.compile.clusters import order_date
 from planner.compile.events import refuse_floods
+from planner.compile.reuse import Reuse
 from planner.demand.growth import TableGrowth
 from planner.demand.plan import WorkloadDemand
 from planner.documents import KeyPath
@@ -26,6 +27,7 @@ from planner.language.plausible import implausible
 from planner.language.prices import dated_quotes, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import Steps
+from planner.physics.coefficients import Calibration
 from planner.units import SECONDS_PER_HOUR
 
 MOST_TOKENS_PER_S = 1e9
@@ -319,4 +321,28 @@ def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
                     f"{scenario.document.problem(other, str(cluster.precision))}: "
                     f"{name} is served in {served} on {cluster_name}"
                 )
+    return warnings
+
+
+def slower_drafts(
+    scenario: Scenario, services: Mapping[tuple[str, str], Service], calibration: Calibration, reuse: Reuse
+) -> list[str]:
+    """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
+    warnings = []
+    for name, workload in services:
+        cluster = scenario.clusters[name]
+        if cluster.speculation is None or cluster.speculation.use == "auto":
+            continue
+        both = [cluster, cluster.model_copy(update={"speculation": None})]
+        drafted, plain = (service_of(one, scenario.workloads[workload], calibration, scenario, reuse) for one in both)
+        if (
+            isinstance(drafted, Service)
+            and isinstance(plain, Service)
+            and drafted.requests_per_s < plain.requests_per_s
+        ):
+            warnings.append(
+                f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
+                f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
+                "taken only where it serves more"
+            )
     return warnings

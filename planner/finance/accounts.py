@@ -371,40 +371,11 @@ ACCOUNTS = MappingProxyType(
 ACCOUNT_ORDER = tuple(Account)
 """Accounts by code: the code of an account is its position here. New accounts are added at the end."""
 ACCOUNT_CODES = MappingProxyType({account: code for code, account in enumerate(ACCOUNT_ORDER)})
-CAPEX_ACCOUNTS = (
-    Account.CAPEX_ACCELERATORS,
-    Account.CAPEX_HOSTS,
-    Account.CAPEX_NETWORK,
-    Account.CAPEX_STORAGE,
-)
-"""The accounts a cohort's cost is made of, in the order of a node's prices."""
 
 
 def accounts_of(category: Category) -> tuple[Account, ...]:
     """Return the accounts of a category, in the order of the reports."""
     return tuple(account for account in Account if ACCOUNTS[account].category is category)
-
-
-COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
-OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
-NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
-"""Left out of cost per token: income, and tax on it."""
-INCOME_ACCOUNTS = (
-    Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
-    Account.ORDER_SETTLED,
-)  # fmt: skip
-"""What is gained: their amounts are negative in the ledger."""
-CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.OTHER_CAPITAL)
-"""Accrued cost that nobody pays: in no income, taxable or of the books."""
-END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
-"""What would change hands on the last day if all that is owned were sold."""
-LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
-"""What a lessor is paid, at the end of each month of a lease."""
-DATED_ACCOUNTS = (
-    *CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS, Account.ORDER_PAID,
-    Account.ORDER_SETTLED, Account.CAPEX_BUILDING,
-)  # fmt: skip
-"""What counts on a day of its own; all else runs through its month."""
 
 
 @functools.cache

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, Account, View, codes_in
+from planner.finance.account_groups import CAPEX_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, Account, View, codes_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

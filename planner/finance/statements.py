@@ -27,15 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.accounts import (
-    ACCOUNT_ORDER,
-    ACCOUNTS,
-    LEASE_PAYMENTS,
-    Account,
-    Category,
-    Position,
-    View,
-)
+from planner.finance.account_groups import LEASE_PAYMENTS
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, Category, Position, View
 from planner.finance.ledger import Dimension
 from planner.finance.unit_costs import ratio
 from planner.units import MONTHS_PER_YEAR

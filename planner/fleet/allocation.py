@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from planner.fleet.linear import maximise
 from planner.fleet.plan import Plan
-from planner.fleet.routing import Way
+from planner.fleet.routing import Way, serving
 
 Floats = NDArray[np.float64]
 _NONE = 1e-9  # stands for nothing where something must be divided by
@@ -41,7 +41,7 @@ class Steps:
     penalty: Floats
     """What a node-equivalent of work counts against a plan that serves no more."""
 
-    def of(self, clusters: Sequence[int] | NDArray[np.intp]) -> Steps:
+    def of(self, clusters: NDArray[np.intp]) -> Steps:
         """Return the steps of some clusters."""
         return Steps(width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters])
 
@@ -94,14 +94,14 @@ def allocate(
     given = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
     if not wants.hours.size:
         return given
-    serving = sorted({c for workload in wants.workloads for c in ways[workload].order})
-    nodes, steps = nodes[serving], steps.of(serving)
-    rates = np.zeros((len(serving), *given.shape[1:]))
+    on = serving(ways, wants.workloads)
+    nodes, steps = nodes[on], steps.of(on)
+    rates = np.zeros((on.size, *given.shape[1:]))
     tokens = np.empty(rates.shape[1:])
     for index, workload in enumerate(wants.workloads):
         tokens[index] = ways[workload].tokens(wants.hours)
         for c in ways[workload].order:
-            rates[serving.index(c), index] = ways[workload].rate(c, wants.hours)
+            rates[np.searchsorted(on, c), index] = ways[workload].rate(c, wants.hours)
     changed = np.any(np.diff(rates) != 0.0, axis=(0, 1)) | np.any(np.diff(tokens) != 0.0, axis=0)
     program = np.append(0, np.cumsum(changed))
     first = np.append(0, np.flatnonzero(changed) + 1)
@@ -113,7 +113,7 @@ def allocate(
         programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
         power = None if allowed_kw is None else allowed_kw[hours]
         found = programs.solve(nodes[:, hours], wants.requests[:, hours], power, among[program[hours]])
-        for c, nodes_given in zip(serving, found, strict=True):
+        for c, nodes_given in zip(on.tolist(), found, strict=True):
             given[c][:, hours] = nodes_given
     return given
 

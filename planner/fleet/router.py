@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
 from planner.fleet.plan import Plan
 from planner.fleet.power import allowed_it_kw, it_kw
-from planner.fleet.routing import Room, Way, crowded, fill, spare
+from planner.fleet.routing import Room, Way, crowded, fill, serving, spare
 from planner.fleet.scan import defer
 
 Floats = NDArray[np.float64]
@@ -119,14 +119,10 @@ class Router:
         groups: list[list[int]] = []
         for index in which:
             own = set(self.ways[index].order)
-            met = [group for group in groups if own & set(self._clusters(group).tolist())]
+            met = [group for group in groups if own & set(serving(self.ways, group).tolist())]
             groups = [group for group in groups if group not in met]
             groups.append([*(other for group in met for other in group), index])
         return [[index for index in which if index in group] for group in groups]
-
-    def _clusters(self, which: Sequence[int]) -> Chosen:
-        """Return the clusters that serve any of some workloads."""
-        return np.array(sorted({cluster for index in which for cluster in self.ways[index].order}), dtype=np.intp)
 
     def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
         """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
@@ -149,7 +145,7 @@ class Router:
 
         The lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
         """
-        on = self._clusters(which)
+        on = serving(self.ways, which)
         hours = np.flatnonzero(crowded(self.room, on))
         for index in which:
             hours = hours[~self._is_undone(index, hours)]
@@ -215,7 +211,7 @@ class Router:
             way, deadline_h = self.ways[other], self.plan.workloads[other].deadline_h
             if set(way.order) >= set(self.ways[which[-1]].order) and way.outgrown is None and not deadline_h:
                 hours = hours[~self._is_undone(other, hours)]
-        several: Chosen = hours[(self.window.nodes[np.ix_(self._clusters(which), hours)] > 0.0).sum(axis=0) > 1]
+        several: Chosen = hours[(self.window.nodes[np.ix_(serving(self.ways, which), hours)] > 0.0).sum(axis=0) > 1]
         return several
 
     def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
@@ -259,7 +255,7 @@ class Router:
     def _settle(self, wants: Wants, given: Floats) -> None:
         """Write what a new plan of some hours serves and sheds in place of what was."""
         hours, served = wants.hours, self._requests(wants, given)
-        on = self._clusters(wants.workloads)
+        on = serving(self.ways, wants.workloads)
         self.room.used[np.ix_(on, hours)] = given[on].sum(axis=1)
         for place, index in enumerate(wants.workloads):
             total, asked = served[:, place].sum(axis=0), wants.requests[place]

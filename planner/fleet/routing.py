@@ -55,6 +55,11 @@ class Way:
         return rate if rate.size == 1 else rate[hours]
 
 
+def serving(ways: Sequence[Way], workloads: Sequence[int]) -> NDArray[np.intp]:
+    """Return the clusters that serve any of some workloads, in their order."""
+    return np.array(sorted({cluster for workload in workloads for cluster in ways[workload].order}), dtype=np.intp)
+
+
 def spare(room: Room, way: Way) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
     whole = np.zeros(room.usable.shape[1])

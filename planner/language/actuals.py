@@ -22,7 +22,8 @@ from pydantic import Field
 
 from planner.documents import MAX_FILE_BYTES, Document, read_bytes, read_document
 from planner.errors import Problem, ScenarioError
-from planner.finance.accounts import ACCOUNTS, INCOME_ACCOUNTS, Account, Category
+from planner.finance.account_groups import INCOME_ACCOUNTS
+from planner.finance.accounts import ACCOUNTS, Account, Category
 from planner.finance.months import MonthGrid
 from planner.language.metrics import monthly_metrics
 from planner.language.scenario import Scenario

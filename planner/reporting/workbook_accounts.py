@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import (
-    ACCOUNT_ORDER,
-    ACCOUNTS,
-    CAPEX_ACCOUNTS,
-    DATED_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    Account,
-    View,
-)
+from planner.finance.account_groups import CAPEX_ACCOUNTS, DATED_ACCOUNTS, NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
 from planner.finance.cents import series_cents
 from planner.finance.present_value import discount_factors
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens

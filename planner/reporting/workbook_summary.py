@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.accounts import (
-    ACCOUNTS,
-    COST_OF_SERVING_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    OPERATING_EXPENSE_ACCOUNTS,
-    Account,
-    View,
-)
+from planner.finance.account_groups import COST_OF_SERVING_ACCOUNTS, NOT_COST_ACCOUNTS, OPERATING_EXPENSE_ACCOUNTS
+from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.cents import usd
 from planner.finance.tax import LossRule
 from planner.reporting.workbook import finish_chart

@@ -28,10 +28,13 @@ class MeasureDescription:
     """Over the sums of the ledger; docs/explanation/finance.md says how these are made."""
     meaning: str
     """What it says, and what it needs, for the reference (Markdown)."""
+    needs: str = ""
+    """The key of ``finance`` without which it has no meaning; empty where it always has one."""
 
 
-def _measure(name: str, view: str, formula: str, meaning: str) -> MeasureDescription:
-    return MeasureDescription(name=name, view=view, formula=formula, meaning=meaning)
+def _measure(name: str, view: str, formula: str, meaning: str, *, needs: str = "") -> MeasureDescription:
+    said = f"{meaning.removesuffix('.')}; needs `finance.{needs}`." if needs else meaning
+    return MeasureDescription(name=name, view=view, formula=formula, meaning=said, needs=needs)
 
 
 MEASURES = (
@@ -72,13 +75,15 @@ MEASURES = (
         "economic",
         "10⁶ · p at which Σ (p·(1 + π)^t·tokens − cost − tax)·v = 0",
         "The first day's price of a million tokens at which, rising with inflation from then on, the owner's NPV is "
-        "zero; needs `finance.inflation_per_year`.",
+        "zero.",
+        needs="inflation_per_year",
     ),
     _measure(
         "real_cost_usd",
         "accrual",
         "Σ cost / (1 + π)^t",
-        "Accrued cost in dollars of the first day; needs `finance.inflation_per_year`.",
+        "Accrued cost in dollars of the first day.",
+        needs="inflation_per_year",
     ),
     _measure(
         "tco_usd",
@@ -107,70 +112,77 @@ MEASURES = (
         "break_even_rental_utilisation_fraction",
         "economic",
         "levelised owned hour / levelised rent of an hour",
-        "Renting by the hour is cheaper below this use; needs `finance.rental`.",
+        "Renting by the hour is cheaper below this use.",
+        needs="rental",
     ),
     _measure(
         "break_even_api_price_ratio",
         "economic",
         "k at which Σ (k·API bill − cost − tax)·v = 0",
-        "How many times its price an API would have to charge for owning to cost the same; needs `finance.api_price`.",
+        "How many times its price an API would have to charge for owning to cost the same.",
+        needs="api_price",
     ),
     _measure(
         "api_saving_npv_usd",
         "economic",
         "Σ (API bill − cost − tax)·v",
-        "What owning saves against buying the same tokens from an API, after tax; needs `finance.api_price`.",
+        "What owning saves against buying the same tokens from an API, after tax.",
+        needs="api_price",
     ),
-    _measure(
-        "revenue_usd", "accrual", "Σ tokens·price", "What the tokens served were sold for; needs `finance.token_price`."
-    ),
+    _measure("revenue_usd", "accrual", "Σ tokens·price", "What the tokens served were sold for.", needs="token_price"),
     _measure(
         "gross_margin_fraction",
         "accrual",
         "(revenue − cost of serving) / revenue",
         "Share of the revenue left after the cost of serving: depreciation, energy, cooling, demand charge, space, "
-        "maintenance, spares and parts, SLA credits, carbon, burst rental; needs `finance.token_price`.",
+        "maintenance, spares and parts, SLA credits, carbon, burst rental.",
+        needs="token_price",
     ),
     _measure(
         "operating_margin_fraction",
         "accrual",
         "(revenue − cost of serving − operating expense) / revenue",
         "The same after people, support, licences, insurance and losses on what is retired, before the charge for "
-        "capital, interest and tax; needs `finance.token_price`.",
+        "capital, interest and tax.",
+        needs="token_price",
     ),
     _measure(
         "margin_after_capital_charge_fraction",
         "accrual",
         "(revenue − Σ cost) / revenue",
-        "The same after the imputed charge for capital tied up in book value, so after what owners and lenders ask; "
-        "needs `finance.token_price`.",
+        "The same after the imputed charge for capital tied up in book value, so after what owners and lenders ask.",
+        needs="token_price",
     ),
     _measure(
         "break_even_utilisation_fraction",
         "accrual",
         "F / (Q·(p − v))",
         "Use at which revenue covers cost: F is the cost but energy, Q the tokens at full use, p and v the revenue and "
-        "the energy of a token; needs `finance.token_price`.",
+        "the energy of a token.",
+        needs="token_price",
     ),
     _measure(
         "irr_per_year",
         "economic",
         "r at which NPV is zero, if there is exactly one",
-        "Internal rate of return, on the same flows and times as NPV; needs `finance.token_price`.",
+        "Internal rate of return, on the same flows and times as NPV.",
+        needs="token_price",
     ),
     _measure(
         "payback_months",
         "cash",
         "months until the running total of flows last turns to gain",
-        "When the plan has paid for itself for good, a month's flow taken as even; needs `finance.token_price`.",
+        "When the plan has paid for itself for good, a month's flow taken as even.",
+        needs="token_price",
     ),
     _measure(
         "discounted_payback_months",
         "cash",
         "the same for flow·v",
-        "The same at the discount rate; needs `finance.token_price`.",
+        "The same at the discount rate.",
+        needs="token_price",
     ),
-    _measure("tax_usd", "accrual", "Σ tax", "Tax expense of the books, paid and deferred; needs `finance.tax`."),
+    _measure("tax_usd", "accrual", "Σ tax", "Tax expense of the books, paid and deferred.", needs="tax"),
     _measure(
         "energy_kwh_per_million_tokens",
         "",

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import (
-    ACCOUNT_CODES,
+from planner.finance.account_groups import (
     CAPEX_ACCOUNTS,
     DATED_ACCOUNTS,
     END_ACCOUNTS,
     LEASE_PAYMENTS,
     NOT_COST_ACCOUNTS,
-    Account,
-    View,
-    codes_in,
 )
+from planner.finance.accounts import ACCOUNT_CODES, Account, View, codes_in
 from planner.finance.cents import usd
 from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, INCOME_ACCOUNTS, Account, View
+from planner.finance.account_groups import INCOME_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
 from planner.finance.cents import split_cents, usd
 from planner.finance.statements import Frequency, monthly_statements
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens

@@ -13,7 +13,7 @@ from typing import Any
 
 import simpy
 
-from planner.fleet.plan import DomainPlan, PlannedWork, ReliabilityPlan
+from planner.fleet.reliability_plan import DomainPlan, PlannedWork, ReliabilityPlan
 from planner.simulation.open_shop import DOMAIN, PLANNED, Claim
 from planner.simulation.processes import Process, World
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR

@@ -16,7 +16,8 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
 from planner.simulation.repair_shop import Jumps, jumps

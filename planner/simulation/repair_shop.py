@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
 from planner.simulation.staffing import Staffing

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.reliability_plan import ReliabilityPlan
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.account_groups import NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
 from planner.language.actuals import WHOLE, Actuals, Seen

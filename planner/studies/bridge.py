@@ -8,7 +8,8 @@ import numpy as np
 
 from planner.compile import build_plan
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.account_groups import NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from planner.results.measure_names import DEFINITIONS, MEASURES
@@ -78,8 +77,6 @@ def headline_names() -> tuple[str, ...]:
     return tuple(output.name for output in HEADLINES)
 
 
-def needed_by(name: str) -> str | None:
-    """Return the key of finance without which a measure has no meaning; None where it always has one."""
-    meanings = {measure.name: measure.meaning for measure in MEASURES}
-    found = re.search(r"needs `finance\.(\w+)`", meanings.get(name, ""))
-    return found[1] if found else None
+def needed_by(name: str) -> str:
+    """Return the key of finance without which a measure has no meaning; empty where it always has one."""
+    return next((measure.needs for measure in MEASURES if measure.name == name), "")

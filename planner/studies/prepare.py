@@ -126,7 +126,7 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
     if study.headline not in headline_names():
         hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
         raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
-    if (key := needed_by(study.headline)) is not None:
+    if key := needed_by(study.headline):
         without = [name for name, scenario in scenarios.items() if getattr(scenario.finance, key) is None]
         if without:
             message = f"{study.headline} has no meaning in {', '.join(without)}: finance.{key} is not stated"

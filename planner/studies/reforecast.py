@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import PlannerError
-from planner.finance.accounts import ACCOUNTS, DATED_ACCOUNTS, Account, View
+from planner.finance.account_groups import DATED_ACCOUNTS
+from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.language.actuals import WHOLE, Actuals, Seen
 from planner.studies import posterior
 from planner.studies.designs import Design, Listed

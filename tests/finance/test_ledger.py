@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ConservationError
-from planner.finance.accounts import (
-    ACCOUNT_CODES,
-    ACCOUNT_ORDER,
-    ACCOUNTS,
-    CAPEX_ACCOUNTS,
-    END_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    Account,
-    Category,
-    View,
-)
+from planner.finance.account_groups import CAPEX_ACCOUNTS, END_ACCOUNTS, NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, Account, Category, View
 from planner.finance.cents import series_cents
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels

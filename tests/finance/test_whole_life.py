@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.account_groups import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.cents import series_cents, usd
 from planner.finance.depreciation import DepreciationSchedule, capital_charge_usd, depreciate, make_cohorts

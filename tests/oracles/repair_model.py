@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.simulation.failures import HARD, SOFT, Failures
 
 Steps = Generator[simpy.Event, Any, None]

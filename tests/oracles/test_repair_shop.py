@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan, ReliabilityPlan
+from planner.fleet.plan import ClusterPlan
+from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.fleet.software_plan import Headcount
 from planner.results.run import simulate
 from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 import pyxirr
 
-from planner.finance.accounts import (
-    ACCOUNTS,
+from planner.finance.account_groups import (
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
     NOT_COST_ACCOUNTS,
     OPERATING_EXPENSE_ACCOUNTS,
-    Account,
-    View,
 )
+from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.ledger import Dimension
 from planner.language.loading import load_scenario
 from planner.results.measure_names import MEASURES

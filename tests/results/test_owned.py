@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.account_groups import CAPEX_ACCOUNTS
+from planner.finance.accounts import Account
 from planner.finance.depreciation import make_cohorts
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid

@@ -14,7 +14,7 @@ import simpy
 
 import planner
 from planner.errors import ScenarioError
-from planner.fleet.plan import DomainPlan, PlannedWork
+from planner.fleet.reliability_plan import DomainPlan, PlannedWork
 from planner.language.loading import load_scenario
 from planner.language.study_loading import load_study
 from planner.reporting.assumptions import assumptions

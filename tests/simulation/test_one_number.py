@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from planner.finance.accounts import ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.account_groups import NOT_COST_ACCOUNTS
+from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
 from planner.language.loading import load_scenario
 from planner.results.measures import measures, series_of, service

@@ -64,7 +64,7 @@ SECTIONS: Sequence[SectionMaker] = (
     elsewhere.maker("losses"),
     drivers.hangs_section,
     elsewhere.maker("hangs"),
-    study_sections.uncertain_section,
+    evidence.uncertain_section,
     evidence.assumptions_section,
     evidence.error_section,
     evidence.reproduce_section,

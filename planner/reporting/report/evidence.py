@@ -10,7 +10,7 @@ from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section, code, command
-from planner.reporting.report.words import percent
+from planner.reporting.report.words import figure, percent
 
 
 def warnings_section(contents: Contents) -> Section | None:
@@ -25,6 +25,31 @@ def warnings_section(contents: Contents) -> Section | None:
     if not told:
         return None
     return Section(key="answer", title="What should we do?", body=join(paragraph(line, class_="note") for line in told))
+
+
+def uncertain_section(contents: Contents) -> Section | None:
+    """Return what the study draws, with percentiles, source and grade."""
+    found = contents.table("uncertain")
+    if found is None or not len(found):
+        return None
+    names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
+    rows = [
+        (breakable(name), *map(figure, percentiles), *rest)
+        for name, *percentiles, rest in zip(
+            *(found.texts(name) for name in names[:4]),
+            zip(*(found.texts(name) for name in names[4:]), strict=True),
+            strict=True,
+        )
+    ]
+    header = ("uncertain input", "P10", "P50", "P90", *names[4:])
+    said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
+    body = join(
+        [
+            paragraph(said),
+            table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3), unbroken=(4, 5, 7, 8)),
+        ]
+    )
+    return Section(key="assumptions", title="What it assumes", body=body)
 
 
 def assumptions_section(contents: Contents) -> Section | None:

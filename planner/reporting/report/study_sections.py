@@ -20,11 +20,11 @@ from planner.reporting.judgement import (
 )
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import DUMP, Html, breakable, details, element, join, paragraph, table
+from planner.reporting.report.html import DUMP, Html, details, element, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
-from planner.reporting.report.words import NOTHING, figure, measured, percent
+from planner.reporting.report.words import NOTHING, measured, percent
 from planner.reporting.scales import colour_class
 from planner.results.measure_names import FLEET
 from planner.studies.headlines import HEADLINES
@@ -376,28 +376,3 @@ def fan_section(contents: Contents) -> Section | None:
     charts = fan_charts(contents, [("p10", "p90")], said)
     body = join(map(draw, charts), "\n")
     return Section(key="time", title="How it goes over time", body=body) if charts else None
-
-
-def uncertain_section(contents: Contents) -> Section | None:
-    """Return what the study draws, with percentiles, source and grade."""
-    found = contents.table("uncertain")
-    if found is None or not len(found):
-        return None
-    names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
-    rows = [
-        (breakable(name), *map(figure, percentiles), *rest)
-        for name, *percentiles, rest in zip(
-            *(found.texts(name) for name in names[:4]),
-            zip(*(found.texts(name) for name in names[4:]), strict=True),
-            strict=True,
-        )
-    ]
-    header = ("uncertain input", "P10", "P50", "P90", *names[4:])
-    said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
-    body = join(
-        [
-            paragraph(said),
-            table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3), unbroken=(4, 5, 7, 8)),
-        ]
-    )
-    return Section(key="assumptions", title="What it assumes", body=body)
