@@ -1,21 +1,22 @@
 """``make mutants``: do one small wrong at a time, and see whether a test tells.
 
 A process that has the libraries loaded forks for each mutant; the child's imports read the mutated text in place of the
-file, so nothing on disk changes. It runs the tests that concern the room, nearest first, until one fails. What it found
-is kept in the journal, so a run that was stopped goes on; a mutant of changed source is run anew.
+file, so nothing on disk changes. First every test is run once, to see which lines it runs; then each mutant has the
+tests that run its line, until one fails. Both are kept in files, so a run that was stopped goes on: what tests run is
+seen anew when the program changes, and a mutant is tried anew when its function does.
 """
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many processes as processors already
+
 import argparse
-import dataclasses
 import importlib.machinery
 import importlib.util
 import json
-import os
-import resource
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,30 +24,26 @@ from types import CodeType, ModuleType
 import pandas as pd  # noqa: F401 - loaded before the forks, as the libraries below are
 import pydantic  # noqa: F401
 import pytest
+import scipy.optimize
 import scipy.stats  # noqa: F401
 import simpy  # noqa: F401
 import yaml  # noqa: F401
 
+from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.forks import OUT_OF_TIME, forked
 from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, once_unnoticed, sample
+from tests.mutants.reach import OPTIONS, Reach, hold_short, reach
 
 GOAL = 0.85
-SURVIVED = "SURVIVED"
-TIMEOUT_S = 300
-_FATES = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)  # the last: no import
-_NEAR = {
-    "finance": ("tests/finance", "tests/results"),
-    "results": ("tests/results", "tests/simulation/test_one_number.py"),
-    "fleet": ("tests/fleet", "tests/compile/test_oracle.py", "tests/simulation/test_one_number.py"),
-    "compile": ("tests/compile", "tests/simulation/test_one_number.py"),
-    "simulation": ("tests/simulation/test_one_number.py", "tests/simulation/test_expansion.py"),
+SURVIVED, KILLED, LATE, UNTESTED = "SURVIVED", "killed", "out of time", "NO TEST RUNS IT"
+_FATES = {
+    int(pytest.ExitCode.OK): SURVIVED,
+    int(pytest.ExitCode.TESTS_FAILED): KILLED,
+    int(pytest.ExitCode.INTERRUPTED): KILLED,  # it could not even be imported
+    int(pytest.ExitCode.USAGE_ERROR): KILLED,  # as above: the tests' names were not found
+    int(pytest.ExitCode.NO_TESTS_COLLECTED): UNTESTED,
+    OUT_OF_TIME: LATE,
 }
-
-
-def tests_of(mutant: Mutant) -> list[str]:
-    """Return the tests that concern a mutant's room, those of its own module first."""
-    room, stem = mutant.file.split("/")[1], Path(mutant.file).stem
-    nearest = ROOT / "tests" / room / f"test_{stem}.py"
-    return [*([str(nearest)] if nearest.exists() else []), *(str(ROOT / path) for path in _NEAR[room])]
 
 
 class _Finder(importlib.machinery.SourceFileLoader):
@@ -70,54 +67,99 @@ class _Finder(importlib.machinery.SourceFileLoader):
         return compile(self.text, self.path, "exec")
 
 
-def fate_of(mutant: Mutant, timeout_s: int) -> str:
-    """Say whether a test fails under a mutant, or none comes to its end in time."""
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (timeout_s, timeout_s))  # a busy machine is slow, not wrong
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
+class _Short:
+    """Holds the properties' search short."""
+
+    def pytest_sessionstart(self) -> None:
+        """Before any test is read."""
+        hold_short()
+
+
+class Trial:
+    """Tries mutants by the tests that run their lines."""
+
+    def __init__(self, reached: Reach, budget_s: float) -> None:
+        self._reached, self._budget_s = reached, budget_s
+
+    def __call__(self, mutant: Mutant) -> int:
+        """Return what pytest says under a mutant."""
         sys.meta_path.insert(0, _Finder(mutant))
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not prove", *tests_of(mutant)]
-        os._exit(int(pytest.main(options)))
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) not in _FATES:
-        raise SystemExit(f"pytest ended with {os.WEXITSTATUS(status)} under {mutant}: see what it says of its options")
-    if os.WIFSIGNALED(status):
-        return "out of time"
-    return "killed" if status else SURVIVED
+        tests = self._reached.tests_of(mutant, self._budget_s)
+        if not tests:
+            return int(pytest.ExitCode.NO_TESTS_COLLECTED)
+        return int(pytest.main(["-x", *OPTIONS, *tests], plugins=[_Short()]))
+
+
+class Journal:
+    """What became of each mutant, in a file: a run that was stopped goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fates: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
+
+    def fate(self, mutant: Mutant) -> str:
+        """Return what became of a mutant of today's function, or nothing."""
+        fate, digest = self._fates.get(mutant.name, ("", ""))
+        return fate if digest == mutant.digest else ""
+
+    def enter(self, mutant: Mutant, fate: str) -> None:
+        """Keep what became of a mutant."""
+        self._fates[mutant.name] = [fate, mutant.digest]
+        beside = self._path.with_suffix(".new")
+        beside.write_text(json.dumps(self._fates, indent=0))
+        beside.replace(self._path)
 
 
 def main() -> int:
     """Run the sample and say what survived."""
-    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("--count", type=int, default=SAMPLE, help=f"mutants, the first of the sample [{SAMPLE}]")
-    parser.add_argument("--rooms", nargs="+", default=ROOMS, choices=ROOMS)
-    parser.add_argument("--known", action="store_true", help="only those that went unnoticed once")
-    parser.add_argument("--journal", type=Path, default=ROOT / "build" / "mutants.json")
-    parser.add_argument("--timeout", type=int, default=TIMEOUT_S, help="seconds of processor time for one mutant")
-    asked = parser.parse_args()
+    asked = _arguments()
     os.chdir(ROOT)
     mutants = once_unnoticed()
     if not asked.known:
         mutants += sample(SAMPLE, tuple(asked.rooms))[: asked.count]
-    asked.journal.parent.mkdir(parents=True, exist_ok=True)
-    journal: dict[str, str] = json.loads(asked.journal.read_text()) if asked.journal.exists() else {}
-    for room, mutant in {mutant.file.split("/")[1]: mutant for mutant in mutants}.items():
-        journal[room] = journal.get(room) or fate_of(dataclasses.replace(mutant, after=mutant.before), asked.timeout)
-        if journal[room] != SURVIVED:
-            raise SystemExit(f"the tests of {room} end as {journal[room]} without any wrong in it: they can tell none")
-    for number, mutant in enumerate(mutants, 1):
-        if (name := str(mutant)) not in journal:
-            begun = time.monotonic()
-            journal[name] = fate_of(mutant, asked.timeout)
-            asked.journal.write_text(json.dumps(journal, indent=1))
-            print(f"{number}/{len(mutants)} {journal[name]:11} {time.monotonic() - begun:4.0f} s  {name}", flush=True)
-    told = sum(journal[str(mutant)] != SURVIVED for mutant in mutants)
-    print(f"{told} of {len(mutants)} mutants killed, {told / len(mutants):.1%}; at least {GOAL:.0%} should be")
-    print("\n".join(str(mutant) for mutant in mutants if journal[str(mutant)] == SURVIVED))
-    return int(told < GOAL * len(mutants))
+    part, parts = (int(number) for number in asked.part.split("/"))
+    mutants = mutants[part - 1 :: parts]
+    journal = Journal(asked.out)
+    reached = reach(asked.out.with_suffix(".reach"), asked.workers, keep=asked.keep_map)
+    again = (SURVIVED, UNTESTED) if asked.again else ()
+    left = [mutant for mutant in mutants if journal.fate(mutant) in ("", *again)]
+    tried = forked(left, Trial(reached, asked.budget), asked.workers, asked.timeout)
+    for number, (mutant, code, seconds) in enumerate(tried, 1):
+        journal.enter(mutant, _FATES[code])
+        print(f"{number}/{len(left)} {_FATES[code]:15} {seconds:4.0f} s  {mutant.name}", flush=True)
+    return _say(mutants, journal)
+
+
+def _arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=SAMPLE, help=f"mutants, the first of the sample [{SAMPLE}]")
+    parser.add_argument("--rooms", nargs="+", default=ROOMS, choices=ROOMS)
+    parser.add_argument("--known", action="store_true", help="only those that went unnoticed once")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at a time [processors]")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "mutants.json", help="the journal, which is read too"
+    )
+    parser.add_argument("--again", action="store_true", help="try anew those that survived")
+    parser.add_argument(
+        "--keep-map", action="store_true", help="trust what tests ran of an earlier state of the program"
+    )
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for one mutant, at most")
+    parser.add_argument("--timeout", type=int, default=300, help="seconds of processor time for one mutant")
+    return parser.parse_args()
+
+
+def _say(mutants: list[Mutant], journal: Journal) -> int:
+    """Print how many were killed and what survived; return 1 if too much did."""
+    survivors = [mutant for mutant in mutants if journal.fate(mutant) in (SURVIVED, UNTESTED)]
+    equal = sum(mutant.name in EQUIVALENT for mutant in survivors)
+    killed = len(mutants) - len(survivors)
+    print(f"{killed} of {len(mutants)} mutants killed, {killed / len(mutants):.1%}; at least {GOAL:.0%} should be")
+    print(f"{equal} others are no wrongs (tests/mutants/equivalent.py); {len(survivors) - equal} are not told:")
+    print("\n".join(f"{journal.fate(mutant)}  {mutant}" for mutant in survivors if mutant.name not in EQUIVALENT))
+    return int(killed < GOAL * len(mutants))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-import random
+import hashlib
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compile", "results", "finance", "fleet")
@@ -22,6 +25,14 @@ _NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"
           "any": "all", "all": "any"}  # fmt: skip
 
 
+class Unit(NamedTuple):
+    """A function of a module or a method of a class; outside of them, the module, which begins at line 0."""
+
+    name: str = "module"
+    first: int = 0
+    last: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """A file with one piece of its text replaced."""
@@ -31,6 +42,25 @@ class Mutant:
     """Where the piece begins, in characters."""
     before: str
     after: str
+    unit: Unit
+    lines: range
+    """The lines of its statement, counted from the first of its unit."""
+    number: int = 1
+    """Which of the mutants of this name in its unit it is."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in journals and lists: without its line, so it outlives changes elsewhere in the file."""
+        before, after = (" ".join(text.split()) for text in (self.before, self.after))
+        number = f" #{self.number}" if self.number > 1 else ""
+        return f"{self.file}:{self.unit.name}: {before} -> {after}{number}"
+
+    @property
+    def digest(self) -> str:
+        """A digest of its unit: what becomes of the mutant holds while this stays."""
+        lines = (ROOT / self.file).read_text(encoding="utf-8").split("\n")
+        text = "\n".join(lines[self.unit.first - 1 : self.unit.last] if self.unit.first else lines)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def text(self) -> str:
@@ -45,29 +75,76 @@ class Mutant:
 
 
 def sample(count: int = SAMPLE, rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
-    """Return a random sample of the mutants of some rooms, always the same one of the same source."""
+    """Return a random sample of the mutants of some rooms.
+
+    Each is ranked by a digest of its name, and the first are taken: a change of the source replaces the mutants of what
+    changed, and leaves the rest of the sample as it was.
+    """
     files = sorted(path for room in rooms for path in (ROOT / "planner" / room).glob("*.py"))
-    mutants = [mutant for path in files for mutant in mutants_of(path)]
-    return random.Random(SEED).sample(mutants, min(count, len(mutants)))
+    mutants = (mutant for path in files for mutant in mutants_of(path))
+    return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())[:count]
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
     """Yield every mutant of a file, in the order of its text."""
     source = path.read_text(encoding="utf-8")
-    starts = [0]
-    for line in source.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    tree = ast.parse(source)
+    statements = sorted(_statements(tree), key=lambda pair: pair[1] - pair[0])
+    lines = source.encode().splitlines(keepends=True)
+    starts = [len(b"".join(lines[:number])) for number in range(len(lines) + 1)]
 
     def place(line: int, column: int) -> int:  # ast counts columns in bytes
         return len(source.encode()[: starts[line - 1] + column].decode())
 
-    for node, changed in _changes(ast.parse(source)):
+    above: Counter[str] = Counter()
+    for node, changed in _changes(tree):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        start, end = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
         after = ast.unparse(changed)
         after = after if isinstance(changed, ast.stmt | ast.Constant | ast.Call) else f"({after})"
-        yield Mutant(file=str(path.relative_to(ROOT)), start=start, before=source[start:end], after=after)
+        start = place(node.lineno, node.col_offset)
+        before = source[start : place(node.end_lineno, node.end_col_offset)]
+        first, last = next(pair for pair in statements if pair[0] <= node.lineno <= pair[1])
+        mutant = _mutant(path, start, before, after, range(first, last + 1))
+        above[mutant.name] += 1
+        yield replace(mutant, number=above[mutant.name])
+
+
+def _mutant(path: Path, start: int, before: str, after: str, lines: range) -> Mutant:
+    """Return a mutant of some lines, counted from the file's first."""
+    unit = unit_at(str(path.relative_to(ROOT)), lines.start)
+    lines = range(lines.start - unit.first, lines.stop - unit.first)
+    return Mutant(file=str(path.relative_to(ROOT)), start=start, before=before, after=after, unit=unit, lines=lines)
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of each statement; of one with a body, those of its head."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            assert node.end_lineno is not None
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if isinstance(body, list) else node.end_lineno
+            yield node.lineno, last
+
+
+@cache
+def _units(file: str) -> list[Unit]:
+    """Return the units of a file; a function inside one is part of it."""
+
+    def within(body: list[ast.stmt], prefix: str) -> Iterator[Unit]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef):
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                yield Unit(prefix + node.name, first, node.end_lineno or first)
+            elif isinstance(node, ast.ClassDef):
+                yield from within(node.body, f"{prefix}{node.name}.")
+
+    return list(within(ast.parse((ROOT / file).read_text(encoding="utf-8")).body, ""))
+
+
+def unit_at(file: str, line: int) -> Unit:
+    """Return the unit that a line stands in."""
+    return next((unit for unit in _units(file) if unit.first <= line <= unit.last), Unit())
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
@@ -76,7 +153,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
         # What is raised is words; of an annotated field only its default is a figure.
         children: list[ast.AST] = [node.value] if isinstance(node, ast.AnnAssign) and node.value else []
     elif isinstance(node, ast.FunctionDef):
-        children = [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
+        children = [*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body]
     elif isinstance(node, ast.ClassDef):
         children = list(node.body)
     else:
@@ -145,8 +222,11 @@ def once_unnoticed() -> list[Mutant]:
     """Return the wrongs that no test told, once."""
     mutants = []
     for name, before, after in ONCE_UNNOTICED:
-        source = (ROOT / "planner" / name).read_text(encoding="utf-8")
+        path = ROOT / "planner" / name
+        source = path.read_text(encoding="utf-8")
         if source.count(before) != 1:
             raise ValueError(f"planner/{name} has {before!r} {source.count(before)} times: state the wrong anew")
-        mutants.append(Mutant(file=f"planner/{name}", start=source.index(before), before=before, after=after))
+        start = source.index(before)
+        line = source[:start].count("\n") + 1
+        mutants.append(_mutant(path, start, before, after, range(line, line + before.count("\n") + 1)))
     return mutants

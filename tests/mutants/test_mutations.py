@@ -6,15 +6,17 @@ import pytest
 
 from tests.mutants.mutations import ROOT, Mutant, mutants_of, once_unnoticed, sample
 
+FIRST = sample(40)
+
 
 def test_the_sample_is_fixed_and_of_every_room() -> None:
     mutants = sample(400)
-    assert mutants == sample(400)
+    assert mutants[:40] == FIRST
     assert len({(mutant.file, mutant.start, mutant.after) for mutant in mutants}) == 400
     assert {mutant.file.split("/")[1] for mutant in mutants} == {"compile", "results", "finance", "fleet"}
 
 
-@pytest.mark.parametrize("mutant", [*sample(40), *once_unnoticed()], ids=str)
+@pytest.mark.parametrize("mutant", [*FIRST, *once_unnoticed()], ids=str)
 def test_a_mutant_is_a_program_that_differs(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     assert source[mutant.start :].startswith(mutant.before)
