@@ -28,6 +28,8 @@ MAX_BYTES = 4_000_000  # a scenario is a few kB; the limit leaves room for a 100
 MAX_FILE_BYTES = 100_000_000  # a table of a million dates is 20 MB
 MAX_DEPTH = 32
 MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
+LEAST = 1e-100
+"""Smallest number apart from zero that is one: no quantity is as small, and what is divided by it would be infinite."""
 _TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so that repeated long text counts too
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
@@ -114,13 +116,18 @@ def parse_scalar(text: str) -> Any:
         if _INT.match(text):
             return int(text.replace("_", ""))
         if _FLOAT.match(text):
-            return float(text.replace("_", ""))
+            return _number(float(text.replace("_", "")))
         if date := _DATE.match(text):
             try:
                 return datetime.date(*(int(group) for group in date.groups()))
             except ValueError:
                 return text  # 2026-02-30 stays text, and the field that wanted a date says so
     return text
+
+
+def _number(value: float) -> float:
+    """Return a number, and zero for one so small that its square or inverse is none."""
+    return 0.0 if abs(value) < LEAST else value
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -186,7 +193,9 @@ def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
     value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     if isinstance(value, str) and _DATE.match(value):
         return parse_scalar(value)
-    if value is None or isinstance(value, str | int | float | datetime.date):
+    if isinstance(value, float):
+        return _number(value)
+    if value is None or isinstance(value, str | int | datetime.date):
         return value
     message = f"is a {type(value).__name__}; a scenario holds text, numbers, dates, lists and mappings by text"
     raise ScenarioError(Problem(file=name, path=dotted(path), message=message))

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import documents
-from planner.documents import MAX_BYTES, MAX_DEPTH, Document, dotted, parse_document, parse_scalar, read_document
+from planner.documents import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    Document,
+    document_of_mapping,
+    dotted,
+    parse_document,
+    parse_scalar,
+    read_document,
+)
 from planner.errors import ScenarioError
 
 
@@ -48,6 +57,8 @@ def refused(text: str, *parts: str, line: int | None = None) -> None:
         (".5", 0.5),
         ("5.", 5.0),
         ("1e999", math.inf),
+        ("1e-99", 1e-99),
+        ("-1e-320", 0.0),
         (".inf", math.inf),
         ("-.INF", -math.inf),
         (".", "."),
@@ -317,3 +328,8 @@ NESTED = st.recursive(
 def test_what_another_library_writes_is_read_back(content: Any, flow: bool) -> None:
     text = yaml.safe_dump(content, default_flow_style=flow, allow_unicode=True)
     assert parse_document(text, "f").content == content
+
+
+def test_a_number_too_small_to_divide_by_is_zero_in_a_mapping_too() -> None:
+    content = {"slo": {"ttft_s": 1e-320}, "nodes": 3, "share": 1e-6}
+    assert document_of_mapping(content).content == {"slo": {"ttft_s": 0.0}, "nodes": 3, "share": 1e-6}

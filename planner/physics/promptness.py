@@ -342,6 +342,8 @@ def _late_tokens(replica: _Replica, lengths: Lengths, asked: Asked, batch: Float
     """Return the share of requests whose tokens come too slowly at each batch, shape (batches,)."""
     gaps = np.maximum(lengths.output_tokens - 1.0, 0.0)
     several = gaps > 0.0
+    if not several.any():
+        return np.zeros_like(batch)  # replies of one token have no time between tokens
     window_s = gaps[several] * asked.tpot_s
     alone = 1.0 / asked.pooled_replicas
     mean_step_s = replica.decode_s(np.maximum(batch, 1.0))

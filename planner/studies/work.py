@@ -145,7 +145,7 @@ class LinesWork(Work):
         self.lines = [json.loads(line[17:]) for line in sound]
         if len(sound) < len(lines):
             self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
-        replace_synced(path, b"".join(line + b"\n" for line in sound))
+            replace_synced(path, b"".join(line + b"\n" for line in sound))
 
     def write(self, piece: Any) -> None:
         """Keep a piece; at most a second of them is not on the disk yet."""

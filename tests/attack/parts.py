@@ -40,16 +40,31 @@ LOADED = (
     "planner.studies.runner",
     "planner.studies.sweep",
     "planner.studies.study",
+    "planner.studies.sizing.size",
+    "planner.studies.reforecast",
     "pyarrow.parquet",
     "scipy.special",
 )
 GROWTH = "date,multiplier\n2026-01-01,1\n2026-03-01,1.5\n"
 GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
+SIZED = (
+    GROWING
+    + """\
+choose:
+  clusters: {h200: {dates: [2026-01-01, 2026-02-01], most_nodes: 3}}
+"""
+)
+SEEN = {
+    "mapping.yaml": "files:\n  books.csv: {kind: finance}\n",
+    "books.csv": "account,month,usd\nenergy,2026-01,900\nenergy,2026-02,2000\n",
+}
 ONE = ("--workers", "1", "--no-charts")
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run": (["run", "tiny.yaml", "--draws", "1"], []),
     "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4", "--yes"], ["--resume"]),
     "montecarlo": (["montecarlo", "study.yaml", "-n", "12", *ONE], ["--resume"]),
+    "size": (["size", "sized.yaml", "-n", "2", "--confirmations", "4", "--workers", "1"], ["--resume"]),
+    "actuals": (["actuals", "study.yaml", "seen", "-n", "32", "--workers", "1"], []),
 }
 """Commands that are killed: the words of the call, and what is added to go on."""
 
@@ -78,6 +93,10 @@ def corpus(place: Path) -> None:
     (place / "tiny.yaml").write_text(GROWING)
     (place / "growth.csv").write_text(GROWTH)
     (place / "study.yaml").write_text(STUDY)
+    (place / "sized.yaml").write_text(SIZED)
+    (place / "seen").mkdir(exist_ok=True)
+    for name, content in SEEN.items():
+        (place / "seen" / name).write_text(content)
 
 
 def answers(folder: Path) -> dict[str, str]:
@@ -207,7 +226,7 @@ def _resumed(place: Path, words: Sequence[str], where: str, findings: Findings) 
 
 def started(place: Path, words: Sequence[str]) -> subprocess.Popen[str]:
     """Start the command line as a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
     command = [sys.executable, "-m", "planner.cli.app", *words]
     return subprocess.Popen(
         command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -239,7 +258,7 @@ def two_writers(place: Path, count: int, findings: Findings) -> str:
 def _dask(place: Path, stale: Path) -> Iterator[str]:
     """Start a scheduler, and a worker that stands in another folder."""
     file = place / "scheduler.json"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
     quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     dask = [sys.executable, "-m", "dask"]
     words = [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"]

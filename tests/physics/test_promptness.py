@@ -269,3 +269,12 @@ def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -
     seen = promptness._late_first(replica, of, strict, rate, step_s, ttft_s[:1])[0, 0]
     assert pooled[1] < 0.02 * alone[1]
     assert pooled[0] == pytest.approx(seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1)
+
+
+def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> None:
+    several = lengths()
+    one = dataclasses.replace(several, output_tokens=np.ones(1), output_weights=np.ones(1))
+    curve = late_curve(h200, 0, 1.0, one, ASKED)
+    assert curve.capacity_requests_per_s > 0.0
+    hurried = late_curve(h200, 0, 1.0, one, dataclasses.replace(ASKED, tpot_s=1e-3))
+    assert hurried.late_fraction[0] == curve.late_fraction[0] < 0.01

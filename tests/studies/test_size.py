@@ -373,8 +373,14 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
     before, flags = len(runs), set[str]()
     planner.size(content, tmp_path / "stopped", resume=True, **options)  # type: ignore[arg-type]
     assert not {0, 1} & set(runs[before : before + 2])  # what was searched is not run again
-    for name in ("plan.yaml", "frontier.csv", "families.csv"):
+    for name in ("plan.yaml", "frontier.csv", "families.csv", "summary.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_sizing_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="no Dask scheduler answers"):
+        planner.size(toy(("2026-01-01",)), tmp_path / "o", replications=2, scheduler="tcp://127.0.0.1:1")
+    assert not (tmp_path / "o").exists()
 
 
 def ways(**contracts: str) -> dict[str, Any]:

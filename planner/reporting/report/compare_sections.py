@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from typing import Any
 
+from planner.errors import Problem, ScenarioError
 from planner.reporting.judgement import (
     COST,
     IN_TIME,
@@ -62,7 +63,11 @@ def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list
         return {}, [], ""
     found, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
     plans = [served(name, own, promises.get(name, {}).get("shortfall_fraction")) for name, own in found.items()]
-    return found, plans, str(contents.manifest.get("baseline", next(iter(found))))
+    baseline = str(contents.manifest.get("baseline", next(iter(found))))
+    if baseline not in found:
+        message = f"names {baseline!r} as the baseline, of which comparison.csv has no row"
+        raise ScenarioError(Problem(file="manifest.json", message=message))
+    return found, plans, baseline
 
 
 def advice(contents: Contents) -> str:

@@ -32,7 +32,7 @@ from planner.reporting.report.page import asset
 from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
 
 MARKDOWN, PAGE = "memo.md", "memo.html"
-NEEDED = {"comparison": "comparison.csv", "sweep": "sweep.csv", "study": "percentiles.csv", "size": "plan.csv"}
+NEEDED = {"comparison": "comparison", "sweep": "sweep", "study": "percentiles", "size": "plan"}
 """Folders that decide something, and the table without which they do not."""
 FIGURES = {
     COST: "per million tokens, levelised",
@@ -62,7 +62,8 @@ def has_memo(contents: Contents) -> bool:
     """Say whether a folder decides something that a memo could say."""
     if contents.kind == "run":
         return "clusters" in contents.json("summary.json")
-    return NEEDED.get(contents.kind, "") in contents.files
+    table = contents.table(NEEDED.get(contents.kind, ""))
+    return table is not None and len(table) > 0
 
 
 def memo_parts(contents: Contents) -> list[Part]:

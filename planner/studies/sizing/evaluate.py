@@ -248,18 +248,26 @@ class SizeWork(LinesWork):
 
 
 class Archive:
-    """Every outcome so far, by choice and replication; what is asked for twice is run once."""
+    """Every outcome so far, by choice and replication; what is asked for twice is run once.
+
+    What a sizing that was stopped has kept counts as known, and as run, only once it is asked for: so one that goes on
+    takes the turns that an undisturbed one takes, and tells the same.
+    """
 
     def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
         """Take those who run what is not known yet, and the folder that keeps it."""
         self.workers, self.work = workers, work
-        self.known: dict[Run, Outcome] = {} if work is None else work.outcomes()
+        self.known: dict[Run, Outcome] = {}
+        self._kept = {} if work is None else work.outcomes()
 
     def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
         """Return what choices come to in replications."""
-        missing = [run for run in dict.fromkeys(runs) if run not in self.known]
+        wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
+        missing = [run for run in wanted if run not in self._kept]
+        self.workers.runs += len(wanted) - len(missing)
         for run, outcome in zip(missing, self.workers.all(Evaluator.outcome, missing), strict=True):
-            self.known[run] = outcome
+            self._kept[run] = outcome
             if self.work is not None:
                 self.work.add(run, outcome)
+        self.known.update((run, self._kept.pop(run)) for run in wanted)
         return [self.known[run] for run in runs]

@@ -31,6 +31,8 @@ OPEN_SCENARIOS = ("Server", "Interactive")
 """MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
 SCENARIOS = ("Offline", *OPEN_SCENARIOS, "Concurrency", DISAGGREGATED_SCENARIO)
 _POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
+MOST = 1e12
+"""No count, length, rate or time in a row of measurements is larger."""
 MAX_PROBLEMS = 50
 FIRST_ROW = 2  # the header is line 1
 
@@ -118,12 +120,13 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
     else:
         wrong, allowed = numbers <= 0, "above zero"
     whole = column in _WHOLE
-    bad = ~blank & (~finite | wrong | ((numbers % 1 != 0) if whole else False))
+    bad = ~blank & (~finite | wrong | (numbers > MOST) | ((numbers % 1 != 0) if whole else False))
     wanted = f"a whole number {allowed}" if whole else f"a number {allowed}"
-    problems.extend(
-        Problem(file=str(path), line=int(row), path=column, message=f"must be {wanted}, not {cells[row]!r}")
-        for row in cells.index[bad][: MAX_PROBLEMS + 1]
-    )
+    for row in cells.index[bad][: MAX_PROBLEMS + 1]:
+        asked = f"at most {MOST:g}" if numbers[row] > MOST else wanted
+        problems.append(
+            Problem(file=str(path), line=int(row), path=column, message=f"must be {asked}, not {cells[row]!r}")
+        )
     return numbers
 
 

@@ -79,3 +79,12 @@ def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
     with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
         memo_parts(Contents(manifest={"kind": "zoom"}, files={}))
     planner("memo", "nowhere").refused("cannot be read")
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_parts(Contents(manifest={"kind": "comparison"}, files={"comparison.csv": b"scenario,measure,value\n"}))
+
+
+def test_a_baseline_that_is_not_there_is_named() -> None:
+    rows = b"scenario,measure,unit,value\nmixed,cost_usd,USD,1\n"
+    spoiled = Contents(manifest={"kind": "comparison", "baseline": "mixd"}, files={"comparison.csv": rows})
+    with pytest.raises(ScenarioError, match="names 'mixd' as the baseline"):
+        memo_parts(spoiled)

@@ -29,9 +29,10 @@ def test_numbers_are_numbers_and_blanks_are_nan(tmp_path: Path) -> None:
     ("column", "cell", "message"),
     [
         ("input_tokens", "0", "must be a number above zero, not '0'"),
+        ("concurrency", "1e300", "must be at most 1e+12, not '1e300'"),
         ("output_tokens", "-5", "must be a number above zero, not '-5'"),
         ("input_tokens", "nan", "must be a number above zero, not 'nan'"),
-        ("concurrency", "inf", "must be a number above zero, not 'inf'"),
+        ("concurrency", "inf", "must be at most 1e+12, not 'inf'"),
         ("tpot_ms", "fast", "must be a number above zero, not 'fast'"),
         ("tp", "1.5", "must be a whole number above zero, not '1.5'"),
         ("scenario", "Conkurrency", "did you mean Concurrency?"),
