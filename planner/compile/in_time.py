@@ -18,8 +18,9 @@ from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
 from planner.language.workload import Length, Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
-from planner.physics.promptness import Asked, Curve, Lengths, late_curve, refusing
+from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec
+from planner.physics.replica_times import Asked, Lengths
 
 if TYPE_CHECKING:
     from planner.compile.capacity import Service
@@ -120,8 +121,13 @@ class Candidates:
         for index in np.argsort(-self.mean_rates, kind="stable").tolist():
             if chosen is not None and self.mean_rates[index] * speed * _RANKING_SLACK <= chosen[2]:
                 break
-            curve = self.curve(index, speed, workload, lengths)
-            rate = curve.capacity_requests_per_s / float(self.replicas.accelerators[index])
+            accelerators, asked = float(self.replicas.accelerators[index]), self.asked(index, workload)
+            if chosen is not None and not sustains_more(
+                self.replicas, index, speed, lengths, asked, chosen[2] * accelerators
+            ):
+                continue
+            curve = late_curve(self.replicas, index, speed, lengths, asked)
+            rate = curve.capacity_requests_per_s / accelerators
             if chosen is None or rate > chosen[2]:
                 chosen = (index, curve, rate)
         assert chosen is not None  # there is always a layout: none at all is an error before

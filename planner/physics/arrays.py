@@ -9,5 +9,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+Complexes = NDArray[np.complex128]
 Bools = NDArray[np.bool_]
 FloatLike = Any  # a number, a sequence of numbers or an array, as np.asarray takes it

@@ -31,8 +31,9 @@ from planner.physics.coefficients import Calibration, roofline_calibration
 from planner.physics.node_power import NodeRating, ServingMix, build_node_power
 from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating
-from planner.physics.promptness import Asked, late_curve
+from planner.physics.promptness import late_curve
 from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica_times import Asked
 
 YEAR_H = 8766.0
 Doc = dict[str, Any]

@@ -14,8 +14,17 @@ from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics import promptness
-from planner.physics.promptness import Asked, Lengths, late_curve, refusing
+from planner.physics.late_shares import (
+    CELLS,
+    late_first,
+    late_tokens,
+    least_late_tokens,
+    prompts_behind,
+    waits_beyond,
+)
+from planner.physics.promptness import late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 
 ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)
 
@@ -59,10 +68,10 @@ def test_exponential_prompts_wait_as_in_an_m_m_1_queue(h200: Replicas, busy: flo
         prompt_tokens=prompts, prompt_weights=np.full(2000, 1 / 2000), output_tokens=np.ones(1),
         output_weights=np.ones(1), cached_fraction=0.0,
     )  # fmt: skip
-    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate = np.array([busy / replica.mean_prefill_s])
-    cell_s = 2.0 / promptness._CELLS
-    over = promptness._waits_beyond(replica, of, cell_s, rate, np.full(1, 1e-9))[0]
+    cell_s = 2.0 / CELLS
+    over = waits_beyond(replica, cell_s, rate, np.full(1, 1e-9))[0]
     for t in (0.1, 0.3, 1.0):
         expected = busy * np.exp(-(1.0 - busy) * t / replica.mean_prefill_s)
         # A node's mass lies half on either side of it.
@@ -77,11 +86,11 @@ def test_prompts_beside_a_reply_are_those_of_draws(h200: Replicas) -> None:
     """One output length, many replicas pooled: late where the prefills beside it take more than o (τ − D)."""
     of = dataclasses.replace(lengths(), output_tokens=np.full(1, 60.0), output_weights=np.ones(1))
     asked = dataclasses.replace(ASKED, pooled_replicas=1e9)
-    replica = promptness._Replica(h200, 0, 1.0, of)
+    replica = ReplicaTimes(h200, 0, 1.0, of)
     batch = np.array([26.0])
     tpot_s = replica.decode_s(batch) + batch * replica.mean_prefill_s / replica.output
     rate = batch / (replica.output * tpot_s)
-    late = float(promptness._late_tokens(replica, of, asked, batch, rate)[0])
+    late = float(late_tokens(replica, asked, batch, rate)[0])
     generator = np.random.default_rng(2)
     counts = generator.poisson(float(rate[0] * tpot_s[0]) * 59.0 * 25.0 / 26.0, 40_000)
     owner = np.repeat(np.arange(counts.size), counts)
@@ -160,12 +169,12 @@ def test_refused_prompts_are_the_stated_share_and_long(h200: Replicas) -> None:
     of = lengths()
     for share in (0.01, 0.2, 0.45):
         left = promptness._thinned(of, share)
-        kept = left.prompt_weights * (1.0 - share) / of.prompt_weights  # each one's chance to be admitted
+        kept = left * (1.0 - share) / of.prompt_weights  # each one's chance to be admitted
         assert float(of.prompt_weights @ kept) == pytest.approx(1.0 - share)
         partly = (kept > 1e-9) & (of.prompt_tokens > 0)
         odds = (1.0 - kept[partly]) / of.prompt_tokens[partly] ** 2
         assert odds == pytest.approx(odds[0])
-    assert float(promptness._thinned(of, 0.1).prompt_weights @ of.prompt_tokens) < 0.85 * of.prompt_tokens.mean()
+    assert float(promptness._thinned(of, 0.1) @ of.prompt_tokens) < 0.85 * of.prompt_tokens.mean()
 
 
 def test_refusing_long_prompts_keeps_more_in_time_than_taking_all(h200: Replicas) -> None:
@@ -208,7 +217,7 @@ def _lognormal(mean: float, sigma: float, cells: int = 400) -> Lengths:
 def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas, busy: float) -> None:
     """One server, first come first served (Lindley's recursion): whoever came during one's wait and service."""
     of = _lognormal(100.0, 0.8)
-    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate = busy / replica.mean_prefill_s
     random, count = np.random.default_rng(3), 200_000
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
@@ -220,22 +229,22 @@ def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas
         ended[number] = last
     behind = np.searchsorted(arrived, ended) - np.arange(1, count + 1)
     asked = Asked(ttft_s=1e9, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
-    mean = promptness._behind(replica, of, asked, np.array([rate]), np.zeros(1))[0]
+    mean = prompts_behind(replica, asked, np.array([rate]), np.zeros(1))[0]
     assert mean == pytest.approx(behind.mean(), rel=0.05)
     assert 1.0 / (1.0 + mean) == pytest.approx(np.mean(behind == 0), rel=0.1)  # geometric, all but
     pooled = dataclasses.replace(asked, pooled_replicas=8.0)
-    assert promptness._behind(replica, of, pooled, np.array([rate]), np.zeros(1))[0] < 0.25 * mean
+    assert prompts_behind(replica, pooled, np.array([rate]), np.zeros(1))[0] < 0.25 * mean
 
 
 def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: Replicas) -> None:
     """A reply much faster than promised ends before others come, but not before those that wait behind it."""
     of = dataclasses.replace(_lognormal(2000.0, 0.8), output_tokens=np.full(1, 10.0))
     quick = dataclasses.replace(_bare(h200), fixed_s=np.full(1, 0.005))
-    replica = promptness._Replica(quick, 0, 1.0, of)  # 2 s of prefill against 0.45 s for nine tokens
+    replica = ReplicaTimes(quick, 0, 1.0, of)  # 2 s of prefill against 0.45 s for nine tokens
     rate = np.array([0.2 / replica.mean_prefill_s])
     asked = Asked(ttft_s=100.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
-    late = promptness._late_tokens(replica, of, asked, np.full(1, 0.5), rate)
-    mean = promptness._behind(replica, of, asked, rate, np.zeros(1))[0]
+    late = late_tokens(replica, asked, np.full(1, 0.5), rate)
+    mean = prompts_behind(replica, asked, rate, np.zeros(1))[0]
     some_behind = mean / (1.0 + mean)
     too_long = float(of.prompt_weights @ (replica.prefill_s > 9 * 0.05))
     assert late[0] > 0.9 * some_behind * too_long
@@ -243,10 +252,10 @@ def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: R
 
 def test_prompts_are_cut_to_what_the_model_attends_to(h200: Replicas) -> None:
     of = dataclasses.replace(_lognormal(1000.0, 0.5), prompt_tokens=np.full(400, 500_000.0))
-    replica = promptness._Replica(h200, 0, 1.0, of)
+    replica = ReplicaTimes(h200, 0, 1.0, of)
     cut = dataclasses.replace(of, prompt_tokens=np.full(400, float(h200.longest_tokens[0]) - 50.0))
     assert h200.longest_tokens[0] <= 131_072
-    np.testing.assert_allclose(replica.prefill_s, promptness._Replica(h200, 0, 1.0, cut).prefill_s)
+    np.testing.assert_allclose(replica.prefill_s, ReplicaTimes(h200, 0, 1.0, cut).prefill_s)
 
 
 def test_an_objective_that_halves_the_prompts_too_long_is_beyond_the_present_one() -> None:
@@ -257,18 +266,50 @@ def test_an_objective_that_halves_the_prompts_too_long_is_beyond_the_present_one
 
 def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -> None:
     of = _lognormal(100.0, 0.8)
-    replica = promptness._Replica(_bare(h200), 0, 1.0, of)
+    replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate, step_s, ttft_s = np.array([0.6 / replica.mean_prefill_s]), np.full(1, 1e-9), np.array([0.5, 1.2])
     one = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
     eight = dataclasses.replace(one, pooled_replicas=8.0)
-    alone, pooled = (promptness._late_first(replica, of, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight))
+    alone, pooled = (late_first(replica, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight))
     # Beyond half of two seconds all eight would have to keep a prompt waiting; below it a share is sent all the same,
     # 1/64 + 63/64 · 0.6 · 0.6², of those that one replica by itself would keep waiting until then.
-    until = promptness._late_first(replica, of, one, rate, step_s, np.array([1.0]))[0, 0]
+    until = late_first(replica, one, rate, step_s, np.array([1.0]))[0, 0]
     strict = dataclasses.replace(eight, ttft_s=0.9)  # of whose objective half a second is more than half: all are seen
-    seen = promptness._late_first(replica, of, strict, rate, step_s, ttft_s[:1])[0, 0]
+    seen = late_first(replica, strict, rate, step_s, ttft_s[:1])[0, 0]
     assert pooled[1] < 0.02 * alone[1]
     assert pooled[0] == pytest.approx(seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats(0.05, 3.0), st.floats(0.3, 0.99), st.sampled_from([1.0, 8.0]), st.sampled_from([0.9, 0.99]))
+def test_whether_more_is_sustained_is_told_by_the_points_beside_a_rate(
+    h200: Replicas, ttft_s: float, load: float, pooled: float, percentile: float
+) -> None:
+    """By those the whole curve has, so that a layout that is not worked out is none that would have been chosen."""
+    asked = Asked(ttft_s=ttft_s, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled)
+    capacity = late_curve(h200, 0, 1.0, lengths(), asked).capacity_requests_per_s
+    for over in (load, 1.0 - 1e-6, 1.0 + 1e-6, 1.0 / load):
+        assert sustains_more(h200, 0, 1.0, lengths(), asked, capacity * over) == (over < 1.0 and capacity > 0.0)
+
+
+def test_what_steps_alone_make_late_is_part_of_what_is(h200: Replicas) -> None:
+    replica = ReplicaTimes(h200, 0, 1.0, lengths())
+    batch = np.linspace(1.0, 900.0, 40)
+    rate = replica.requests_per_s(batch)
+    least, late = least_late_tokens(replica, ASKED, batch, rate), late_tokens(replica, ASKED, batch, rate)
+    assert np.all(least <= late + 1e-9)
+    assert least[0] == 0.0
+    assert 0.5 < least[-1] <= 1.0 + 1e-4  # the weights of the nodes add up to so much
+
+
+def test_nothing_comes_back_from_beyond_a_grid(h200: Replicas) -> None:
+    """Prompts that take up nearly all of a replica's time wait for many times the objective: none of it returns."""
+    of = _lognormal(1000.0, 0.8)
+    replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
+    rate = np.array([0.95 / replica.mean_prefill_s])
+    short, long = (waits_beyond(replica, objective_s / CELLS, rate, np.full(1, 1e-9))[0] for objective_s in (2.0, 20.0))
+    assert long[-1] > 0.3  # of arrivals wait longer than twenty seconds
+    assert short[-1] == pytest.approx(0.5 * (long[25] + long[26]), rel=0.01)  # two seconds on a coarser grid
 
 
 def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> None:

@@ -22,8 +22,9 @@ import simpy
 
 from planner.physics.arrays import Floats
 from planner.physics.coefficients import Calibration
-from planner.physics.promptness import Asked, Curve, Lengths, late_curve
+from planner.physics.promptness import Curve, late_curve
 from planner.physics.replica import price_replicas
+from planner.physics.replica_times import Asked, Lengths
 from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes

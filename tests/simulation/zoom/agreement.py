@@ -26,9 +26,10 @@ from planner.compile.in_time import Candidates, lengths_of
 from planner.demand.bursts import Bursts, shares_with_bursts
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
-from planner.physics import promptness
+from planner.physics.late_shares import late_first
 from planner.physics.promptness import late_curve
 from planner.physics.replica import price_replicas
+from planner.physics.replica_times import ReplicaTimes
 from planner.simulation.zoom.outcome import outcomes
 from planner.simulation.zoom.zoom import Asked, zoom
 
@@ -175,13 +176,13 @@ def first_token_p99_s(cell: Cell) -> float:
     asked = candidates.asked(0, workload)
     curve = late_curve(replicas, 0, service.speed, lengths, asked)
     batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
-    replica = promptness._Replica(replicas, 0, service.speed, lengths)
+    replica = ReplicaTimes(replicas, 0, service.speed, lengths)
     at = np.array([batch])
     rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
 
     def beyond(ttft_s: float) -> float:
         objective = asked if ttft_s <= asked.ttft_s else dataclasses.replace(asked, ttft_s=ttft_s)
-        return float(promptness._late_first(replica, lengths, objective, rate, step_s, np.array([ttft_s]))[0, 0])
+        return float(late_first(replica, objective, rate, step_s, np.array([ttft_s]))[0, 0])
 
     refused = beyond(asked.ttft_s) if cell.overload == "refuse" else 0.0
     low, high = 1e-3, 100.0

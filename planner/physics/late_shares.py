@@ -1,0 +1,223 @@
+"""Which share of requests is late at a batch, by the first token and by the time per token, as distributions.
+
+**First token.** An arrival waits for the step under way (a uniform share of D), for the prompts ahead of it on its
+replica, V, and then for its own prefill and as many steps as carry its chunks. V is the workload of an M/G/1 queue,
+which by Pollaczek and Khinchine is a geometric sum of residual prefills; a router that sees n replicas leaves a
+request late only where all n would: P(V > slack)ⁿ. Waits that matter little to the objective it does not look at.
+
+**Time per token.** A reply of o tokens is late where o·D and the prefills beside it take longer than t = o·τ. Those
+that wait behind it when it begins, Y, came while it waited and was computed itself; their number is geometric, as what
+an M/M/1 queue leaves behind is. Those that come within t are compound Poisson, X(t), and one that comes after the
+reply's end does no harm. With s = t − o·D
+
+    P(late) = P(Y > s) + (P(Y + X(t) > s) − P(Y > s)) · min(1, TPOT / τ),
+
+exact to the first order both for a single long prompt and at a mean on the objective. D itself moves with the
+sequences that happen to be there: as those of n replicas are pooled, their variance is B / n, of which a reply's own
+time averages out a quarter.
+
+Both sums are inverted by the fast Fourier transform on grids of their own objective. What lies beyond a grid comes back
+at its beginning, so masses are made to fade, that of each cell j by rʲ, which leaves 1e-7 of what would come back
+(Abate and Whitt, Numerical inversion of probability generating functions, 1992).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from planner.physics.arrays import Complexes, Floats, Ints
+    from planner.physics.replica_times import Asked, ReplicaTimes
+
+CELLS = 256
+"""Grid cells up to an objective."""
+_GRID = 3 * CELLS // 2
+_CELL = np.arange(_GRID)
+_FADED = 1e-7 ** (_CELL / _GRID)
+"""rʲ: the 384th power of r is what is left of what comes back, and its 256th, 2e-5, costs no digit that shows."""
+_LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
+MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+_NEVER = 1e-13  # of requests
+_NO_BETTER = 0.6
+"""Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
+same: fitted to the zoom's routers at 70 to 125% of capacity, where without it half of what is late was missed."""
+_LOOKED_AT = 0.5  # of the first-token objective: up to it routers count requests, beyond it they look at waits
+_AVERAGED = 0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
+_NORMAL_NODES = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])  # Gauss–Hermite
+_NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
+
+
+def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, ttft_s: Floats) -> Floats:
+    """Return the share of requests whose first token is late by each objective at each rate, shape (objectives, rates).
+
+    Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
+    within half the objective asked for are unseen by routers, which then send prompts behind others.
+    """
+    cell_s = asked.ttft_s / CELLS
+    over = waits_beyond(times, cell_s, rate, step_s)
+    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
+    rows = (CELLS + 1) * np.arange(rate.size)[:, None]
+    # With more room than this all replicas at once keep a request waiting with less than 1e-13.
+    room_s = cell_s * np.count_nonzero(over.max(axis=0) ** asked.pooled_replicas > _NEVER)
+
+    def beyond(objective_s: float, prompts: Ints) -> Floats:
+        slack_s = objective_s - taken_s[:, prompts]
+        place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
+        low = np.minimum(place.astype(np.intp), CELLS - 1)
+        under, above = over.take(low + rows), over.take(low + rows + 1)
+        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * (place - low), 0.0, 1.0))
+
+    late = np.empty((ttft_s.size, rate.size))
+    looked_at_s, everything = _LOOKED_AT * asked.ttft_s, np.arange(times.prefill_s.size)
+    for number, objective_s in enumerate(ttft_s.tolist()):
+        unseen = objective_s < looked_at_s
+        prompts = everything if unseen else np.flatnonzero(objective_s - taken_s.max(axis=0) <= room_s)
+        waits = beyond(objective_s, prompts)
+        missed = waits**asked.pooled_replicas
+        if unseen:
+            sent = np.maximum(waits - np.maximum(beyond(looked_at_s, prompts), missed), 0.0)
+            missed += _sent_behind(asked, rate * times.mean_prefill_s)[:, None] * sent
+        late[number] = missed @ times.prompt_weights[prompts]
+    return late
+
+
+def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Floats) -> Floats:
+    """Return the share of arrivals that wait longer than each cell's edge, shape (rates, cells + 1).
+
+    Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one. The residual of a prefill has
+    density P(S > x) / E[S], which stands on the grid as the part of each cell that prefills reach.
+    """
+    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
+    busy = np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)[:, None]
+    service = np.minimum((times.prefill_s + extra_s[:, None]) / cell_s, _LONGEST)
+    whole = service.astype(np.intp)
+    ends = _histograms(whole, np.broadcast_to(times.prompt_weights, service.shape))
+    reached = np.maximum(1.0 - np.cumsum(ends, axis=1), 0.0)
+    reached += _histograms(whole, times.prompt_weights * (service - whole))
+    reached[:, 1:] = 0.5 * (reached[:, 1:] + reached[:, :-1])  # a cell's mass lies in its middle, not at its edge
+    reached[:, 0] *= 0.5
+    residual = reached / (service @ times.prompt_weights)[:, None]
+    steps = np.maximum(np.rint(step_s / cell_s), 1.0)[:, None]
+    under_way = (steps > _CELL) / steps
+    return np.maximum(
+        1.0 - _cumulated((1.0 - busy) / (1.0 - busy * _transformed(residual)) * _transformed(under_way)), 0.0
+    )
+
+
+def _histograms(cells: Ints, weights: Floats) -> Floats:
+    """Return the weight in each cell of a grid, row by row, shape (rows, grid); what lies beyond it is left out."""
+    count = cells.shape[0]
+    flat = np.minimum(cells, _GRID) + (_GRID + 1) * np.arange(count)[:, None]
+    mass = np.bincount(flat.ravel(), weights.ravel(), count * (_GRID + 1)).astype(float, copy=False)
+    return mass.reshape(count, _GRID + 1)[:, :-1]
+
+
+def _transformed(mass: Floats) -> Complexes:
+    """Return the Fourier transform of masses on a grid that fade, shape (rows, frequencies)."""
+    return np.fft.rfft(mass * _FADED)
+
+
+def _cumulated(transform: Complexes) -> Floats:
+    """Return the mass up to and with each cell as far as the objective, shape (rows, cells + 1)."""
+    return np.asarray(np.cumsum(np.fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
+
+
+def late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+    """Return the share of requests whose tokens come too slowly at each batch, shape (batches,)."""
+    several = times.output_tokens > 1.0
+    if not several.any():
+        return np.zeros_like(batch)  # replies of one token have no time between tokens
+    window_s = (times.output_tokens[several] - 1.0) * asked.tpot_s
+    alone = 1.0 / asked.pooled_replicas
+    mean_step_s = times.decode_s(np.maximum(batch, 1.0))
+    mean_s = mean_step_s / np.maximum(1.0 - rate * times.mean_prefill_s, 1e-6)
+    pace = np.minimum(mean_s / asked.tpot_s, 1.0)
+    others = np.maximum(1.0 - 1.0 / batch, 0.0)
+    arriving = rate * (alone + (1.0 - alone) * pace * others)
+    behind = prompts_behind(times, asked, rate, mean_step_s)
+    ended = 1.0 - alone * (1.0 - pace)  # the share of those to come that come before the reply's end
+    within = _cumulated(_beside(times, window_s, arriving, behind, ended))
+    place = _room(times, asked, batch, rate)
+    low = np.clip(place.astype(np.intp), 0, CELLS - 1)
+    under, above = np.take_along_axis(within, low, 1), np.take_along_axis(within, low + 1, 1)
+    replies = float(times.output_weights @ several)
+    inside = np.clip(under + (above - under) * (place - low), 0.0, replies)
+    return np.asarray(np.where(place < 0.0, replies, replies - inside) @ _NORMAL_WEIGHTS)
+
+
+def least_late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+    """Return a share that is too slow for certain, shape (batches,): where steps alone take longer than promised."""
+    slow = (_room(times, asked, batch, rate) < 0.0) @ _NORMAL_WEIGHTS
+    return np.asarray(slow * float(times.output_weights @ (times.output_tokens > 1.0)))
+
+
+def _room(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+    """Return what steps leave of an objective to prefills beside them, in cells, shape (batches, nodes).
+
+    At each node of the normal distribution of the sequences that run beside one's own; the same for every reply, whose
+    grid is its own objective's.
+    """
+    alone = 1.0 / asked.pooled_replicas
+    prompts = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
+    step_s = times.decode_s(np.maximum(batch, 1.0))
+    stretch = np.maximum((1.0 - times.sequence_s * batch / step_s) * (1.0 - prompts), 0.1)
+    spread = np.sqrt(_AVERAGED * batch * alone / stretch)
+    seen = np.maximum(batch[:, None] + alone + spread[:, None] * _NORMAL_NODES, 1.0)
+    return (1.0 - times.decode_s(seen) / asked.tpot_s) * CELLS
+
+
+def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Floats, ended: Floats) -> Complexes:
+    """Return the transform of the prefills beside a reply, over all replies by weight, shape (batches, frequencies).
+
+    With φ the transform of one prefill on the grid of a reply's time t, n the mean number behind a reply, λ the rate at
+    which others come and e the share of these that come before its end,
+
+        1 / (1 + n·(1 − φ)) · (1 − e + e·exp(−λ·t·(1 − φ))).
+
+    In real arithmetic, of which numpy has vector forms, and batch by batch, so that all stays in the processor's cache:
+    with a tangent of half an angle, h, its cosine is 2/(1 + h²) − 1 and its sine 2h/(1 + h²).
+    """
+    jumps = _jumps(times, window_s)
+    fewer, half = (-window_s[:, None] * (1.0 - jumps.real)).ravel(), (0.5 * window_s[:, None] * jumps.imag).ravel()
+    left, turned = 1.0 - jumps.real.ravel(), jumps.imag.ravel()
+    weights = np.repeat(times.output_weights[times.output_tokens > 1.0], jumps.shape[1])
+    transform = np.empty((behind.size, jumps.shape[1]), dtype=complex)
+    for row, (rate, number, early) in enumerate(zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)):
+        size, tangent = early * np.exp(rate * fewer), np.tan(rate * half)
+        doubled = 2.0 / (1.0 + tangent * tangent)
+        real, imaginary = 1.0 - early + size * (doubled - 1.0), size * doubled * tangent
+        across, along = 1.0 + number * left, number * turned
+        shrunk = weights / (across * across + along * along)
+        transform.real[row] = (shrunk * (across * real - along * imaginary)).reshape(jumps.shape).sum(axis=0)
+        transform.imag[row] = (shrunk * (across * imaginary + along * real)).reshape(jumps.shape).sum(axis=0)
+    return transform
+
+
+def _jumps(times: ReplicaTimes, window_s: Floats) -> Complexes:
+    """Return the transform of one prefill on the grid of each objective, shape (objectives, frequencies).
+
+    Each prefill is split between the two cells nearest to it.
+    """
+    place = np.minimum(times.prefill_s / (window_s[:, None] / CELLS), float(CELLS))
+    low = place.astype(np.intp)
+    upper = times.prompt_weights * (place - low)
+    return _transformed(_histograms(low, times.prompt_weights - upper) + _histograms(low + 1, upper))
+
+
+def prompts_behind(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
+    """Return the mean number of prompts behind a reply that begins, shape (rates,): λ · its own wait and prefill.
+
+    Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
+    """
+    busy = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
+    square_s2 = float(times.prompt_weights @ times.prefill_s**2)
+    stay_s = times.mean_prefill_s + 0.5 * rate * square_s2 / (1.0 - busy)
+    return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * _sent_behind(asked, busy))
+
+
+def _sent_behind(asked: Asked, busy: Floats) -> Floats:
+    """Return the share of prompts that a router sends behind others on a replica, shape (rates,)."""
+    alone2 = asked.pooled_replicas**-2.0
+    return np.asarray(alone2 + (1.0 - alone2) * _NO_BETTER * busy**2)
