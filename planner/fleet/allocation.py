@@ -153,12 +153,26 @@ class _Programs:
         if allowed_kw is not None:
             limits.append(allowed_kw[None] / unit_kw)
         matrices = self._matrices(best, None if allowed_kw is None else unit_kw)
-        demand_rows = slice(self.steps.width.size, self.steps.width.size + len(demand))
-        objectives = self._objectives(best, demand_rows, matrices)
-        found = maximise(matrices, objectives, demand_rows, np.vstack(limits) / scale, program)
+        demand_rows = range(self.steps.width.size, self.steps.width.size + len(demand))
+        objectives = self._objectives(best, slice(demand_rows.start, demand_rows.stop), matrices)
+        filled: list[tuple[int, int]] = []
+        met = list(demand_rows)
+        for kind in self._insatiable(group_requests) if allowed_kw is None else ():
+            filled = [(int(self.on[pair]), int(pair)) for pair in np.flatnonzero(self.of == kind)]
+            met.remove(demand_rows[kind])
+        found = maximise(matrices, objectives, met, np.vstack(limits) / scale, program, filled)
         given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
         given[self.on, self.of] = found[: self.on.size] * scale
         return self._shared(given, nodes, requests)
+
+    def _insatiable(self, requests: Floats) -> list[int]:
+        """Return the group of workloads that fills every cluster it is offered, if there is one; none where it cannot.
+
+        Two would contend for a cluster, and one that a cluster does not serve at all gains nothing there.
+        """
+        found = np.flatnonzero((requests >= PLENTY).all(axis=1)).tolist()
+        served = (self.rates[:, self.on, self.of] > 0.0).all(axis=0)
+        return found if len(found) == 1 and served[self.of == found[0]].all() else []
 
     def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
         """Share what groups give and get: clusters by their nodes, workloads by their demand."""

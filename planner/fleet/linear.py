@@ -9,6 +9,8 @@ step as one. Every figure of an hour comes from the hour alone: who is solved be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,19 +21,35 @@ _MOST_CELLS = 2**21  # of tableaus held at once: 16 MB
 _STEPS_PER_ROW = 100  # a program takes a few; more would be a circle that rounding has closed
 
 
-def maximise(matrices: Floats, objectives: Floats, met: slice, limits: Floats, program: Indices) -> Floats:
+def maximise(
+    matrices: Floats,
+    objectives: Floats,
+    met: Sequence[int],
+    limits: Floats,
+    program: Indices,
+    filled: Sequence[tuple[int, int]] = (),
+) -> Floats:
     """Return x ≥ 0 with A x ≤ b that maximises the first objective, then the second, and so on; shape (n, hours).
 
     ``matrices`` has shape (programs, m, n), ``objectives`` (programs, levels, n + m) with the slacks of the m rows at
     the end, ``limits`` (m, hours) and holds no negative number; ``program`` is that of each hour. No column has a part
     in two of the rows ``met``, and where these are met in full at the least cost, no column gains anything.
+
+    ``filled`` are rows to fill before those are met, each with a column that gains and that nothing but its row holds
+    back: beginning there saves the steps by which its work would be driven from row to row.
     """
     rows, columns = matrices.shape[1:]
     tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
     tableaus[:, :rows, :columns], tableaus[:, rows:] = matrices, objectives
     tableaus[:, :rows, columns:] = np.eye(rows)
     bases, levels = np.tile(np.arange(columns, columns + rows), (len(matrices), 1)), limits.copy()
-    _meet(tableaus, bases, met, levels, program)
+    for row in set(range(rows)) - set(met):  # its slack is there to begin with: what it counts, its columns count
+        counted = tableaus[:, rows:, columns + row, None].copy()
+        tableaus[:, rows:] -= counted * tableaus[:, row, None]
+    for row, column in filled:
+        levels = _pivot(tableaus, np.full(len(bases), row), np.full(len(bases), column), levels, program)
+        bases[:, row] = column
+    _meet(tableaus, bases, np.array(met, dtype=np.intp), levels, program)
     solution = np.zeros((columns + rows, limits.shape[1]))
     most = max(1, _MOST_CELLS // tableaus[0].size)
     for first in range(0, limits.shape[1], most):
@@ -40,7 +58,7 @@ def maximise(matrices: Floats, objectives: Floats, met: slice, limits: Floats, p
     return solution[:columns]
 
 
-def _meet(tableaus: Floats, bases: Indices, met: slice, levels: Floats, program: Indices) -> None:
+def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:
     """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
     rows, (each, columns) = bases.shape[1], (np.arange(len(bases))[:, None], slice(tableaus.shape[2] - bases.shape[1]))
     able = tableaus[:, met, columns] > _TOLERANCE

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from planner.fleet.linear import maximise
 
 Floats = NDArray[np.float64]
-_MET = slice(3, 6)
+_MET = range(3, 6)
 
 
 def programs(seed: int, count: int, hours: int) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
