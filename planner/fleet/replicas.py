@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import at_least, quotient
 from planner.fleet.placement import ROUNDING, Placement
 from planner.fleet.plan import Plan
 from planner.fleet.router import WindowInput, ways_of
-from planner.fleet.routing import Way
+from planner.fleet.routing import Hours, Way
 
 if TYPE_CHECKING:
     from planner.fleet.window import Drag, WindowResult
@@ -35,8 +37,8 @@ class PlacedWindow:
     """Placed, shape (deployments, hours); 0 on clusters where any share of a cluster may serve any model."""
     loading_nodes: Floats
     """Nodes that load weights, mean of the hour, shape (deployments, hours)."""
-    absent_requests: Floats
-    """Requests for fine-tunes that are resident nowhere, shape (workloads, hours)."""
+    absent_requests: Floats | None
+    """Requests for fine-tunes that are resident nowhere, shape (workloads, hours); None where none can be."""
 
 
 def place_window(plan: Plan, placement: Placement, window: WindowInput) -> PlacedWindow:
@@ -49,39 +51,55 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
     )
     whole = whole_nodes(window)
-    share = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
+    share = quotient(window.nodes, whole)
     replicas = _placed(plan, placement, window, whole, share)
-    before = replicas[:, :1] if window.replicas_before is None else window.replicas_before[:, None]
-    loads = np.maximum(np.diff(replicas, axis=1, prepend=before), 0.0)
-    size = np.array([each.nodes_per_replica for each in placement.deployments])[:, None]
-    on = share[[each.cluster for each in placement.deployments]]
-    loading = loads * size * on * np.array([each.load_h for each in placement.deployments])[:, None]
-    held = replicas * size * on - loading
-    nodes, rest = np.zeros((len(placement.pool_cluster), whole.shape[1])), window.nodes.copy()
+    loading = _loading(placement, replicas, window.replicas_before, share)
+    nodes, rest = np.empty((len(placement.pool_cluster), whole.shape[1])), window.nodes.copy()
     for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
-        nodes[pool] = np.maximum(rest[c], 0.0) if d is None else held[d]
+        if d is None:
+            nodes[pool] = at_least(0.0, rest[c])
+        else:
+            held = replicas[d] * placement.deployments[d].nodes_per_replica
+            held *= share[c]
+            np.subtract(held, loading[d], out=nodes[pool])
         rest[c] -= nodes[pool]
-    absent = window.demand_requests * (1.0 - _resident_share(plan, placement, replicas))
-    pools = dataclasses.replace(
-        window,
-        demand_requests=window.demand_requests - absent,
-        nodes=nodes,
-    )
+    absent = _absent_requests(plan, placement, window, replicas)
+    demand = window.demand_requests if absent is None else window.demand_requests - absent
+    pools = dataclasses.replace(window, demand_requests=demand, nodes=nodes)
     return PlacedWindow(window=pools, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
 
-def _resident_share(plan: Plan, placement: Placement, replicas: Floats) -> Floats:
-    """Return the share of a workload's fine-tunes that are resident somewhere, shape (workloads, hours).
+def _loading(placement: Placement, replicas: Floats, before: Floats | None, share: Floats) -> Floats:
+    """Return the nodes that load weights, mean of the hour, shape (deployments, hours): Σ rise · size · share · time."""
+    loading = np.zeros_like(replicas)
+    for d, deployment in enumerate(placement.deployments):
+        if placement.placed[deployment.cluster]:
+            first = replicas[d, 0] if before is None else before[d]
+            rise = np.empty_like(replicas[d])
+            rise[0] = replicas[d, 0] - first
+            np.subtract(replicas[d, 1:], replicas[d, :-1], out=rise[1:])
+            np.maximum(rise, loading[d], out=loading[d])  # beside zeros: what falls is not loaded
+            loading[d] *= deployment.nodes_per_replica
+            loading[d] *= share[deployment.cluster]
+            loading[d] *= deployment.load_h
+    return loading
 
-    min(1, Σ over clusters of replicas / replicas that hold all of them). Work that can wait, waits for them.
+
+def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, replicas: Floats) -> Floats | None:
+    """Return the requests for fine-tunes that are resident nowhere, shape (workloads, hours); None where none can be.
+
+    demand · (1 − min(1, Σ over clusters of replicas / replicas that hold all of them)). Work that can wait, waits for
+    them.
     """
-    share = np.ones((len(plan.workloads), replicas.shape[1]))
+    absent: Floats | None = None
     for w, workload in enumerate(plan.workloads):
         own = [placement.deployment_of[c, w] for c in workload.cluster_order]
         least = np.array([placement.deployments[d].least_replicas for d in own])
         if max(least) > 1 and not workload.deadline_h and all(placement.placed[c] for c in workload.cluster_order):
-            share[w] = np.minimum((replicas[own] / least[:, None]).sum(axis=0), 1.0)
-    return share
+            absent = np.zeros_like(window.demand_requests) if absent is None else absent
+            share = np.minimum((replicas[own] / least[:, None]).sum(axis=0), 1.0)
+            absent[w] = window.demand_requests[w] * (1.0 - share)
+    return absent
 
 
 def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, result: WindowResult) -> WindowResult:
@@ -114,7 +132,7 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         slower_requests=slower,
         demand_requests=window.demand_requests,
         served_requests=added(result.served_requests),
-        shed_requests=result.shed_requests + placed.absent_requests,
+        shed_requests=result.shed_requests + (0.0 if placed.absent_requests is None else placed.absent_requests),
         nodes=window.nodes,
         busy_nodes=added(result.busy_nodes),
         drag_nodes=added(result.drag_nodes),
@@ -147,20 +165,23 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
     reviewed.place(review[:, first])
     reviewed.place_the_rest()
     replicas = reviewed.replicas[:, stretch]
-    site = _Site(placement, ways, whole, share, np.arange(whole.shape[1]))
+    site = _Site(placement, ways, whole, share, slice(None))
     left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(whole.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
-    if short.size:
-        site = _Site(placement, ways, whole[:, short], share[:, short], short, loads=True)
-        came, review = came[:, short], review[:, short]
-        waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
-        site.place(np.where(waits, 0.0, came))
-        if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
-            site.place(np.where(waits, came, came * (1.0 / URGENT_USE - 1.0)))
-            site.place_the_rest(waiting=True)
-        site.place(np.maximum(review - came, 0.0))
-        site.place_the_rest()
-        replicas[:, short] = site.replicas
+    if not short.size:
+        return replicas
+    site = _Site(placement, ways, whole[:, short], share[:, short], short, loads=True)
+    waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
+    site.place(came[:, short] * ~waits)
+    if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
+        site.place(came[:, short] * np.where(waits, 1.0, 1.0 / URGENT_USE - 1.0))
+        site = site.with_room(replicas)
+        site.place_the_rest(waiting=True)
+    site = site.with_room(replicas)
+    site.place(at_least(0.0, review[:, site.hours] - came[:, site.hours]))
+    site = site.with_room(replicas)
+    site.place_the_rest()
+    replicas[:, site.hours] = site.replicas
     return replicas
 
 
@@ -180,12 +201,12 @@ class _Site:
     """Clusters on which replicas are being placed, in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, ways: Sequence[Way], whole: Floats, share: Floats, hours: NDArray[np.intp], *,
+        self, placement: Placement, ways: Sequence[Way], whole: Floats, share: Floats, hours: Hours, *,
         loads: bool = False,
     ) -> None:  # fmt: skip
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
         self.placement, self.ways, self.workloads = placement, ways, placement.pools.workloads
-        self.whole, self.share, self.hours = whole, share, hours
+        self.share, self.hours = share, hours
         self.size = np.array([each.nodes_per_replica for each in placement.deployments])
         """Nodes of a replica, shape (deployments,)."""
         self.serving = self.size * [1.0 - each.load_h if loads else 1.0 for each in placement.deployments]
@@ -195,6 +216,22 @@ class _Site:
         self.replicas = np.zeros((len(placement.deployments), whole.shape[1]))
         self.spare = np.zeros_like(self.replicas)
         """Of the replicas placed, the nodes for which there is no work yet."""
+        self.rates: dict[tuple[int, int], Floats] = {}
+        """Requests an hour of a node of a pool on a workload, those that are down for part of it counted whole."""
+
+    def with_room(self, replicas: Floats) -> _Site:
+        """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
+        replicas[:, self.hours] = self.replicas
+        room = np.zeros(self.left.shape[1], dtype=np.bool_)
+        for d, deployment in enumerate(self.placement.deployments):
+            if self.placement.placed[deployment.cluster]:
+                room |= self._fitting(deployment.cluster, d) > 0.0
+        where, narrowed = np.flatnonzero(room), copy.copy(self)
+        narrowed.hours = np.arange(room.size)[where] if isinstance(self.hours, slice) else self.hours[where]
+        narrowed.share, narrowed.left = self.share[:, where], self.left[:, where]
+        narrowed.replicas, narrowed.spare = self.replicas[:, where], self.spare[:, where]
+        narrowed.rates = {}
+        return narrowed
 
     def place(self, requests: Floats) -> None:
         """Place replicas for work of shape (workloads, hours), one priority after the other.
@@ -226,33 +263,46 @@ class _Site:
                 self._add(self.placement.pool_cluster[pool], d, wanted)
                 wanted = wanted & (self.replicas[d] < 1)
 
+    def _fitting(self, c: int, d: int) -> Floats:
+        """Return how many more replicas of a deployment find room, shape (hours,)."""
+        return np.floor(self.left[c] / self.size[d] + ROUNDING)
+
     def _add(self, c: int, d: int, wanted: Floats | NDArray[np.bool_]) -> None:
-        """Place as many more replicas of a deployment as are wanted and find room."""
+        """Place as many more replicas of a deployment as are wanted, a whole number, and find room."""
         if not np.any(wanted):
             return
-        least = self.placement.deployments[d].least_replicas - self.replicas[d]
-        wanted = np.where(wanted > 0, np.maximum(wanted, least), 0.0)
-        more = np.minimum(wanted, np.floor(self.left[c] / self.size[d] + ROUNDING))
+        least = self.placement.deployments[d].least_replicas
+        if least > 1:  # what holds all fine-tunes, or nothing
+            wanted = np.where(wanted > 0, np.maximum(wanted, least - self.replicas[d]), 0.0)
+        more = np.minimum(wanted, self._fitting(c, d))
         self.replicas[d] += more
         self.spare[d] += more * self.serving[d]
         self.left[c] -= more * self.size[d]
 
+    def _rate(self, w: int, pool: int) -> Floats:
+        """Return the requests an hour that a node of a pool serves, less what it is down, shape (hours,)."""
+        if (w, pool) not in self.rates:
+            self.rates[w, pool] = self.ways[w].rate(pool, self.hours) * self.share[self.placement.pool_cluster[pool]]
+        return self.rates[w, pool]
+
     def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
         """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
+        if not requests.any():
+            return requests
         for pool, d in self._pools(w):
-            c = self.placement.pool_cluster[pool]
-            rate = self.ways[w].rate(pool, self.hours) * self.share[c]
-            need = np.divide(requests, rate, out=np.zeros_like(requests), where=rate > 0)
+            c, rate = self.placement.pool_cluster[pool], self._rate(w, pool)
+            need = quotient(requests, rate)
             if d is not None:
                 if add and w in self._members(d):
                     serving = max(self.serving[d], ROUNDING * self.size[d])
-                    self._add(c, d, np.maximum(np.ceil((need - self.spare[d]) / serving - ROUNDING), 0.0))
-                used = np.minimum(need, self.spare[d])
+                    self._add(c, d, at_least(0.0, np.ceil((need - self.spare[d]) / serving - ROUNDING)))
+                used = np.minimum(need, self.spare[d], out=need)
                 self.spare[d] -= used
             else:  # any share of it will do
-                used = np.minimum(need, self.left[c])
+                used = np.minimum(need, self.left[c], out=need)
                 self.left[c] -= used
-            requests = requests - used * rate
+            used *= rate
+            requests = requests - used
         return requests
 
     def _pools(self, w: int) -> list[tuple[int, int | None]]:
@@ -281,5 +331,7 @@ class _Site:
     def emptied(self, replicas: Floats) -> tuple[int, ...]:
         """Begin with replicas that have no work; return the workloads in the order in which they are served."""
         self.spare = replicas * self.size[:, None]
-        self.left = np.where(np.array(self.placement.placed)[:, None], 0.0, self.whole)
+        for c, placed in enumerate(self.placement.placed):
+            if placed:
+                self.left[c] = 0.0
         return self.placement.pools.by_priority

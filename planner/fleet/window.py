@@ -118,7 +118,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     share.
     """
     beyond, placement = beyond_share(plan, window), plan.placement
-    absent = np.zeros_like(window.demand_requests)
+    absent: Floats | None = None
     replicas = np.zeros((0, 1))
     if beyond is not None:
         window = replace(window, demand_requests=window.demand_requests - beyond)
@@ -135,7 +135,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
         trial.room = replace(router.room, used=router.room.used.copy())
         _overload(trial)
         late.append(_late(trial, window.nodes))
-        shed.append(trial.shed + absent + (0.0 if beyond is None else beyond))
+        shed.append(trial.shed + sum(extra for extra in (absent, beyond) if extra is not None))
     return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
 
 
