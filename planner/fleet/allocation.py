@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import in_hours
 from planner.fleet.linear import maximise
 from planner.fleet.plan import Plan
 from planner.fleet.routing import Way, serving
@@ -78,9 +79,9 @@ class Wants:
     hours: NDArray[np.intp]
     """Within the window, shape (some hours,)."""
 
-    def only(self, which: NDArray[np.bool_]) -> Wants:
+    def only(self, which: NDArray[np.intp]) -> Wants:
         """Return what is wanted in some of the hours."""
-        return replace(self, requests=self.requests[:, which], hours=self.hours[which])
+        return replace(self, requests=in_hours(self.requests, which), hours=self.hours[which])
 
 
 def allocate(
@@ -112,7 +113,7 @@ def allocate(
         hours = np.flatnonzero(among[program] >= 0)
         programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
         power = None if allowed_kw is None else allowed_kw[hours]
-        found = programs.solve(nodes[:, hours], wants.requests[:, hours], power, among[program[hours]])
+        found = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
         for c, nodes_given in zip(on.tolist(), found, strict=True):
             given[c][:, hours] = nodes_given
     return given

@@ -25,6 +25,14 @@ def at_most(most: float, numbers: Floats) -> Floats:
     return np.minimum(numbers, bound, out=bound)
 
 
+def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:
+    """Return some hours of series, which have hours as last axis.
+
+    Indexing would keep the figures of an hour together, not those of a series, and make each later pass slower.
+    """
+    return np.take(series, hours, axis=-1, mode="clip")
+
+
 def quotient(part: Floats, whole: Floats) -> Floats:
     """Return part / whole, and 0 where the whole is not above 0; ``whole`` may have one cell for all."""
     if whole.size and whole.min() > 0.0:

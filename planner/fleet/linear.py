@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import in_hours
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 _TOLERANCE = 1e-9  # matrices, objectives and right-hand sides are scaled to about 1
@@ -90,10 +92,10 @@ def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solu
         fits = least >= -_TOLERANCE
         if fits.any():
             fit, unfit = np.flatnonzero(fits), np.flatnonzero(~fits)
-            _write(solution, hours[fit], bases[group[fit]], levels[:, fit])
+            _write(solution, hours[fit], bases[group[fit]], in_hours(levels, fit))
             if not unfit.size:
                 return
-            hours, levels, group, least = hours[unfit], levels[:, unfit], group[unfit], least[unfit]
+            hours, levels, group, least = hours[unfit], in_hours(levels, unfit), group[unfit], least[unfit]
         leaving = _first(levels == least)
         step = group * rows + leaving
         taken = np.zeros(bases.size, dtype=np.bool_)
@@ -151,7 +153,7 @@ def _pivot(tableaus: Floats, row: Indices, column: Indices, levels: Floats, grou
     tableaus[each, row] = new_row
     hours, left = np.arange(group.size), row[group]
     new_level = levels[left, hours] / pivots[group]
-    change = amounts.T[:rows].take(group, axis=1)
+    change = in_hours(amounts.T[:rows], group)
     change *= new_level
     levels = levels - change
     levels[left, hours] = new_level

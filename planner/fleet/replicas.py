@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import at_least, quotient
+from planner.fleet.elementwise import at_least, in_hours, quotient
 from planner.fleet.placement import ROUNDING, Placement
 from planner.fleet.plan import Plan
 from planner.fleet.router import WindowInput, ways_of
@@ -161,24 +161,24 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
     came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
     ways = ways_of(placement.pools, window)
     first, stretch = _stretches(whole, share, review, *(rate[None] for way in ways for rate in way.rates))
-    reviewed = _Site(placement, ways, whole[:, first], share[:, first], first)
-    reviewed.place(review[:, first])
+    reviewed = _Site(placement, ways, in_hours(whole, first), in_hours(share, first), first)
+    reviewed.place(in_hours(review, first))
     reviewed.place_the_rest()
-    replicas = reviewed.replicas[:, stretch]
+    replicas = in_hours(reviewed.replicas, stretch)
     site = _Site(placement, ways, whole, share, slice(None))
     left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(whole.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     if not short.size:
         return replicas
-    site = _Site(placement, ways, whole[:, short], share[:, short], short, loads=True)
+    site = _Site(placement, ways, in_hours(whole, short), in_hours(share, short), short, loads=True)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
-    site.place(came[:, short] * ~waits)
+    site.place(in_hours(came, short) * ~waits)
     if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
-        site.place(came[:, short] * np.where(waits, 1.0, 1.0 / URGENT_USE - 1.0))
+        site.place(in_hours(came, short) * np.where(waits, 1.0, 1.0 / URGENT_USE - 1.0))
         site = site.with_room(replicas)
         site.place_the_rest(waiting=True)
     site = site.with_room(replicas)
-    site.place(at_least(0.0, review[:, site.hours] - came[:, site.hours]))
+    site.place(at_least(0.0, in_hours(review, site.hours) - in_hours(came, site.hours)))
     site = site.with_room(replicas)
     site.place_the_rest()
     replicas[:, site.hours] = site.replicas
@@ -228,8 +228,8 @@ class _Site:
                 room |= self._fitting(deployment.cluster, d) > 0.0
         where, narrowed = np.flatnonzero(room), copy.copy(self)
         narrowed.hours = np.arange(room.size)[where] if isinstance(self.hours, slice) else self.hours[where]
-        narrowed.share, narrowed.left = self.share[:, where], self.left[:, where]
-        narrowed.replicas, narrowed.spare = self.replicas[:, where], self.spare[:, where]
+        narrowed.share, narrowed.left = in_hours(self.share, where), in_hours(self.left, where)
+        narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
         narrowed.rates = {}
         return narrowed
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
+from planner.fleet.elementwise import in_hours
 from planner.fleet.plan import Plan
 from planner.fleet.power import allowed_it_kw, it_kw
 from planner.fleet.routing import Room, Way, crowded, fill, serving, spare
@@ -127,7 +128,7 @@ class Router:
     def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
         """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
         wants = self._wants(hours, which)
-        self._settle(wants, self._allocate(wants, self.window.nodes[:, hours], allowed_kw))
+        self._settle(wants, self._allocate(wants, in_hours(self.window.nodes, hours), allowed_kw))
 
     def wanted_nodes(self) -> Floats:
         """Return the node-equivalents that would work were deferrable work not held back, shape (clusters, hours)."""
@@ -155,9 +156,10 @@ class Router:
             used, nodes = (of[np.ix_(on, hours)].sum(axis=0) for of in (self.room.used, self.window.nodes))
             tried = used <= level * nodes  # below the mean is hopeless
             wants = self._wants(hours[tried], which)
-            given = self._allocate(wants, level * self.window.nodes[:, wants.hours])
-            kept = np.all(self._requests(wants, given).sum(axis=0) >= wants.requests * (1.0 - _SLACK), axis=0)
-            self._settle(wants.only(kept), given[:, :, kept])
+            given = self._allocate(wants, level * in_hours(self.window.nodes, wants.hours))
+            enough = self._requests(wants, given).sum(axis=0) >= wants.requests * (1.0 - _SLACK)
+            kept = np.flatnonzero(np.all(enough, axis=0))
+            self._settle(wants.only(kept), in_hours(given, kept))
             hours = np.setdiff1d(hours, wants.hours[kept])
 
     def _defer(self, which: Sequence[int]) -> None:
@@ -186,10 +188,10 @@ class Router:
         room[queued] = np.where(known[queued], np.minimum(room[queued], limit), limit)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
         fill(np.minimum(served, free), self.room, way, self.served[:, index])
-        moved = widened & (served[queued] > free[queued])
+        moved = np.flatnonzero(widened & (served[queued] > free[queued]))
         wants.requests[-1] = served[queued]
         given[:, -1] *= served[queued] / np.maximum(most, np.maximum(served[queued], _NOTHING))
-        self._settle(wants.only(moved), given[:, :, moved])
+        self._settle(wants.only(moved), in_hours(given, moved))
 
     def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return what is free for the last of some workloads where power may run out, and in which hours that is."""
@@ -223,7 +225,7 @@ class Router:
         """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
         wants = self._wants(hours, which)
         wants.requests[-1] = PLENTY
-        return wants, self._allocate(wants, self.window.nodes[:, hours], allowed_kw)
+        return wants, self._allocate(wants, in_hours(self.window.nodes, hours), allowed_kw)
 
     def _wants(self, hours: Chosen, which: Sequence[int]) -> Wants:
         """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""
@@ -233,7 +235,7 @@ class Router:
             if workload.deadline_h:
                 # Each has a level of its own: those before it have been promised what they ask for.
                 levels.append(workload.priority + 1 + place)
-                requests[place] = self.served[:, index][:, hours].sum(axis=0)
+                requests[place] = in_hours(self.served[:, index], hours).sum(axis=0)
             else:
                 levels.append(workload.priority)
                 requests[place] = self.window.demand_requests[index, hours] * self.window.lit(hours)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import in_hours
+
 Floats = NDArray[np.float64]
 Hours = slice | NDArray[np.intp]
 _UNEVEN = 1e-6  # of the preferred nodes: less is rounding
@@ -75,7 +77,7 @@ def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
     beyond = room.used[clusters] - room.preferred[clusters]
     worst = beyond.max(axis=0)
     hours = np.flatnonzero(worst > 0.0)  # few
-    beyond, preferred = beyond[:, hours], room.preferred[np.ix_(clusters, hours)]
+    beyond, preferred = in_hours(beyond, hours), in_hours(room.preferred[clusters], hours)
     found = np.zeros(worst.size, dtype=np.bool_)
     found[hours] = np.any(beyond > _UNEVEN * preferred, axis=0) & np.any(beyond < -_UNEVEN * preferred, axis=0)
     return found

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import in_hours
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
@@ -156,11 +157,11 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
         drawn = it_kw(plan, load_fraction(used, window.nodes), window.nodes).sum(axis=0)
         over = np.flatnonzero(drawn > allowed * (1.0 + _CAP_TOLERANCE))
     if over.size:
-        wanted = router.wanted_nodes()[:, over]
+        wanted = in_hours(router.wanted_nodes(), over)
         router.place(over, plan.by_priority, allowed[over])
         throttled[:, over] = np.maximum(wanted - used[:, over], 0.0)
         capacity = window.nodes.copy()
-        capacity[:, over], _ = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
+        capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     on = window.nodes
     parked = awake(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
     if parked is not None:
@@ -172,7 +173,7 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
     # Power last: what was refused at the door draws none.
     power = it_kw(plan, load_fraction(used, on), on) if parked is None else parked_kw(plan, used, window.nodes, on)
     if over.size:
-        _, power[:, over] = hold(plan, used[:, over], window.nodes[:, over], allowed[over])
+        _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     drags = _drags(router)
     drag = np.zeros_like(window.nodes)
     for (c, _), lost in drags.items():
