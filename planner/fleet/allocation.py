@@ -115,7 +115,8 @@ def allocate(
         power = None if allowed_kw is None else allowed_kw[hours]
         found = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
         for c, nodes_given in zip(on.tolist(), found, strict=True):
-            given[c][:, hours] = nodes_given
+            for row, nodes_of_it in zip(given[c], nodes_given, strict=True):
+                row[hours] = nodes_of_it
     return given
 
 
@@ -169,11 +170,13 @@ class _Programs:
     def _insatiable(self, requests: Floats) -> list[int]:
         """Return the group of workloads that fills every cluster it is offered, if there is one; none where it cannot.
 
-        Two would contend for a cluster, and one that a cluster does not serve at all gains nothing there.
+        It must come after all others, which are met in full whatever it loses, and gain wherever it is offered room.
         """
         found = np.flatnonzero((requests >= PLENTY).all(axis=1)).tolist()
-        served = (self.rates[:, self.on, self.of] > 0.0).all(axis=0)
-        return found if len(found) == 1 and served[self.of == found[0]].all() else []
+        if len(found) != 1 or (np.delete(self.levels, found) >= self.levels[found]).any():
+            return []
+        rates = self.rates[:, :, found[0]]
+        return found if (rates[:, self.on[self.of == found[0]]] > 0.0).all() else []
 
     def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
         """Share what groups give and get: clusters by their nodes, workloads by their demand."""
@@ -283,5 +286,7 @@ def _members(alike: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
 
 def _shares(members: Floats, size: Floats) -> Floats:
     """Return each member's part of its group by size, shape (members, hours); 0 in a group of nothing."""
+    if len(members) == members.shape[1]:  # each is alone
+        return (size > 0.0).astype(np.float64)
     whole = members.T @ (members @ size)
     return np.divide(size, whole, out=np.zeros_like(whole), where=whole > 0)

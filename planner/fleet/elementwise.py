@@ -16,13 +16,15 @@ Floats = NDArray[np.float64]
 def at_least(least: float, numbers: Floats) -> Floats:
     """Return max(least, x)."""
     bound = np.full(numbers.shape, least)
-    return np.maximum(numbers, bound, out=bound)
+    np.maximum(numbers, bound, out=bound)
+    return bound
 
 
 def at_most(most: float, numbers: Floats) -> Floats:
     """Return min(most, x)."""
     bound = np.full(numbers.shape, most)
-    return np.minimum(numbers, bound, out=bound)
+    np.minimum(numbers, bound, out=bound)
+    return bound
 
 
 def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:

@@ -37,8 +37,9 @@ def maximise(
     the end, ``limits`` (m, hours) and holds no negative number; ``program`` is that of each hour. No column has a part
     in two of the rows ``met``, and where these are met in full at the least cost, no column gains anything.
 
-    ``filled`` are rows to fill before those are met, each with a column that gains and that nothing but its row holds
-    back: beginning there saves the steps by which its work would be driven from row to row.
+    ``filled`` are rows to fill before those are met, each with a column that nothing but its row holds back and whose
+    gain comes after that of all rows met: beginning there saves the steps by which its work would be driven from row to
+    row.
     """
     rows, columns = matrices.shape[1:]
     tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
@@ -49,7 +50,7 @@ def maximise(
         counted = tableaus[:, rows:, columns + row, None].copy()
         tableaus[:, rows:] -= counted * tableaus[:, row, None]
     for row, column in filled:
-        levels = _pivot(tableaus, np.full(len(bases), row), np.full(len(bases), column), levels, program)
+        levels = _pivot(tableaus, (np.full(len(bases), row), np.full(len(bases), column)), levels, levels[row], program)
         bases[:, row] = column
     _meet(tableaus, bases, np.array(met, dtype=np.intp), levels, program)
     solution = np.zeros((columns + rows, limits.shape[1]))
@@ -72,9 +73,8 @@ def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, progra
     # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
     tableaus -= np.einsum("pkr,pkc->prc", amounts, new_rows)
     for row in np.flatnonzero(amounts[:, :, :rows].any(axis=(0, 1))).tolist():
-        terms = [
-            amounts[:, k, row][program] * new_level for k, new_level in enumerate(new_levels) if amounts[:, k, row].any()
-        ]
+        by = np.flatnonzero(amounts[:, :, row].any(axis=0)).tolist()
+        terms = [amounts[:, k, row][program] * new_levels[k] for k in by]
         levels[row] -= sum(terms[1:], start=terms[0])
     tableaus[:, met], levels[met] = new_rows, new_levels
     bases[:, met] = np.where(can, entering, bases[:, met])
@@ -111,7 +111,7 @@ def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solu
             levels[leaving[whole], whole] = 0.0
             continue
         entering = _cheapest(to_mend, tableaus[:, rows:], able)
-        levels = _pivot(tableaus, row, entering, levels, group)
+        levels = _pivot(tableaus, (row, entering), levels, least, group)
         bases[np.arange(row.size), row] = entering
     _write(solution, hours, bases[group], levels)
 
@@ -124,7 +124,8 @@ def _write(solution: Floats, hours: Indices, bases: Indices, levels: Floats) -> 
 def _first(found: NDArray[np.bool_]) -> Indices:
     """Return the first row in which each column is true; numpy's own argmax along rows takes ten times as long."""
     rank = np.arange(len(found), 0, -1).astype(np.min_scalar_type(len(found)))
-    return len(found) - np.max(found * rank[:, None], axis=0).astype(np.intp)
+    highest: Indices = np.max(found * rank[:, None], axis=0).astype(np.intp)
+    return len(found) - highest
 
 
 def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Indices:
@@ -143,16 +144,19 @@ def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Ind
     return np.asarray(able.argmax(axis=-1), dtype=np.intp)
 
 
-def _pivot(tableaus: Floats, row: Indices, column: Indices, levels: Floats, group: Indices) -> Floats:
-    """Put a column in a row's place, one of each for each tableau; return the levels after it, shape (m, hours)."""
-    each, rows = np.arange(len(tableaus)), len(levels)
+def _pivot(tableaus: Floats, place: tuple[Indices, Indices], levels: Floats, leaving: Floats, group: Indices) -> Floats:
+    """Put a column in a row's place, one of each for each tableau; return the levels after it, shape (m, hours).
+
+    ``leaving`` is the level of that row in each hour.
+    """
+    (row, column), each, rows = place, np.arange(len(tableaus)), len(levels)
     amounts = tableaus[each, :, column]
     pivots = amounts[each, row]
     new_row = tableaus[each, row] / pivots[:, None]
     tableaus -= amounts[:, :, None] * new_row[:, None, :]
     tableaus[each, row] = new_row
     hours, left = np.arange(group.size), row[group]
-    new_level = levels[left, hours] / pivots[group]
+    new_level = leaving / pivots[group]
     change = in_hours(amounts.T[:rows], group)
     change *= new_level
     levels = levels - change

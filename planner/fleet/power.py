@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.elementwise import at_least
 from planner.fleet.plan import Plan
 
 Floats = NDArray[np.float64]
@@ -17,7 +18,7 @@ _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for r
 
 def load_fraction(used: Floats, nodes: Floats) -> Floats:
     """Return the load of nodes that share it evenly, shape (clusters, hours); 0 where there are none."""
-    load: Floats = np.maximum(nodes, _NONE)
+    load = at_least(_NONE, nodes)
     return np.divide(used, load, out=load)
 
 

@@ -16,7 +16,7 @@ from planner.fleet.elementwise import at_least, in_hours, quotient
 from planner.fleet.placement import ROUNDING, Placement
 from planner.fleet.plan import Plan
 from planner.fleet.router import WindowInput, ways_of
-from planner.fleet.routing import Hours, Way
+from planner.fleet.routing import Way
 
 if TYPE_CHECKING:
     from planner.fleet.window import Drag, WindowResult
@@ -70,7 +70,7 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
 
 
 def _loading(placement: Placement, replicas: Floats, before: Floats | None, share: Floats) -> Floats:
-    """Return the nodes that load weights, mean of the hour, shape (deployments, hours): Σ rise · size · share · time."""
+    """Return the nodes that load weights, mean of the hour, shape (deployments, hours): rise · size · share · time."""
     loading = np.zeros_like(replicas)
     for d, deployment in enumerate(placement.deployments):
         if placement.placed[deployment.cluster]:
@@ -165,7 +165,7 @@ def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats
     reviewed.place(in_hours(review, first))
     reviewed.place_the_rest()
     replicas = in_hours(reviewed.replicas, stretch)
-    site = _Site(placement, ways, whole, share, slice(None))
+    site = _Site(placement, ways, whole, share, np.arange(whole.shape[1]))
     left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(whole.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     if not short.size:
@@ -201,7 +201,7 @@ class _Site:
     """Clusters on which replicas are being placed, in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, ways: Sequence[Way], whole: Floats, share: Floats, hours: Hours, *,
+        self, placement: Placement, ways: Sequence[Way], whole: Floats, share: Floats, hours: NDArray[np.intp], *,
         loads: bool = False,
     ) -> None:  # fmt: skip
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
@@ -227,7 +227,7 @@ class _Site:
             if self.placement.placed[deployment.cluster]:
                 room |= self._fitting(deployment.cluster, d) > 0.0
         where, narrowed = np.flatnonzero(room), copy.copy(self)
-        narrowed.hours = np.arange(room.size)[where] if isinstance(self.hours, slice) else self.hours[where]
+        narrowed.hours = self.hours[where]
         narrowed.share, narrowed.left = in_hours(self.share, where), in_hours(self.left, where)
         narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
         narrowed.rates = {}
@@ -265,7 +265,7 @@ class _Site:
 
     def _fitting(self, c: int, d: int) -> Floats:
         """Return how many more replicas of a deployment find room, shape (hours,)."""
-        return np.floor(self.left[c] / self.size[d] + ROUNDING)
+        return np.asarray(np.floor(self.left[c] / self.size[d] + ROUNDING))
 
     def _add(self, c: int, d: int, wanted: Floats | NDArray[np.bool_]) -> None:
         """Place as many more replicas of a deployment as are wanted, a whole number, and find room."""
@@ -282,7 +282,10 @@ class _Site:
     def _rate(self, w: int, pool: int) -> Floats:
         """Return the requests an hour that a node of a pool serves, less what it is down, shape (hours,)."""
         if (w, pool) not in self.rates:
-            self.rates[w, pool] = self.ways[w].rate(pool, self.hours) * self.share[self.placement.pool_cluster[pool]]
+            rate = self.ways[w].rates[pool]
+            if rate.size not in (1, self.hours.size):  # all hours need no picking
+                rate = rate[self.hours]
+            self.rates[w, pool] = rate * self.share[self.placement.pool_cluster[pool]]
         return self.rates[w, pool]
 
     def take(self, w: int, requests: Floats, *, add: bool) -> Floats:

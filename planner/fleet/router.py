@@ -154,13 +154,15 @@ class Router:
             if not hours.size:
                 return
             used, nodes = (of[np.ix_(on, hours)].sum(axis=0) for of in (self.room.used, self.window.nodes))
-            tried = used <= level * nodes  # below the mean is hopeless
+            tried = np.flatnonzero(used <= level * nodes)  # below the mean is hopeless
             wants = self._wants(hours[tried], which)
             given = self._allocate(wants, level * in_hours(self.window.nodes, wants.hours))
-            enough = self._requests(wants, given).sum(axis=0) >= wants.requests * (1.0 - _SLACK)
-            kept = np.flatnonzero(np.all(enough, axis=0))
+            enough = np.ones(tried.size, dtype=np.bool_)
+            for place, asked in enumerate(wants.requests):
+                enough &= self._requests(wants, given, place).sum(axis=0) >= asked * (1.0 - _SLACK)
+            kept = np.flatnonzero(enough)
             self._settle(wants.only(kept), in_hours(given, kept))
-            hours = np.setdiff1d(hours, wants.hours[kept])
+            hours = np.delete(hours, tried[kept])
 
     def _defer(self, which: Sequence[int]) -> None:
         """Serve the last of some workloads, which can wait, from what all before it leave.
@@ -181,7 +183,7 @@ class Router:
             fill(served, self.room, way, self.served[:, index])
             return
         wants, given = self._make_room(queued, beside)
-        most = self._requests(wants, given)[:, -1].sum(axis=0)
+        most = self._requests(wants, given, -1).sum(axis=0)
         # Less than that is rounding, by which no hour may be planned one way or the other.
         widened = most > free[queued] * (1.0 + _GAIN)
         limit = np.where(widened, most, free[queued])
@@ -201,7 +203,7 @@ class Router:
         allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
         known = allowed < it_kw(plan, np.ones_like(window.nodes), window.nodes).sum(axis=0)
         wants, given = self._make_room(np.flatnonzero(known), which, allowed[known])
-        room[known] = self._requests(wants, given)[:, -1].sum(axis=0) * (1.0 - _BACK_OFF)
+        room[known] = self._requests(wants, given, -1).sum(axis=0) * (1.0 - _BACK_OFF)
         return room, known
 
     def _improvable(self, hours: Chosen, which: Sequence[int]) -> Chosen:
@@ -246,26 +248,31 @@ class Router:
         steps: Steps = node_steps(self.plan) if allowed_kw is None else power_steps(self.plan)
         return allocate(self.ways, nodes, wants, steps, allowed_kw)
 
-    def _requests(self, wants: Wants, given: Floats) -> Floats:
-        """Return the requests that node-equivalents serve, shape (clusters, workloads, some hours)."""
-        served = np.zeros_like(given)
-        for place, index in enumerate(wants.workloads):
-            for c in self.ways[index].order:
-                served[c, place] = given[c, place] * self.ways[index].rate(c, wants.hours)
+    def _requests(self, wants: Wants, given: Floats, place: int) -> Floats:
+        """Return the requests that node-equivalents serve of one of some workloads, shape (clusters, some hours).
+
+        Clusters are those that serve it, in their order in the file.
+        """
+        way = self.ways[wants.workloads[place]]
+        on = sorted(way.order)
+        served: Floats = given[on, place]
+        for row, c in enumerate(on):
+            served[row] *= way.rate(c, wants.hours)
         return served
 
     def _settle(self, wants: Wants, given: Floats) -> None:
         """Write what a new plan of some hours serves and sheds in place of what was."""
-        hours, served = wants.hours, self._requests(wants, given)
-        on = serving(self.ways, wants.workloads)
+        hours, on = wants.hours, serving(self.ways, wants.workloads)
         self.room.used[np.ix_(on, hours)] = given[on].sum(axis=1)
         for place, index in enumerate(wants.workloads):
-            total, asked = served[:, place].sum(axis=0), wants.requests[place]
+            served = self._requests(wants, given, place)
+            total, asked = served.sum(axis=0), wants.requests[place]
             deferred = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
             whole = (total >= asked * (1.0 - _SLACK)) | deferred
-            served[:, place] *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))
-            self.served[:, index, hours] = served[:, place]
+            served *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))
+            for c, requests in zip(sorted(self.ways[index].order), served, strict=True):
+                self.served[c, index][hours] = requests
             if not deferred:
                 left = np.where(whole, 0.0, asked - total)
                 self.shed[index, hours] = self.window.demand_requests[index, hours] - asked + left

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import in_hours
+from planner.fleet.elementwise import at_least, in_hours, quotient
 
 Floats = NDArray[np.float64]
 Hours = slice | NDArray[np.intp]
@@ -56,6 +56,10 @@ class Way:
         rate = self.rates[cluster]
         return rate if rate.size == 1 else rate[hours]
 
+    def nodes(self, requests: Floats, cluster: int, hours: Hours) -> Floats:
+        """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
+        return quotient(requests, self.rate(cluster, hours))
+
 
 def serving(ways: Sequence[Way], workloads: Sequence[int]) -> NDArray[np.intp]:
     """Return the clusters that serve any of some workloads, in their order."""
@@ -94,12 +98,12 @@ def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, F
     for cluster in way.order:
         rate = way.rate(cluster, hours)
         taken = room.preferred[cluster][hours] - room.used[cluster][hours]
-        np.maximum(taken, 0.0, out=taken)
+        taken = at_least(0.0, taken)
         taken *= rate
         short = np.flatnonzero(taken < left)
         np.minimum(taken, left, out=taken)
         served[cluster][hours] = taken
-        room.used[cluster][hours] += taken / rate if way.outgrown is None else _nodes(taken, rate)
+        room.used[cluster][hours] += way.nodes(taken, cluster, hours)
         if short.size < _FEW * left.size:
             left = left[short] - taken[short]
             hours = short if isinstance(hours, slice) else hours[short]
@@ -114,22 +118,16 @@ def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) ->
     """Spread requests over clusters in proportion to what each has free in some hours; return what found no room."""
     free = [_free_requests(room, way, cluster, hours) for cluster in way.order]
     whole = sum(free[1:], start=free[0].copy())
-    share = np.divide(np.minimum(left, whole), whole, out=np.zeros_like(left), where=whole > 0)
+    share = quotient(np.minimum(left, whole), whole)
     for cluster, most in zip(way.order, free, strict=True):
         taken = most * share
         served[cluster][hours] += taken
-        room.used[cluster][hours] += _nodes(taken, way.rate(cluster, hours))
-    return np.asarray(np.maximum(left - whole, 0.0))
-
-
-def _nodes(requests: Floats, rate: Floats) -> Floats:
-    """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
-    return np.divide(requests, rate, out=np.zeros_like(requests), where=rate > 0.0)
+        room.used[cluster][hours] += way.nodes(taken, cluster, hours)
+    return at_least(0.0, left - whole)
 
 
 def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:
     """Return the requests an hour that a cluster has room for, shape (some hours,)."""
-    free: Floats = room.usable[cluster][hours] - room.used[cluster][hours]
-    np.maximum(free, 0.0, out=free)
+    free = at_least(0.0, room.usable[cluster][hours] - room.used[cluster][hours])
     free *= way.rate(cluster, hours)
     return free

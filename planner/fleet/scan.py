@@ -1,8 +1,8 @@
 """Recursions over hours without a loop over hours.
 
 A queue that may neither run empty nor hold what has expired follows G[t] = min(max(G[t−1] + c[t], lower[t]), upper[t]).
-Each step is a clamp x → min(max(x + a, l), u); clamps compose to clamps, so a prefix scan (Hillis and Steele, 1986)
-finds all G in log₂ n array operations.
+Each step is a clamp x → min(max(x + a, l), u); clamps compose to clamps, so blocks of hours can be walked through side
+by side, in as many array operations as a block has hours.
 """
 
 from __future__ import annotations
@@ -14,24 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_BLOCK = 64  # hours walked through at once in each block; a few hundred blocks then make arrays worth an operation
 _ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
 
 
 def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floats:
     """Return G with G[t] = min(max(G[t−1] + step[t], lower[t]), upper[t]) and G[−1] = start; shape (hours,).
 
-    Composition of (a₁, l₁, u₁) then (a₂, l₂, u₂): a = a₁ + a₂, l = clamp₂(l₁ + a₂), u = clamp₂(u₁ + a₂).
+    Composition of (a₁, l₁, u₁) then (a₂, l₂, u₂): a = a₁ + a₂, l = clamp₂(l₁ + a₂), u = clamp₂(u₁ + a₂). Hours are
+    cut into blocks: clamps are composed hour by hour within all blocks at once, then what one block hands to the next
+    is walked through.
     """
-    added, low, high = step.copy(), lower.copy(), upper.copy()
-    span = 1
-    while span < added.size:
-        now_low, now_high = low[span:], high[span:]
-        carried_low = np.minimum(np.maximum(low[:-span] + added[span:], now_low), now_high)
-        carried_high = np.minimum(np.maximum(high[:-span] + added[span:], now_low), now_high)
-        carried_added = added[span:] + added[:-span]
-        low[span:], high[span:], added[span:] = carried_low, carried_high, carried_added
-        span *= 2
-    return np.minimum(np.maximum(start + added, low), high)
+    blocks = -(-step.size // _BLOCK)
+    filler = blocks * _BLOCK - step.size  # hours after the end, which nobody reads
+    added, low, high = (np.pad(series, (0, filler)).reshape(blocks, _BLOCK).T.copy() for series in (step, lower, upper))
+    for hour in range(1, _BLOCK):
+        a, now_low, now_high = added[hour], low[hour].copy(), high[hour].copy()
+        for bound in (low, high):
+            np.minimum(np.maximum(bound[hour - 1] + a, now_low), now_high, out=bound[hour])
+        a += added[hour - 1]
+    handed = [start]
+    for a, least, most in zip(added[-1].tolist(), low[-1].tolist(), high[-1].tolist(), strict=True):
+        handed.append(min(max(handed[-1] + a, least), most))
+    added += handed[:-1]
+    return np.minimum(np.maximum(added, low), high).T.ravel()[: step.size]
 
 
 def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:

@@ -16,13 +16,14 @@ from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
 from planner.fleet.replicas import by_cluster, place_window
 from planner.fleet.router import Router, Slowdown, WindowInput
+from planner.fleet.routing import Hours
 
 __all__ = ["Drag", "Missed", "Slowdown", "WindowInput", "WindowResult", "evaluate_window", "missed_under"]
 
 Floats = NDArray[np.float64]
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
-_NONE = 1e-9  # stands for no requests an hour, of which none are served either
+_MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +204,8 @@ def _drags(router: Router) -> dict[tuple[int, int], Drag]:
     """Return the node-equivalents that slow software costs, by cluster and workload."""
     drags = {}
     for (c, index), slowed in router.window.incidents.items():
-        rate = router.ways[index].rate(c, slowed.hours)
-        nodes = router.served[c, index].take(slowed.hours) / np.maximum(rate, _NONE) * slowed.lost_fraction
-        drags[c, index] = Drag(hours=slowed.hours, nodes=nodes)
+        nodes = router.ways[index].nodes(router.served[c, index].take(slowed.hours), c, slowed.hours)
+        drags[c, index] = Drag(hours=slowed.hours, nodes=nodes * slowed.lost_fraction)
     return drags
 
 
@@ -223,14 +223,14 @@ def _overload(router: Router) -> None:
         hours = np.flatnonzero(left > _LITTLE * window.demand_requests[w])
         if not hours.size:
             continue
-        served = router.served[:, w, hours]
+        served = in_hours(router.served[:, w], hours)
         total = served.sum(axis=0)
         over = np.divide(left[hours], total, out=np.zeros(hours.size), where=total > 0.0)
         more = served * np.minimum(over, plan.most_loads[:, w, np.newaxis] - 1.0)
         router.served[:, w, hours] += more
         router.shed[w, hours] -= more.sum(axis=0)
         for c in plan.workloads[w].cluster_order:
-            router.room.used[c, hours] += more[c] / np.maximum(router.ways[w].rate(c, hours), _NONE)
+            router.room.used[c][hours] += router.ways[w].nodes(more[c], c, hours)
 
 
 def _late(router: Router, capacity: Floats) -> Floats:
@@ -243,31 +243,41 @@ def _late(router: Router, capacity: Floats) -> Floats:
     late = np.zeros(router.shed.shape)
     refusal_free = plan.refusal_free_load
     for c in range(len(plan.clusters)):
-        hours = np.flatnonzero(router.room.used[c] > 0.0)
-        busy = np.zeros(hours.size)
+        hours = _at_work(router.room.used[c])
+        busy = np.zeros_like(capacity[c][hours])
         for level in _levels_on(plan, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             for w in level:
-                busy += router.served[c, w].take(hours) / np.maximum(ways[w].rate(c, hours), _NONE)
-            load = load_fraction(busy, capacity[c].take(hours))
+                busy += ways[w].nodes(router.served[c, w][hours], c, hours)
+            load = load_fraction(busy, capacity[c][hours])
             for w in level:
-                late[w][hours] += router.served[c, w].take(hours) * _read(plan.late_tables[c, w], load)
+                late[w][hours] += router.served[c, w][hours] * _read(plan.late_tables[c, w], load)
                 above = np.flatnonzero(load > refusal_free[c, w])
                 if above.size:
-                    which = hours[above]
+                    which = above if isinstance(hours, slice) else hours[above]
                     refused = router.served[c, w][which] * _read(plan.refused_tables[c, w], load[above])
                     router.served[c, w][which] -= refused
                     router.shed[w][which] += refused
-                    router.room.used[c][which] -= refused / np.maximum(ways[w].rate(c, which), _NONE)
+                    router.room.used[c][which] -= ways[w].nodes(refused, c, which)
     return late
+
+
+def _at_work(used: Floats) -> Hours:
+    """Return the hours in which a cluster works; all where it mostly does, as picking them out would take longer."""
+    busy = used > 0.0
+    return slice(None) if np.count_nonzero(busy) > _MOST * used.size else np.flatnonzero(busy)
 
 
 def _read(table: Floats, load: Floats) -> Floats:
     """Return a table's share at loads, linear between its cells' edges."""
-    place = np.minimum(load * (LOAD_CELLS / MOST_LOAD), float(LOAD_CELLS))
-    low = np.minimum(place.astype(np.intp), LOAD_CELLS - 1)
-    below = table.take(low)
-    return np.asarray(below + (table.take(low + 1) - below) * (place - low))
+    place = load * (LOAD_CELLS / MOST_LOAD)
+    low = place.astype(np.intp)
+    below = np.take(table, low, mode="clip")  # beyond the table's end both are its last cell
+    share = np.take(table, low + 1, mode="clip")
+    share -= below
+    share *= place - low
+    share += below
+    return share
 
 
 def _levels_on(plan: Plan, cluster: int) -> list[list[int]]:

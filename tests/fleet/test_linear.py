@@ -53,3 +53,15 @@ def test_an_hour_is_the_same_to_the_bit_whoever_is_solved_beside_it() -> None:
     for h, p in enumerate(program):
         alone = maximise(matrices[[p]], objectives[[p]], _MET, limits[:, [h]], np.zeros(1, dtype=np.intp))
         assert np.array_equal(alone[:, 0], solution[:, h])
+
+
+def test_beginning_where_work_without_end_fills_its_rows_ends_at_the_same_optimum() -> None:
+    matrices, objectives, limits, program = programs(11, 4, 60)
+    matrices[:, 5, [2, 5, 8]] = np.maximum(matrices[:, 5, [2, 5, 8]], 0.3)  # every cluster does the last kind
+    limits[5] = 2.0 * limits[:3].sum(axis=0)
+    objectives = np.insert(objectives, 2, 0.0, axis=1)  # what has no end comes after all other work
+    objectives[:, 2, 9 + 5], objectives[:, 1, 9 + 5] = objectives[:, 1, 9 + 5], 0.0
+    plain = maximise(matrices, objectives, _MET, limits, program)
+    begun = maximise(matrices, objectives, [3, 4], limits, program, [(0, 2), (1, 5), (2, 8)])
+    assert begun == pytest.approx(plain, abs=1e-9)
+    assert (plain[[2, 5, 8]] > 0.0).any()
