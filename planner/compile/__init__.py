@@ -49,7 +49,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
-    services, refused = build_services(scenario, reuse.calibration, reuse, throughput_factors or {})
+    services, refused = build_services(scenario, reuse, throughput_factors or {})
     services = narrowed(scenario, services, throughput_factors or {}, reuse)
     mid_years = months.mid_years
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
@@ -93,7 +93,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
-    warnings += slower_drafts(scenario, services, reuse.calibration, reuse)
+    warnings += slower_drafts(scenario, services, reuse)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 
 

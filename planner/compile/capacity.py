@@ -37,7 +37,7 @@ from planner.physics.model_shape import ModelShape
 from planner.physics.operating import at_concurrency, at_objective
 from planner.physics.part import Part
 from planner.physics.precision import wider_precision
-from planner.physics.replica import ReplicaSpec, describe, price_replicas
+from planner.physics.replica import ReplicaSpec, ReplicaWork, describe, joined, price_replicas, price_work
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
 
 Floats = NDArray[np.float64]
@@ -106,7 +106,7 @@ Factors = Mapping[tuple[str, str, str], float]
 
 
 def build_services(
-    scenario: Scenario, calibration: Calibration, reuse: Reuse, factors: Factors
+    scenario: Scenario, reuse: Reuse, factors: Factors
 ) -> tuple[dict[tuple[str, str], Service], list[str]]:
     """Return the service of each (cluster, workload) that works, and why others do not.
 
@@ -118,11 +118,11 @@ def build_services(
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in scenario.clusters.items():
-            found = service_of(cluster, workload, calibration, scenario, reuse)
+            found = service_of(cluster, workload, scenario, reuse)
             if isinstance(found, CapacityError):
                 reasons.append(f"{cluster_name}: {found}")
                 continue
-            dated = dated_log_gain(cluster, workload, calibration, reuse.catalog)
+            dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
             factor = cluster.throughput_multiplier * min(math.exp(dated), max(found.roofline_factor / found.speed, 1.0))
             for accelerator, model in (
                 (cluster.accelerator, workload.model),
@@ -160,15 +160,12 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
     return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
 
 
-def service_of(
-    cluster: Cluster, workload: Workload, calibration: Calibration, scenario: Scenario, reuse: Reuse
-) -> Service | CapacityError:
+def service_of(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
     """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""
 
     def serve() -> Service | CapacityError:
         try:
-            span = (scenario.horizon_months, scenario.router_pool)
-            return _serve(cluster, workload, reuse.catalog, calibration, *span)
+            return _serve(cluster, workload, reuse, scenario.horizon_months, scenario.router_pool)
         except CapacityError as error:
             return error
 
@@ -181,28 +178,30 @@ def service_of(
     return reuse.once(key, serve)
 
 
-def _serve(
-    cluster: Cluster,
-    workload: Workload,
-    catalog: Catalog,
-    calibration: Calibration,
-    horizon_months: int,
-    router_pool: str,
-) -> Service:
+def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: int, router_pool: str) -> Service:
     """Choose the layout that serves most per accelerator within the objective."""
-    part, shape = part_of(cluster.accelerator, catalog), shape_of(workload.model, catalog)
+    catalog, calibration = reuse.catalog, reuse.calibration
+    part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
+    shape = reuse.once(("shape", workload.model), lambda: shape_of(workload.model, catalog))
     precision = served_precision(cluster, workload, catalog)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
     specs = _candidates(cluster, part, shape, precision, tokens)
-    replicas = price_replicas(specs, calibration)
-    which = np.arange(len(specs))
-    point = at_objective(replicas, which, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
-    rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    work = describe(specs)
+    replicas = price_work(work, specs, calibration)
+    wides = [dataclasses.replace(spec, precision=wider_precision(part, shape, precision)) for spec in specs]
+    # Beside each layout the same under perfect software, and in the next wider precision.
+    others = price_work(work, specs, roofline_calibration()), price_replicas(wides, calibration)
+    slo = workload.slo
+    point = at_objective(
+        joined(replicas, *others), np.arange(3 * len(specs)), traffic_of(workload), slo.ttft_s, slo.tpot_s
+    )
+    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0).reshape(3, -1)
+    rate, roofline, wide = rates / replicas.accelerators
     best = int(np.argmax(rate))
     apart = None if cluster.pools == "shared" else separate(specs, replicas, workload)
     if apart is not None and cluster.pools == "auto" and apart.rate <= rate[best]:
         apart = None
-    single = at_concurrency(replicas, which, traffic_of(workload), 1.0)
+    single = at_concurrency(replicas, np.arange(len(specs)), traffic_of(workload), 1.0)
     candidates = Candidates(
         replicas=replicas,
         mean_rates=rate,
@@ -222,14 +221,15 @@ def _serve(
     if held.yearly[0] <= 0:
         fastest = int(np.argmin(single.tpot_s))
         raise CapacityError(
-            f"no batch of {workload.model} on {cluster.accelerator} meets {workload.slo.ttft_s:g} s to the first token "
-            f"and {workload.slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
+            f"no batch of {workload.model} on {cluster.accelerator} meets {slo.ttft_s:g} s to the first token "
+            f"and {slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
             f"{single.tpot_s[fastest]:.3g} s on {specs[fastest].accelerators} accelerators"
         )
     spec = specs[best]
     yearly = held.yearly * part.accelerators_per_node
-    compute_s = float(describe([spec]).flops_s_per_token[0])
-    single_stream_s, full_stream_s = stream_s(spec, workload, np.array([1.0, held.batch]))
+    compute_s = float(work.flops_s_per_token[best])
+    single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
+    wide_fits = memory_fit(part, shape, wides[best].precision, spec.accelerators, spec.attention_data_parallel).fits
     return Service(
         spec=spec,
         speed=speed,
@@ -247,9 +247,8 @@ def _serve(
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
         prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
-        wide_factor=_wide_factor(spec, workload, calibration, float(rate[best])),
-        roofline_factor=_rate(spec, workload, roofline_calibration())
-        / (_rate(spec, workload, calibration) or math.inf),
+        wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
+        roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
         layout=_layout_in_words(spec, apart),
         doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         held_tpot_s=held.held_tpot_s,
@@ -259,18 +258,17 @@ def _serve(
     )
 
 
-def stream_s(spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float]:
+def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float]:
     """Return what one board moves in a decode step, in seconds at its full bandwidth, shape (batches,).
 
     Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
     sequence halfway through its output.
     """
-    work = describe([spec])
     fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
     context = workload.tokens.input.mean + workload.tokens.output.mean / 2
     cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
-    experts_s = work.routed_stream_s * -np.expm1(batch * work.log_expert_missed)
-    seconds: list[float] = (work.shared_stream_s + experts_s + batch * cache_s).tolist()
+    experts_s = work.routed_stream_s[best] * -np.expm1(batch * work.log_expert_missed[best])
+    seconds: list[float] = (work.shared_stream_s[best] + experts_s + batch * cache_s).tolist()
     return seconds
 
 
@@ -336,26 +334,6 @@ def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float
     kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
     maturity: float = getattr(catalog.stack(vendor, cluster.engine), f"{kind}_multiplier").value
     return maturity
-
-
-def _wide_factor(spec: ReplicaSpec, workload: Workload, calibration: Calibration, rate: float) -> float:
-    """Return the speed of the same replica in the next wider precision over its own; 0 where that does not fit."""
-    wider = wider_precision(spec.part, spec.shape, spec.precision)
-    wide = dataclasses.replace(spec, precision=wider)
-    held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, spec.attention_data_parallel)
-    if rate <= 0 or not held.fits:
-        return 0.0
-    return min(1.0, _rate(wide, workload, calibration) / rate)
-
-
-def _rate(spec: ReplicaSpec, workload: Workload, calibration: Calibration) -> float:
-    """Return requests per second and accelerator of a replica within the objective; 0 where no batch meets it."""
-    replicas = price_replicas([spec], calibration)
-    point = at_objective(
-        replicas, np.zeros(1, dtype=int), traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s
-    )
-    found = float(point.requests_per_s[0]) / spec.accelerators
-    return found if np.isfinite(found) else 0.0
 
 
 def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:

@@ -27,7 +27,6 @@ from planner.language.plausible import implausible
 from planner.language.prices import dated_quotes, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import Steps
-from planner.physics.coefficients import Calibration
 from planner.units import SECONDS_PER_HOUR
 
 MOST_TOKENS_PER_S = 1e9
@@ -324,9 +323,7 @@ def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
     return warnings
 
 
-def slower_drafts(
-    scenario: Scenario, services: Mapping[tuple[str, str], Service], calibration: Calibration, reuse: Reuse
-) -> list[str]:
+def slower_drafts(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> list[str]:
     """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
     warnings = []
     for name, workload in services:
@@ -334,7 +331,7 @@ def slower_drafts(
         if cluster.speculation is None or cluster.speculation.use == "auto":
             continue
         both = [cluster, cluster.model_copy(update={"speculation": None})]
-        drafted, plain = (service_of(one, scenario.workloads[workload], calibration, scenario, reuse) for one in both)
+        drafted, plain = (service_of(one, scenario.workloads[workload], scenario, reuse) for one in both)
         if (
             isinstance(drafted, Service)
             and isinstance(plain, Service)

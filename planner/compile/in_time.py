@@ -279,9 +279,11 @@ def mean_point(
     """Return the point of deferrable work, which has a deadline of hours: by mean times."""
 
     def after(growth: float) -> float:
-        which, slo = np.array([best]), workload.slo
-        later = at_objective(replicas, which, traffic_of(workload, growth), slo.ttft_s, slo.tpot_s)
-        found = float(later.requests_per_s[0])
+        later, place = point, best
+        if growth != 1.0:
+            traffic, slo = traffic_of(workload, growth), workload.slo
+            later, place = at_objective(replicas, np.array([best]), traffic, slo.ttft_s, slo.tpot_s), 0
+        found = float(later.requests_per_s[place])
         return found / float(replicas.accelerators[best]) if np.isfinite(found) else 0.0
 
     rates, outgrown_years = _as_tokens_grow(workload, horizon_months, after)

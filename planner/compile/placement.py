@@ -160,7 +160,7 @@ def _laid_out(
     stated = scenario.clusters[cluster].model_copy(update=layout)
     alone = {"clusters": {cluster: stated}, "workloads": {workload: scenario.workloads[workload]}}
     try:
-        services, _ = build_services(scenario.model_copy(update=alone), reuse.calibration, reuse, factors)
+        services, _ = build_services(scenario.model_copy(update=alone), reuse, factors)
     except ScenarioError:
         return None
     return services[cluster, workload]

@@ -140,17 +140,15 @@ def _check_weekly(peak: float, weekend: float, trough: float | None, peak_hour: 
 
 def _von_mises_day(angle: NDArray[np.float64], high: float) -> NDArray[np.float64]:
     """Return 24 factors exp(κ cos θ) over their mean whose maximum is ``high``."""
-
-    def day(kappa: float) -> NDArray[np.float64]:
-        curve = np.exp(kappa * (np.cos(angle) - 1.0))
-        return np.asarray(curve / curve.mean(), dtype=np.float64)
+    below_peak = np.cos(angle) - 1.0  # 0 at the peak hour, where the curve is 1 before it is divided by its mean
 
     def excess(kappa: float) -> float:
-        return float(day(kappa).max()) - high
+        return 1.0 / float(np.exp(kappa * below_peak).mean()) - high
 
     if high <= 1.0:
         return np.ones(24)
-    return day(_rising_root(excess, upper=1e4))
+    curve = np.exp(_rising_root(excess, upper=1e4) * below_peak)
+    return np.asarray(curve / curve.mean(), dtype=np.float64)
 
 
 def _peak_and_trough_day(angle: NDArray[np.float64], high: float, low: float) -> NDArray[np.float64]:

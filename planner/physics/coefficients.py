@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,17 +149,13 @@ class Calibration:
 
         An engine or vendor without a deviation takes the common value: that is the fallback for what has no rows.
         """
-        result = {}
-        for name in NAMES:
-            log_factor = np.array(
-                [
-                    self.engine_log_deviation.get(engine, {}).get(name, 0.0)
-                    + self.vendor_log_deviation.get(vendor, {}).get(name, 0.0)
-                    for engine, vendor in zip(engines, vendors, strict=True)
-                ]
-            )
-            result[name] = self.common[name] * np.exp(log_factor)
-        return result
+        log_factor = np.zeros((len(NAMES), len(engines)))
+        for place, (engine, vendor) in enumerate(zip(engines, vendors, strict=True)):
+            by_engine = self.engine_log_deviation.get(engine, {})
+            by_vendor = self.vendor_log_deviation.get(vendor, {})
+            log_factor[:, place] = [by_engine.get(name, 0.0) + by_vendor.get(name, 0.0) for name in NAMES]
+        common = np.array([self.common[name] for name in NAMES])
+        return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
     def doubt(self, groups: Groups, is_mixture: bool) -> Doubt | None:
         """Return the doubt about a replica of these groups, or None where this calibration knows nothing of it."""
@@ -178,6 +175,7 @@ def prior_calibration() -> Calibration:
     return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})
 
 
+@functools.cache
 def roofline_calibration() -> Calibration:
     """Return the coefficients of perfect software: every stream and product at the part's peak, and nothing besides.
 

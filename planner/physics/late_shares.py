@@ -17,7 +17,7 @@ sequences that happen to be there: as those of n replicas are pooled, their vari
 time averages out a quarter.
 
 Both sums are inverted by the fast Fourier transform on grids of their own objective. What lies beyond a grid comes back
-at its beginning, so masses are made to fade, that of each cell j by rʲ, which leaves 1e-7 of what would come back
+at its beginning, so masses are made to fade, that of each cell j by rʲ, which leaves 1e-6 of what would come back
 (Abate and Whitt, Numerical inversion of probability generating functions, 1992).
 """
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 CELLS = 256
 """Grid cells up to an objective."""
-_GRID = 3 * CELLS // 2
+_GRID = 9 * CELLS // 8
 _CELL = np.arange(_GRID)
-_FADED = 1e-7 ** (_CELL / _GRID)
-"""rʲ: the 384th power of r is what is left of what comes back, and its 256th, 2e-5, costs no digit that shows."""
+_FADED = 1e-6 ** (_CELL / _GRID)
+"""rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
 _LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
 MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
 _NEVER = 1e-13  # of requests
@@ -55,42 +55,63 @@ def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
     within half the objective asked for are unseen by routers, which then send prompts behind others.
     """
+    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
+    looked_at_s = _LOOKED_AT * asked.ttft_s
+    if ttft_s[-1] >= looked_at_s and _seldom_all(times, asked, rate, step_s, ttft_s[-1] - taken_s):
+        return np.asarray((ttft_s[:, None, None] < taken_s) @ times.prompt_weights)
     cell_s = asked.ttft_s / CELLS
     over = waits_beyond(times, cell_s, rate, step_s)
-    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
     rows = (CELLS + 1) * np.arange(rate.size)[:, None]
-    # With more room than this all replicas at once keep a request waiting with less than 1e-13.
-    room_s = cell_s * np.count_nonzero(over.max(axis=0) ** asked.pooled_replicas > _NEVER)
 
-    def beyond(objective_s: float, prompts: Ints) -> Floats:
-        slack_s = objective_s - taken_s[:, prompts]
+    def beyond(objective_s: float) -> Floats:
+        slack_s = objective_s - taken_s
         place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
         low = np.minimum(place.astype(np.intp), CELLS - 1)
         under, above = over.take(low + rows), over.take(low + rows + 1)
         return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * (place - low), 0.0, 1.0))
 
     late = np.empty((ttft_s.size, rate.size))
-    looked_at_s, everything = _LOOKED_AT * asked.ttft_s, np.arange(times.prefill_s.size)
     for number, objective_s in enumerate(ttft_s.tolist()):
-        unseen = objective_s < looked_at_s
-        prompts = everything if unseen else np.flatnonzero(objective_s - taken_s.max(axis=0) <= room_s)
-        waits = beyond(objective_s, prompts)
+        waits = beyond(objective_s)
         missed = waits**asked.pooled_replicas
-        if unseen:
-            sent = np.maximum(waits - np.maximum(beyond(looked_at_s, prompts), missed), 0.0)
-            missed += _sent_behind(asked, rate * times.mean_prefill_s)[:, None] * sent
-        late[number] = missed @ times.prompt_weights[prompts]
+        if objective_s < looked_at_s:
+            unseen = np.maximum(waits - np.maximum(beyond(looked_at_s), missed), 0.0)
+            missed = missed + _sent_behind(asked, rate * times.mean_prefill_s)[:, None] * unseen
+        late[number] = missed @ times.prompt_weights
     return late
+
+
+def _seldom_all(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, slack_s: Floats) -> bool:
+    """Return whether all replicas of a pool at once keep next to no request waiting for longer than its slack.
+
+    By Markov P(V > s) ≤ E[V] / s, with Pollaczek and Khinchine's mean, and so P(V > s)ⁿ ≤ (E[V] / s)ⁿ: with many
+    replicas what is late is too long by itself, but for as good as none of it.
+    """
+    extra_s, busy = _service(times, rate, step_s)
+    mean_s = times.mean_prefill_s + extra_s
+    square_s2 = times.square_prefill_s2 + extra_s * (2.0 * times.mean_prefill_s + extra_s)
+    wait_s = 0.5 * step_s + busy / (1.0 - busy) * 0.5 * square_s2 / mean_s
+    share = wait_s[:, None] / np.maximum(slack_s, wait_s[:, None])
+    return bool(np.all((share**asked.pooled_replicas * (slack_s >= 0.0)) @ times.prompt_weights < _NEVER))
+
+
+def _service(times: ReplicaTimes, rate: Floats, step_s: Floats) -> tuple[Floats, Floats]:
+    """Return what a step adds to the service of a prompt, and the share of time that prompts take with it.
+
+    Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one.
+    """
+    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
+    return extra_s, np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)
 
 
 def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Floats) -> Floats:
     """Return the share of arrivals that wait longer than each cell's edge, shape (rates, cells + 1).
 
-    Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one. The residual of a prefill has
-    density P(S > x) / E[S], which stands on the grid as the part of each cell that prefills reach.
+    The residual of a prefill has density P(S > x) / E[S], which stands on the grid as the part of each cell that
+    prefills reach.
     """
-    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
-    busy = np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)[:, None]
+    extra_s, busy = _service(times, rate, step_s)
+    share = busy[:, None]
     service = np.minimum((times.prefill_s + extra_s[:, None]) / cell_s, _LONGEST)
     whole = service.astype(np.intp)
     ends = _histograms(whole, np.broadcast_to(times.prompt_weights, service.shape))
@@ -102,7 +123,7 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     steps = np.maximum(np.rint(step_s / cell_s), 1.0)[:, None]
     under_way = (steps > _CELL) / steps
     return np.maximum(
-        1.0 - _cumulated((1.0 - busy) / (1.0 - busy * _transformed(residual)) * _transformed(under_way)), 0.0
+        1.0 - _cumulated((1.0 - share) / (1.0 - share * _transformed(residual)) * _transformed(under_way)), 0.0
     )
 
 
@@ -200,10 +221,11 @@ def _jumps(times: ReplicaTimes, window_s: Floats) -> Complexes:
 
     Each prefill is split between the two cells nearest to it.
     """
-    place = np.minimum(times.prefill_s / (window_s[:, None] / CELLS), float(CELLS))
-    low = place.astype(np.intp)
-    upper = times.prompt_weights * (place - low)
-    return _transformed(_histograms(low, times.prompt_weights - upper) + _histograms(low + 1, upper))
+    cells, upper = times.placed(window_s / CELLS, CELLS, _GRID)
+    above = times.prompt_weights * upper
+    weights = np.concatenate([times.prompt_weights - above, above], axis=None)
+    mass = np.bincount(cells, weights, window_s.size * _GRID).astype(float, copy=False)
+    return _transformed(mass.reshape(window_s.size, _GRID))
 
 
 def prompts_behind(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
@@ -212,8 +234,7 @@ def prompts_behind(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floa
     Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
     """
     busy = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
-    square_s2 = float(times.prompt_weights @ times.prefill_s**2)
-    stay_s = times.mean_prefill_s + 0.5 * rate * square_s2 / (1.0 - busy)
+    stay_s = times.mean_prefill_s + 0.5 * rate * times.square_prefill_s2 / (1.0 - busy)
     return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * _sent_behind(asked, busy))
 
 

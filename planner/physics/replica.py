@@ -309,6 +309,20 @@ def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds
 
     ``kinds`` says of each replica whether it serves or is saturated; all serve by default.
     """
+    return price_work(describe(specs), specs, calibration, kinds)
+
+
+def price_work(
+    work: ReplicaWork, specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()
+) -> Replicas:
+    """Return the same for replicas whose work is described already."""
     coefficient = calibration.coefficients([spec.engine for spec in specs], [spec.part.vendor for spec in specs])
     groups = [spec.groups(kind) for spec, kind in zip(specs, kinds or [SERVING] * len(specs), strict=True)]
-    return price(describe(specs), coefficient, calibration.log_effects(groups))
+    return price(work, coefficient, calibration.log_effects(groups))
+
+
+def joined(*parts: Replicas) -> Replicas:
+    """Return replicas side by side, whatever calibration has priced them."""
+    return Replicas(
+        **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Replicas)}
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from planner.physics.memory import PREFILL_CHUNK_TOKENS
 
 if TYPE_CHECKING:
-    from planner.physics.arrays import Floats
+    from planner.physics.arrays import Floats, Ints
     from planner.physics.replica import Replicas
 
 
@@ -61,6 +61,8 @@ class ReplicaTimes:
         self.prefill_s = of("prefill_s_per_token") * (prompt - cached)
         self.prefill_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
         self.prefill_s /= speed
+        self._prefill_s2 = self.prefill_s**2
+        self._placed: tuple[Ints, Floats] | None = None
         self.chunks = np.ceil((prompt - cached) / PREFILL_CHUNK_TOKENS)
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
         self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")
@@ -72,6 +74,7 @@ class ReplicaTimes:
         """Work out what hangs on how often prompts of each length come."""
         self.prompt_weights = weights
         self.mean_prefill_s = float(weights @ self.prefill_s)
+        self.square_prefill_s2 = float(weights @ self._prefill_s2)
         context = min(float(weights @ self._context), self._attends)
         self.sequence_s = (self._alone_s + self._kv_s * context) / self._speed
         mean_prompt = float(weights @ self._prompt)
@@ -84,6 +87,19 @@ class ReplicaTimes:
         other = copy.copy(self)
         other._weigh(prompt_weights)
         return other
+
+    def placed(self, cell_s: Floats, most: int, size: int) -> tuple[Ints, Floats]:
+        """Return where prefills lie on grids of ``size`` cells each: the cells below and above, and the part of a cell.
+
+        Cells of all grids are numbered on, first those below, then those above, shape (2 · grids · prompts,); the part
+        has shape (grids, prompts). What takes more than ``most`` cells lies there. Worked out once, for the same grids.
+        """
+        if self._placed is None:
+            place = np.minimum(self.prefill_s / cell_s[:, None], float(most))
+            low = place.astype(np.intp)
+            cells = (low + size * np.arange(cell_s.size)[:, None]).ravel()
+            self._placed = np.concatenate([cells, cells + 1]), place - low
+        return self._placed
 
     def _kept(self, tokens: Floats) -> Floats:
         """Return the tokens of a context that a replica keeps: those of windowed layers end with the window."""

@@ -78,7 +78,7 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
         told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
         yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
     reuse = Reuse(scenario)
-    services, _ = build_services(scenario, reuse.calibration, reuse, {})
+    services, _ = build_services(scenario, reuse, {})
     for (cluster, workload), service in services.items():
         tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
         standing = service.doubt.in_words() if service.doubt else "not cross-validated"

@@ -216,7 +216,7 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[Input]:
         reuse = Reuse(base.scenario)
         services: Mapping[tuple[str, str], Service] = {}
         with contextlib.suppress(ScenarioError):  # a workload that nothing serves is told where its plan is built
-            services, _ = build_services(base.scenario, reuse.calibration, reuse, {})
+            services, _ = build_services(base.scenario, reuse, {})
         for cluster_name, cluster in base.scenario.clusters.items():
             for workload_name, workload in base.scenario.workloads.items():
                 if service := services.get((cluster_name, workload_name)):

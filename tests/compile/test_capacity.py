@@ -54,7 +54,7 @@ def serve(write: Any) -> Any:
         } | change  # fmt: skip
         text = SCENARIO.format(**names) + "".join(f"    {key}\n" for key in keys)
         scenario = load_scenario(write(text))
-        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        services, _ = build_services(scenario, Reuse(scenario), {})
         return services["one", "chat"]
 
     return made
@@ -175,7 +175,7 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
 
     def speed(*overrides: str) -> float:
         scenario = load_scenario(write(), overrides)
-        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        services, _ = build_services(scenario, Reuse(scenario), {})
         return services["mi325x", "chat"].requests_per_s
 
     plain = speed()

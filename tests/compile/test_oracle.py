@@ -61,7 +61,7 @@ def test_every_field_of_a_plan_is_what_a_hand_computes(name: str, write: Any) ->
     text = (PLANS / f"{name}.yaml").read_text(encoding="utf-8").replace("WEEK", str(WEEK))
     scenario = load_scenario(write(text))
     reuse = Reuse(scenario)
-    services, refused = build_services(scenario, reuse.calibration, reuse, {})
+    services, refused = build_services(scenario, reuse, {})
     assert not refused
     plan = build_plan(scenario, reuse)
     wrong = list(differences(plan, Oracle(yaml.safe_load(text), scenario, services).plan(), "plan"))

@@ -10,7 +10,6 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import build_services
@@ -81,7 +80,7 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows() -> Non
     weights = sum(fit.weight_bytes + fit.overhead_bytes for fit in fits)
     assert groups[0].resident_bytes == pytest.approx(weights)
     scenario = scenario_of(change)
-    services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+    services, _ = build_services(scenario, Reuse(scenario), {})
     batches = [services["h200", w].batch for w in ("w0", "w1")]
     cache = max(batch * 1350 * fit.kv_bytes_per_token for batch, fit in zip(batches, fits, strict=True))
     assert groups[0].speed == pytest.approx(min(1.0, (0.9 * part.hbm_bytes - weights) / cache))

@@ -89,7 +89,7 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     """Simulate one hour of one replication, request by request."""
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
-    services, _ = build_services(scenario, reuse.calibration, reuse, {})
+    services, _ = build_services(scenario, reuse, {})
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)

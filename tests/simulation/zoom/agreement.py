@@ -131,7 +131,7 @@ def scenario_of(cell: Cell, rate: float) -> Scenario:
 def service_of(work: str, part: str, pool: str, overload: str = "refuse") -> Service:
     """Return what one node sustains."""
     scenario = scenario_of(Cell(work=work, part=part, load=1.0, pool=pool, overload=overload), 1.0)
-    return build_services(scenario, shipped_calibration(), Reuse(scenario), {})[0]["one", "work"]
+    return build_services(scenario, Reuse(scenario), {})[0]["one", "work"]
 
 
 def compare(cell: Cell) -> Compared:
