@@ -83,8 +83,8 @@ class Document:
     def locate(self, path: KeyPath) -> Location | None:
         """Return the place of the value at ``path``, or of its nearest parent."""
         for end in range(len(path), -1, -1):
-            if (found := self.locations.get(path[:end])) is not None:
-                return found
+            if (place := self.locations.get(path[:end])) is not None:
+                return place
         return None
 
     def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:

@@ -41,10 +41,10 @@ def json_text(content: Any) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return a JSON object; an empty one for what cannot be read or is none."""
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def sha256_of(path: Path) -> str:
@@ -179,10 +179,10 @@ def _let_go(handle: int, path: Path) -> None:
 
 def _holder(handle: int) -> dict[str, Any]:
     try:
-        found = json.loads(os.pread(handle, 4096, 0) or b"{}")
+        holder = json.loads(os.pread(handle, 4096, 0) or b"{}")
     except (OSError, ValueError):
         return {"process": "?"}
-    return found if isinstance(found, dict) else {"process": "?"}
+    return holder if isinstance(holder, dict) else {"process": "?"}
 
 
 def _in_words(holder: Mapping[str, Any]) -> str:

@@ -67,12 +67,12 @@ class Strict(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON schema with the docstring of each field."""
-        found = handler(schema)
-        properties = handler.resolve_ref_schema(found)["properties"]
+        shown = handler(schema)
+        properties = handler.resolve_ref_schema(shown)["properties"]
         for name, field in cls.model_fields.items():
             if text := field_docstring(cls, name):
                 properties[field.alias or name]["description"] = text
-        return found
+        return shown
 
 
 def field_docstring(model: type[BaseModel], name: str) -> str:
@@ -106,8 +106,8 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     if not isinstance(document.content, dict):
         place = document.locate(())
         file, line = (place.file, place.line) if place else (None, None)
-        found = "is empty" if document.content is None else f"holds {_describe(document.content)}"
-        raise ScenarioError(Problem(file=file, line=line, message=f"{found}; expected a mapping of keys to values"))
+        holds = "is empty" if document.content is None else f"holds {_describe(document.content)}"
+        raise ScenarioError(Problem(file=file, line=line, message=f"{holds}; expected a mapping of keys to values"))
     try:
         return model.model_validate(_frozen(document.content))
     except ValidationError as error:
@@ -244,12 +244,12 @@ def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPat
     for index, part in enumerate(loc):
         last = index == len(loc) - 1
         models = _models(annotation)
-        fields = {name: field for found in models for name, field in found.model_fields.items()}
+        fields = {name: field for model in models for name, field in model.model_fields.items()}
         aliases = {field.alias: field for field in fields.values() if field.alias}
         known = isinstance(content, dict) and part in content
         is_item = isinstance(content, list) and isinstance(part, int)
         if not (known or is_item or (last and part in (fields | aliases))):
-            tagged = [found for found in models if part in (_tag(found), found.__name__)]
+            tagged = [model for model in models if part in (_tag(model), model.__name__)]
             annotation = tagged[0] if tagged else annotation
             continue
         path.append(part)
@@ -262,7 +262,7 @@ def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPat
 
 def _keys(annotation: Any) -> list[str]:
     """Return the keys a user may write where ``annotation`` is expected."""
-    return [field.alias or name for found in _models(annotation) for name, field in found.model_fields.items()]
+    return [field.alias or name for model in _models(annotation) for name, field in model.model_fields.items()]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -164,12 +164,12 @@ def read_calibration(path: Path) -> CalibrationFile:
 @functools.lru_cache(maxsize=8)
 def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     """Read the bytes of a calibration file, each once; ``path`` is what messages call it."""
-    found = validate(CalibrationFile, document_from(raw, path))
-    tables = {"common": found.common, **found.engines, **found.vendors}
+    file = validate(CalibrationFile, document_from(raw, path))
+    tables = {"common": file.common, **file.engines, **file.vendors}
     problems = [
         Problem(file=path, path=f"common.{name}", message="is required and is not there")
         for name in NAMES
-        if name not in found.common
+        if name not in file.common
     ]
     problems += [
         Problem(file=path, path=f"{table}.{name}", message="is not a coefficient")
@@ -179,7 +179,7 @@ def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     ]
     if problems:
         raise ScenarioError(problems)
-    return found
+    return file
 
 
 @functools.cache
@@ -194,13 +194,13 @@ def shipped_calibration() -> Calibration:
     return shipped_file().calibration()
 
 
-def write_calibration(found: CalibrationFile, path: Path) -> None:
+def write_calibration(file: CalibrationFile, path: Path) -> None:
     """Write a calibration file; nothing is left half written."""
     import yaml  # noqa: PLC0415
 
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
     head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
-    text = head + yaml.safe_dump(found.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120)
+    text = head + yaml.safe_dump(file.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120)
     temporary = path.with_name(path.name + ".part")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -134,8 +134,8 @@ class Catalog(Strict):
         Its own (``resale_12m_h200``) where there are any, else its vendor's (``resale_12m_nvidia``).
         """
         for owner in (part.lower(), self.accelerator(part).vendor.value):
-            own = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{owner}")]
-            names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(owner)}", name) for name in own}
+            resale = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{owner}")]
+            names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(owner)}", name) for name in resale}
             ages = {name: float(match[1]) for name, match in names.items() if match}
             if ages:
                 return dict(sorted(ages.items(), key=lambda item: item[1]))

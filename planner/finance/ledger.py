@@ -182,9 +182,9 @@ class Ledger:
                 problems.append(f"{ACCOUNT_ORDER[code]} holds {by_account[code]} cents, {posted} were posted")
         total = sum(self.posted_cents)
         for dimension in Dimension:
-            found = sum(int(amount) for amount in self.totals_cents(dimension))
-            if found != total:
-                problems.append(f"by {dimension} the total is {found} cents, {total} were posted")
+            summed = sum(int(amount) for amount in self.totals_cents(dimension))
+            if summed != total:
+                problems.append(f"by {dimension} the total is {summed} cents, {total} were posted")
         return problems
 
     def _book_problems(self, opening_book_cents: ArrayLike) -> list[str]:

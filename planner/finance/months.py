@@ -81,8 +81,8 @@ class MonthGrid:
 
     def coordinate(self, day: date) -> float:
         """Return a date's month coordinate; dates before and after the horizon are welcome."""
-        whole = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
-        return whole + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
+        months = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
+        return months + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
 
     def coordinates(self, days: Sequence[date]) -> NDArray[np.float64]:
         """Return the month coordinates of several dates, shape (dates,)."""

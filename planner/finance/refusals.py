@@ -16,9 +16,9 @@ MAXIMUM_LIFE_MONTHS = 600
 
 def raise_problems(problems: Iterable[Problem | None]) -> None:
     """Raise one ScenarioError that carries every problem found, or return when there is none."""
-    found = [problem for problem in problems if problem is not None]
-    if found:
-        raise ScenarioError(found)
+    raised = [problem for problem in problems if problem is not None]
+    if raised:
+        raise ScenarioError(raised)
 
 
 def finite(path: str, amount: float) -> Problem | None:

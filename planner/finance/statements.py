@@ -232,8 +232,8 @@ def _tied(ledger: Ledger, opening: Opening, lines: dict[str, Cents]) -> Statemen
         problems.append("closing cash is not opening cash and the ledger's cash flow")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
-    whole = {name: np.column_stack((lines[name], lines[name].sum(axis=1))) for name in LINES}
-    return Statements(periods=ledger.labels.months, lines_cents=whole)
+    totals = {name: np.column_stack((lines[name], lines[name].sum(axis=1))) for name in LINES}
+    return Statements(periods=ledger.labels.months, lines_cents=totals)
 
 
 def cover_ratio(statements: Statements) -> NDArray[np.float64]:

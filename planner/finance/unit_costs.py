@@ -78,15 +78,15 @@ def levelised_cost(
         if at_high <= at_low:
             break
         price = low - at_low * (high - low) / (at_high - at_low)
-        found = gain(price)
-        if abs(found) <= RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv)):
+        gained = gain(price)
+        if abs(gained) <= RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv)):
             return price
         # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
         # (the Illinois method), so both ends close in.
-        if found > 0:
-            high, at_high, at_low, side = price, found, at_low / (2 if side > 0 else 1), 1
+        if gained > 0:
+            high, at_high, at_low, side = price, gained, at_low / (2 if side > 0 else 1), 1
         else:
-            low, at_low, at_high, side = price, found, at_high / (2 if side < 0 else 1), -1
+            low, at_low, at_high, side = price, gained, at_high / (2 if side < 0 else 1), -1
     return 0.5 * (low + high)
 
 

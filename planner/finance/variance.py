@@ -130,8 +130,8 @@ def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dic
                 f"the factors of a plan's cost give {usd(switched):.2f} USD, not {plan.cents / 100}"
             )
     parts = shapley_bridge([cause for cause in PLAN_CAUSES if cause != "policy"], lambda switched: 100 * usd(switched))
-    found = to_the_cent(parts, other.cents - baseline.cents) | {"policy": policy_cents}
-    return {cause: found.get(cause, 0) for cause in PLAN_CAUSES}
+    bridge = to_the_cent(parts, other.cents - baseline.cents) | {"policy": policy_cents}
+    return {cause: bridge.get(cause, 0) for cause in PLAN_CAUSES}
 
 
 def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: list[str]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def account_variance(
     if not known or known[0] != drivers[0] or not budget or not actual:
         return _without_nothing({"unexplained": actual - budget})
     ends = [(1.0, 1.0), *(quantities[name] for name in known), (float(budget), float(actual))]
-    factors = [(own[0] / before[0], own[1] / before[1]) for before, own in pairwise(ends)]
+    factors = [(after[0] / before[0], after[1] / before[1]) for before, after in pairwise(ends)]
     causes = [
         "volume",
         *(["efficiency"] if len(known) > 1 else []),

@@ -32,7 +32,7 @@ from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, validate
 Floats = NDArray[np.float64]
 MAPPING = "mapping.yaml"
 LEAVE_OUT = "leave_out"
-WHOLE = "fleet"
+FLEET = "fleet"
 CLUSTER_FIGURES = (
     "accelerators_in_service", "availability_fraction", "utilisation_fraction", "served_tokens",
     "served_output_tokens", "energy_kwh", "lost_to_failures_node_h", "lost_to_software_node_h",
@@ -159,13 +159,13 @@ class _Reader:
             for heading in absent:
                 self.wrong(name, 1, f"no column {heading!r}", nearest(heading, header) or f"it has {choices(header)}")
             names = [file.columns.get(heading, heading) for heading in header]
-            twice = sorted({each for each in names if names.count(each) > 1})
-            missing = [each for each in needed if each not in names] if not absent else []
-            for each in missing:
+            twice = sorted({name for name in names if names.count(name) > 1})
+            missing = [name for name in needed if name not in names] if not absent else []
+            for column in missing:
                 hint = f"name it under files.{name}.columns in {MAPPING}; it has {choices(header)}"
-                self.wrong(name, 1, f"no column {each!r}", hint)
-            for each in twice:
-                self.wrong(name, 1, f"two columns are {each!r}")
+                self.wrong(name, 1, f"no column {column!r}", hint)
+            for column in twice:
+                self.wrong(name, 1, f"two columns are {column!r}")
             if absent or missing or twice:
                 return
             for row in reader:
@@ -218,8 +218,8 @@ class _Reader:
                 self.wrong(name, line, f"unknown account {row['account']!r}", hint)
                 continue
             usd = self.number(name, line, row["usd"], comma=file.decimal_comma)
-            cluster = row.get("cluster", WHOLE) or WHOLE
-            if cluster not in (WHOLE, "site", *self.scenario.clusters):
+            cluster = row.get("cluster", FLEET) or FLEET
+            if cluster not in (FLEET, "site", *self.scenario.clusters):
                 self.wrong(name, line, f"unknown cluster {cluster!r}", nearest(cluster, self.scenario.clusters))
             if month is None or usd is None:
                 continue
@@ -230,7 +230,7 @@ class _Reader:
             known[row["account"], month, cluster] = line
             account = Account(text)
             is_turned = file.income == "positive" and account in INCOME_ACCOUNTS
-            self.put(Seen("account", WHOLE, account), month, -usd if is_turned else usd)
+            self.put(Seen("account", FLEET, account), month, -usd if is_turned else usd)
 
     def figures(self, name: str, file: FiguresFile) -> None:
         """Read figures under our own names."""
@@ -239,8 +239,8 @@ class _Reader:
         for line, row in self.rows(name, file, ("month",)):
             month = self.month(name, line, row["month"])
             kind: Literal["cluster", "workload"] = "workload" if "workload" in row else "cluster"
-            of = row.get(kind, WHOLE) or WHOLE
-            there = self.scenario.workloads if kind == "workload" else (*self.scenario.clusters, WHOLE)
+            of = row.get(kind, FLEET) or FLEET
+            there = self.scenario.workloads if kind == "workload" else (*self.scenario.clusters, FLEET)
             if of not in there:
                 self.wrong(name, line, f"unknown {kind} {of!r}", nearest(of, there) or f"there are {choices(there)}")
                 continue
@@ -269,14 +269,14 @@ class _Reader:
         if unknown or self.problems:
             return
         objectives = {w: (load.slo.ttft_s, load.slo.tpot_s) for w, load in self.scenario.workloads.items()}
-        found = monthly_metrics(rows, self.grid, file.workloads, objectives)
-        self.notes += [f"{name}: {note}" for note in found.notes]
-        for line, message, hint in found.problems:
+        metrics = monthly_metrics(rows, self.grid, file.workloads, objectives)
+        self.notes += [f"{name}: {note}" for note in metrics.notes]
+        for line, message, hint in metrics.problems:
             self.wrong(name, line, message, hint)
-        for (workload, figure, month), number in found.figures.items():
+        for (workload, figure, month), number in metrics.figures.items():
             self.covered.setdefault(name, set()).add(month)
             kind: Literal["cluster", "workload"] = "workload" if workload else "cluster"
-            self.put(Seen(kind, workload or WHOLE, figure), month, number)
+            self.put(Seen(kind, workload or FLEET, figure), month, number)
 
     def check_months(self) -> tuple[str, ...]:
         """Return the months that every file has, from the plan's first on without a gap; note what is missing."""
@@ -293,7 +293,7 @@ def figures_of(kind: str, of: str) -> tuple[str, ...]:
     """Return the figures that a cluster, the fleet or a workload may be held against."""
     if kind == "workload":
         return WORKLOAD_FIGURES
-    return (*CLUSTER_FIGURES, *FLEET_FIGURES) if of == WHOLE else CLUSTER_FIGURES
+    return (*CLUSTER_FIGURES, *FLEET_FIGURES) if of == FLEET else CLUSTER_FIGURES
 
 
 def read_actuals(folder: Path, scenario: Scenario) -> Actuals:

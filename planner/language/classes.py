@@ -61,11 +61,11 @@ def _filled(document: Document, place: KeyPath, stated: dict[str, Any]) -> dict[
 
 def _scaled_p95(stated: dict[str, Any], path: KeyPath, figures: dict[str, Any], field: str) -> float:
     """Keep the class's spread around a mean of the user's own."""
-    own = _stated_at(stated, (*path[:-1], "mean"))
+    stated_mean = _stated_at(stated, (*path[:-1], "mean"))
     mean = figures[field.replace("p95", "mean")]
     spread: float = figures[field] / mean
-    usable = isinstance(own, int | float) and not isinstance(own, bool)
-    return spread * (float(own) if usable else float(mean))
+    usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
+    return spread * (float(stated_mean) if usable else float(mean))
 
 
 def _stated_at(stated: Any, path: KeyPath) -> Any:

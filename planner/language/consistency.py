@@ -236,8 +236,8 @@ def _check_prices(scenario: Scenario, report: Report) -> None:
     _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
     for name, cluster in scenario.clusters.items():
         path: KeyPath = ("clusters", name)
-        _report_all(lambda each=cluster: standing_price(each, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
-        _report_all(lambda each=cluster: dated_quotes(each), (*path, "quotes"), report)  # type: ignore[misc]
+        _report_all(lambda date=cluster: standing_price(date, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
+        _report_all(lambda date=cluster: dated_quotes(date), (*path, "quotes"), report)  # type: ignore[misc]
 
 
 def _report_all(build: Callable[[], object], path: KeyPath, report: Report) -> None:
@@ -286,7 +286,7 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
         if not add_months(scenario.start, 1) <= choose.review < end:
             message = f"{choose.review} is not within the horizon, at least a month from {scenario.start} to {end}"
             report(("choose", "review"), message)
-        elif not any(date >= choose.review for each in choose.clusters.values() for date in each.dates):
+        elif not any(date >= choose.review for choice in choose.clusters.values() for date in choice.dates):
             report(("choose", "review"), "nothing can be bought from then on", "add a later day to dates of a cluster")
     for name in choose.clusters:
         if name in choose.retire:

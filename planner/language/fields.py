@@ -45,9 +45,9 @@ class Plausible:
         """Return the lowest and the highest plausible number."""
         if not self.priors:
             return self.low, self.high
-        found = [catalog.prior(name) for name in self.priors]
-        low = min(prior.low for prior in found) / PRIOR_STRETCH
-        return float(f"{low:.3g}"), max(prior.high for prior in found) * PRIOR_STRETCH
+        priors = [catalog.prior(name) for name in self.priors]
+        low = min(prior.low for prior in priors) / PRIOR_STRETCH
+        return float(f"{low:.3g}"), max(prior.high for prior in priors) * PRIOR_STRETCH
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Write the range into the JSON schema, for editors and the reference page."""

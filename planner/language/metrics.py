@@ -51,7 +51,7 @@ def monthly_metrics(
 
     ``objectives`` are each workload's seconds to the first token and between tokens.
     """
-    found = MonthlyMetrics()
+    metrics = MonthlyMetrics()
     used = {PROMPT, GENERATED, FIRST_TOKEN, *BETWEEN_TOKENS}
     samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]] = defaultdict(list)
     for line, row in rows:
@@ -60,50 +60,50 @@ def monthly_metrics(
             continue
         time, total = _time(row["time"]), _total(row["value"])
         if time is None or total is None:
-            found.problems.append((line, f"{row['time']!r}, {row['value']!r} are no time and running total", None))
+            metrics.problems.append((line, f"{row['time']!r}, {row['value']!r} are no time and running total", None))
             continue
         labels = tuple(sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value")))
         samples[metric, labels].append((time, total))
     for needed in (PROMPT, GENERATED):
         if not any(metric == needed for metric, _ in samples):
-            found.problems.append((None, f"no rows of {needed}", None))
+            metrics.problems.append((None, f"no rows of {needed}", None))
     models = {dict(labels).get("model_name", "") for _, labels in samples}
     if workloads and (unknown := sorted(models - set(workloads))):
         hint = "name it under workloads in mapping.yaml"
-        found.problems.append((None, f"model_name {choices(unknown)} has no workload", hint))
-    if found.problems:
-        return found
-    whole = _whole_months(samples, grid, found)
+        metrics.problems.append((None, f"model_name {choices(unknown)} has no workload", hint))
+    if metrics.problems:
+        return metrics
+    months = _whole_months(samples, grid, metrics)
     rises: dict[tuple[str, str, str, str], float] = defaultdict(float)
     for (metric, labels), series in samples.items():
         tags = dict(labels)
         workload = workloads[tags.get("model_name", "")] if workloads else ""
         for month, rise in _increases(series).items():
-            if month in whole:
+            if month in months:
                 rises[workload, metric, tags.get("le", ""), month] += rise
-    _figures(rises, objectives, found)
-    return found
+    _figures(rises, objectives, metrics)
+    return metrics
 
 
 def _figures(
     rises: Mapping[tuple[str, str, str, str], float],
     objectives: Mapping[str, tuple[float, float]],
-    found: MonthlyMetrics,
+    metrics: MonthlyMetrics,
 ) -> None:
     """Turn the increases of counters into figures."""
     for workload, month in sorted({(workload, month) for workload, _, _, month in rises}):
         generated = rises.get((workload, GENERATED, "", month), 0.0)
-        found.figures[workload, "served_tokens", month] = generated + rises.get((workload, PROMPT, "", month), 0.0)
-        found.figures[workload, "served_output_tokens", month] = generated
+        metrics.figures[workload, "served_tokens", month] = generated + rises.get((workload, PROMPT, "", month), 0.0)
+        metrics.figures[workload, "served_output_tokens", month] = generated
         if workload:
             limits = objectives[workload]
             histograms = ((FIRST_TOKEN, limits[0]), (_between(rises, workload), limits[1]))
             shares = [_share_within(_buckets(rises, (workload, metric, month)), limit) for metric, limit in histograms]
             known = [share for share in shares if share is not None]
             if known:
-                found.figures[workload, "slo_attainment_fraction", month] = min(known)
-    if any(figure == "slo_attainment_fraction" for _, figure, _ in found.figures):
-        found.notes.append("the share in time is at most this: requests refused are not among vLLM's")
+                metrics.figures[workload, "slo_attainment_fraction", month] = min(known)
+    if any(figure == "slo_attainment_fraction" for _, figure, _ in metrics.figures):
+        metrics.notes.append("the share in time is at most this: requests refused are not among vLLM's")
 
 
 def _buckets(rises: Mapping[tuple[str, str, str, str], float], asked: tuple[str, str, str]) -> dict[str, float]:
@@ -146,7 +146,7 @@ def _increases(series: list[tuple[datetime.datetime, float]]) -> dict[str, float
 def _whole_months(
     samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]],
     grid: MonthGrid,
-    found: MonthlyMetrics,
+    metrics: MonthlyMetrics,
 ) -> set[str]:
     """Return the months that the samples cover; one covered in part is refused: it would read as a fall in traffic."""
     times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
@@ -154,11 +154,11 @@ def _whole_months(
     edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
     if first > edges[0] + _EDGE:
         message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
-        found.problems.append((None, message, "export from the plan's first day on"))
+        metrics.problems.append((None, message, "export from the plan's first day on"))
     covered = [edge for edge in edges if edge <= last + _EDGE]
     if covered and last > covered[-1] + _EDGE and len(covered) < len(edges):
         message = f"the last sample is of {last:%Y-%m-%d %H:%M}: {last:%Y-%m} is there in part"
-        found.problems.append((None, message, "export whole months, to the first sample of the next"))
+        metrics.problems.append((None, message, "export whole months, to the first sample of the next"))
     return set(grid.labels[: max(len(covered) - 1, 0)])
 
 

@@ -60,12 +60,12 @@ _SLIPS: tuple[tuple[str, float, str], ...] = (
 def implausible(scenario: Scenario) -> list[Problem]:
     """Return every number of a scenario that lies outside its plausible range, with the likely slip."""
     catalog = scenario.load_catalog()
-    found = []
+    problems = []
     for path, number, mark in _numbers(scenario, ()):
         said = far_off(path, number, mark, catalog)
         if said is not None:
-            found.append(scenario.document.problem(path, *said))
-    return found
+            problems.append(scenario.document.problem(path, *said))
+    return problems
 
 
 def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> tuple[str, str | None] | None:
@@ -91,7 +91,7 @@ def mark_at(scenario: Scenario, path: KeyPath) -> Plausible | None:
     mark = None
     for key in path:
         if isinstance(content, BaseModel):
-            named = {alias: (name, own) for alias, name, own in _fields(type(content))}
+            named = {alias: (name, field) for alias, name, field in _fields(type(content))}
             if str(key) not in named:
                 return None
             name, mark = named[str(key)]

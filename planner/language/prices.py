@@ -12,8 +12,8 @@ from planner.language.tariff import WEEKDAYS
 
 def _tiers(discounts: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
     return tuple(
-        DiscountTier(minimum_units=each.from_accelerators, discount_fraction=each.discount_fraction)
-        for each in discounts
+        DiscountTier(minimum_units=tier.from_accelerators, discount_fraction=tier.discount_fraction)
+        for tier in discounts
     )
 
 

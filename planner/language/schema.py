@@ -10,7 +10,7 @@ from planner.language.scenario import Scenario
 from planner.language.study import Study
 
 _PREFIX = "#/$defs/"
-_WHOLE, _CHANGE = "Scenario", "Change-"
+_SCENARIO, _CHANGE = "Scenario", "Change-"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_FILE = "scenario.schema.json"
 """What a scenario's first line calls the schema beside it."""
@@ -25,11 +25,11 @@ def scenario_schema() -> dict[str, Any]:
         "$schema": _DIALECT,
         "$comment": WRITTEN_BY,
         "title": "Scenario",
-        "description": definitions[_WHOLE].get("description", ""),
+        "description": definitions[_SCENARIO].get("description", ""),
         "type": "object",
         "if": {"required": ["extends"], "properties": {"extends": {"type": ["string", "array"]}}},
-        "then": {"$ref": f"{_PREFIX}{_CHANGE}{_WHOLE}"},
-        "else": {"$ref": f"{_PREFIX}{_WHOLE}"},
+        "then": {"$ref": f"{_PREFIX}{_CHANGE}{_SCENARIO}"},
+        "else": {"$ref": f"{_PREFIX}{_SCENARIO}"},
         "$defs": definitions,
     }
 
@@ -37,21 +37,21 @@ def scenario_schema() -> dict[str, Any]:
 def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
     """Return the schema of a study; ``headlines`` are the outputs that may decide."""
     study = Study.model_json_schema(by_alias=True)
-    own = study.pop("$defs")
-    _offer(own["Prior"], "prior", load_catalog().priors)
-    changed = own["StudyScenario"]["properties"]["set"]
-    own["StudyScenario"]["properties"]["set"] = {
+    definitions = study.pop("$defs")
+    _offer(definitions["Prior"], "prior", load_catalog().priors)
+    changed = definitions["StudyScenario"]["properties"]["set"]
+    definitions["StudyScenario"]["properties"]["set"] = {
         "description": changed["description"],
-        "$ref": f"{_PREFIX}{_CHANGE}{_WHOLE}",
+        "$ref": f"{_PREFIX}{_CHANGE}{_SCENARIO}",
     }
     study["properties"]["headline"]["enum"] = list(headlines)
-    return {"$schema": _DIALECT, "$comment": WRITTEN_BY, **study, "$defs": _definitions() | own}
+    return {"$schema": _DIALECT, "$comment": WRITTEN_BY, **study, "$defs": _definitions() | definitions}
 
 
 def _definitions() -> dict[str, Any]:
     """Return the parts of a scenario, each whole and each as a change."""
-    whole = Scenario.model_json_schema(by_alias=True)
-    definitions: dict[str, Any] = {**whole.pop("$defs", {}), _WHOLE: whole}
+    schema = Scenario.model_json_schema(by_alias=True)
+    definitions: dict[str, Any] = {**schema.pop("$defs", {}), _SCENARIO: schema}
     catalog = load_catalog()
     _offer(definitions["Cluster"], "accelerator", catalog.accelerators)
     _offer(definitions["Cluster"], "engine", dict.fromkeys(stack.engine.value for stack in catalog.stacks.values()))

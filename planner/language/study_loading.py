@@ -30,7 +30,7 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
         try:
             scenarios[name] = _scenario(study, name, path.parent / entry.extends, overrides)
         except ScenarioError as error:
-            problems += [found for found in error.problems if found not in problems]
+            problems += [problem for problem in error.problems if problem not in problems]
     if problems:
         raise ScenarioError(problems)
     _check_horizons(study, scenarios)
@@ -45,7 +45,7 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
     """
     scenario = scenario_from_document(document_of(path), overrides)
     catalog = scenario.load_catalog()
-    whole, stated = scenario.model_dump(by_alias=True), scenario.document.content
+    filled, stated = scenario.model_dump(by_alias=True), scenario.document.content
     uncertain: dict[str, Any] = {}
     notes = ["what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"]
     for name, prior in catalog.priors.items():
@@ -61,13 +61,13 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
         first, *rest = prior.drawn_for.split(".*.")
         names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
         drawn = [
-            each
-            for each in names
-            if _left_open(prior.drawn_for.replace("*", each).split("."), whole, {} if prior.times_stated else stated)
+            name
+            for name in names
+            if _left_open(prior.drawn_for.replace("*", name).split("."), filled, {} if prior.times_stated else stated)
         ]
         if drawn:
-            each = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
-            key = prior.drawn_for.replace("*", each)
+            names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
+            key = prior.drawn_for.replace("*", names_of)
             uncertain[key] = {"prior": name, "times_stated": prior.times_stated}
             scale, factor = (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
             figures = " to ".join(f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high))
@@ -88,9 +88,9 @@ def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
     return content
 
 
-def _left_open(path: Sequence[str], whole: Any, stated: Any) -> bool:
+def _left_open(path: Sequence[str], content: Any, stated: Any) -> bool:
     """Return whether a scenario has a field, has a use for it (it is not zero), and does not itself state it."""
-    return _at(path, whole, absent=0) != 0 and _at(path, stated) is None
+    return _at(path, content, absent=0) != 0 and _at(path, stated) is None
 
 
 def _mark_priors(document: Document) -> None:

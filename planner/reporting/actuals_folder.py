@@ -51,10 +51,10 @@ def variance_monthly_rows(held: Held) -> Columns:
     """Return the columns of variance_monthly.csv."""
     series = [Seen("account", "fleet", row.account) for row in held.accounts]
     count = len(held.months)
-    budget = cents(np.array([held.budget[held.seen.index(each), :count] for each in series]).reshape(-1))
-    actual = cents(np.array([held.actuals.series[each] for each in series]).reshape(-1))
+    budget = cents(np.array([held.budget[held.seen.index(figure), :count] for figure in series]).reshape(-1))
+    actual = cents(np.array([held.actuals.series[figure] for figure in series]).reshape(-1))
     return {
-        "account": [str(each.name) for each in series for _ in held.months],
+        "account": [str(figure.name) for figure in series for _ in held.months],
         "month": list(held.months) * len(series),
         "budget_usd": budget,
         "actual_usd": actual,
@@ -109,8 +109,8 @@ def _new(held: Held, series: Seen) -> Floats:
         happened = held.actuals.series[series]
         table[:, :count] = np.where(np.isfinite(happened), happened, table[:, :count])
     if series == COST:
-        for each, happened in _reported(held):
-            table[:, :count] += happened - held.forecast.new.monthly[:, held.seen.index(each), :count]
+        for figure, happened in _reported(held):
+            table[:, :count] += happened - held.forecast.new.monthly[:, held.seen.index(figure), :count]
     return table
 
 
@@ -131,15 +131,15 @@ def input_rows(held: Held) -> Columns:
     # In the inputs' own units, over both samples: cost is nearer to linear in a price than in its normal score.
     inputs, cost = np.concatenate([old.inputs, new.inputs]), np.concatenate([before, after])
     slopes = np.linalg.lstsq(inputs - inputs.mean(axis=0), cost - cost.mean(), rcond=None)[0]
-    each = slopes * (weights @ new.inputs - old.inputs.mean(axis=0))
-    whole = float(weights @ after - before.mean())
+    parts = slopes * (weights @ new.inputs - old.inputs.mean(axis=0))
+    total = float(weights @ after - before.mean())
     names = list(held.prepared.inputs.names)
     ends = [weighted_quantiles(old.inputs, even, _DECILES), weighted_quantiles(new.inputs, weights, _DECILES)]
     columns: Columns = {"input": [*names, CHANCE]}
     for age, table in zip(("old", "new"), ends, strict=True):
         columns |= {f"{age}_{p}": [*line, None] for p, line in zip(("p10", "p50", "p90"), table, strict=True)}
     columns["moved_sd"] = [*moved, None]
-    columns["moved_usd"] = [*each, whole - float(each.sum())]
+    columns["moved_usd"] = [*parts, total - float(parts.sum())]
     return columns
 
 

@@ -156,14 +156,14 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
 
     The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
     """
-    found = calibration or shipped_file()
-    unseen = found.cross_validated.get("model", {})
+    file = calibration or shipped_file()
+    unseen = file.cross_validated.get("model", {})
     columns: dict[str, list[Any]] = {
         name: [] for name in ("quantity", "group", "rows", "fitted_median_fraction", "fitted_mean_fraction",
                               "unseen_median_fraction", "unseen_mean_fraction", "measured_half_width_fraction",
                               "unseen_half_width_fraction")
     }  # fmt: skip
-    for quantity, groups in found.fitted.items():
+    for quantity, groups in file.fitted.items():
         for group in ("all", "dense", "mixture-of-experts"):
             if group not in groups:
                 continue
@@ -171,7 +171,7 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
             row = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction,
                    held_out.median_fraction if held_out else None,
                    held_out.mean_fraction if held_out else None,
-                   *_half_widths(found.spread.get(group), quantity))  # fmt: skip
+                   *_half_widths(file.spread.get(group), quantity))  # fmt: skip
             for column, cell in zip(columns.values(), row, strict=True):
                 column.append(cell)
     return columns

@@ -51,13 +51,13 @@ def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
     for name, figures, chance in zip(comparison.names, comparison.figures, comparison.chances, strict=True):
         for measure, value in figures.items():
             drawn = measure in chance.figures[0]
-            own = chance.interval(measure) if drawn else None
+            band = chance.interval(measure) if drawn else None
             apart = chance.difference(measure, first) if drawn and chance is not first else None
             reference = base[measure]
             known = value is not None and reference is not None
             difference = value - reference if value is not None and reference is not None else None
             share = difference / abs(reference) if known and difference is not None and reference else None
-            ends = [end for interval in (own, apart) for end in ends_of(interval)]
+            ends = [end for interval in (band, apart) for end in ends_of(interval)]
             row = (name, measure, value, unit_of(measure) or "", reference, difference, share, *ends)
             for column, cell in zip(columns, row, strict=True):
                 columns[column].append(cell)
@@ -94,13 +94,13 @@ def monthly_rows(comparison: Comparison) -> dict[str, Any]:
     labels, names = comparison.results[0].plan.months.labels, comparison.names
     base = series[comparison.baseline].cash_flow_usd
     table = {
-        "cost_usd": [each.accrued_usd for each in series],
-        "cash_flow_usd": [each.cash_flow_usd for each in series],
-        "cash_saving_usd": [each.cash_flow_usd - base for each in series],
-        "served_tokens": [each.tokens for each in series],
-        "cost_per_million_tokens_usd": [per_million_tokens(each.accrued_usd, each.tokens) for each in series],
+        "cost_usd": [months.accrued_usd for months in series],
+        "cash_flow_usd": [months.cash_flow_usd for months in series],
+        "cash_saving_usd": [months.cash_flow_usd - base for months in series],
+        "served_tokens": [months.tokens for months in series],
+        "cost_per_million_tokens_usd": [per_million_tokens(months.accrued_usd, months.tokens) for months in series],
         "cumulative_cost_per_million_tokens_usd": [
-            cumulative_per_million_tokens(each.accrued_usd, each.tokens) for each in series
+            cumulative_per_million_tokens(months.accrued_usd, months.tokens) for months in series
         ],
     }
     columns: dict[str, Any] = {
@@ -127,7 +127,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "baseline": comparison.names[comparison.baseline],
         "seed": comparison.results[0].seed,
-        "scenarios": {name: plain(own) for name, own in zip(comparison.names, comparison.figures, strict=True)},
+        "scenarios": {name: plain(figures) for name, figures in zip(comparison.names, comparison.figures, strict=True)},
         "bridge_per_million_tokens_usd": {
             name: {cause: round(part, 9) for cause, part in parts[0].items()}
             for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
@@ -157,23 +157,23 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
 def _savings(comparison: Comparison) -> dict[str, Interval]:
     """Return what share of the baseline's levelised cost per token each other scenario saves, draw by draw."""
     base = comparison.chances[comparison.baseline]
-    found = {
+    savings = {
         name: chance.saving(COST, base)
         for name, chance in zip(comparison.names, comparison.chances, strict=True)
         if chance is not base
     }
-    return {name: saving for name, saving in found.items() if saving is not None}
+    return {name: saving for name, saving in savings.items() if saving is not None}
 
 
 def _plans(comparison: Comparison) -> list[Served]:
     """Return the plans as advice sees them, each judged by its promise over its replications."""
-    found = []
+    plans = []
     for name, result, figures, chance in zip(
         comparison.names, comparison.results, comparison.figures, comparison.chances, strict=True
     ):
         shortfalls = np.array([drawn[SHORTFALL] for drawn in chance.figures], dtype=np.float64)
-        found.append(served(name, figures, shortfall_over(shortfalls, result.scenario.promise.in_replications)))
-    return found
+        plans.append(served(name, figures, shortfall_over(shortfalls, result.scenario.promise.in_replications)))
+    return plans
 
 
 def comparison_table(comparison: Comparison) -> str:

@@ -159,11 +159,11 @@ def frontier(plans: Sequence[Served]) -> list[Served]:
     return best
 
 
-def against(own: float | None, reference: float | None) -> str:
+def against(cost: float | None, reference: float | None) -> str:
     """Return a cost against another as 31.5% less, 8.7% more or the same; nothing where one is not known."""
-    if own is None or not reference:
+    if cost is None or not reference:
         return ""
-    return change_words(own / reference - 1.0)
+    return change_words(cost / reference - 1.0)
 
 
 def change_words(change: float) -> str:

@@ -275,12 +275,12 @@ def svg_of(picture: Picture) -> str:
         below = (24 if has_labels else 4) + (24 if any(panel.x.label for panel in row) else 0)
         top += above + max(panel.height for panel in row) + below + 6
     height = shortened(top + 6)
-    whole = element(
+    svg = element(
         "svg", element("title", picture.title), element("rect", width=WIDTH, height=height, fill=PAPER), *parts,
         xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=WIDTH, height=height, role="img",
         font_family=f"{FONT}, Source Sans 3, Segoe UI, Helvetica, Arial, sans-serif",
     )  # fmt: skip
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole}\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'
 
 
 def _head(picture: Picture) -> tuple[Html, float]:

@@ -89,13 +89,15 @@ def _money_of_plans(contents: Contents) -> dict[str, dict[str, float]]:
     """Return each scenario's cost, the largest accounts by name and the rest together."""
     totals = {plan: run_sections.account_totals(contents.of_plan(plan)) for plan in contents.plans}
     accounts = sorted(
-        {account for own in totals.values() for account in own},
-        key=lambda account: -max(own.get(account, 0.0) for own in totals.values()),
+        {account for accounts in totals.values() for account in accounts},
+        key=lambda account: -max(accounts.get(account, 0.0) for accounts in totals.values()),
     )
     named, rest = accounts[: len(COLOURS) - 1], accounts[len(COLOURS) - 1 :]
     together = {run_sections.words_of(account): [account] for account in named} | ({"other": rest} if rest else {})
     return {
-        layer: {plan: sum(own.get(account, 0.0) for account in parts) / MILLION for plan, own in totals.items()}
+        layer: {
+            plan: sum(accounts.get(account, 0.0) for account in parts) / MILLION for plan, accounts in totals.items()
+        }
         for layer, parts in together.items()
     }
 
@@ -105,7 +107,7 @@ def losses(contents: Contents) -> Picture | None:
     table = contents.table("losses")
     if contents.plans:
         shares = {plan: _lost(contents.of_plan(plan)) for plan in contents.plans}
-        layers = {name: {plan: own[name] for plan, own in shares.items()} for name in LOST.values()}
+        layers = {name: {plan: losses[name] for plan, losses in shares.items()} for name in LOST.values()}
         return _stacked(contents, "Where capacity was lost", layers, "node-hours on site, %", 1)
     if table is None or not len(table):
         return None
@@ -135,8 +137,8 @@ def losses(contents: Contents) -> Picture | None:
 def _lost(contents: Contents) -> dict[str, float]:
     """Return the percentages of one plan's node-hours on site that each cause took."""
     hours = run_sections.node_hours(contents) or {}
-    whole = sum(sum(row.values()) for row in hours.values()) or 1.0
-    return {name: 100 * sum(row.get(name, 0.0) for row in hours.values()) / whole for name in LOST.values()}
+    total = sum(sum(row.values()) for row in hours.values()) or 1.0
+    return {name: 100 * sum(row.get(name, 0.0) for row in hours.values()) / total for name in LOST.values()}
 
 
 def bridge(contents: Contents) -> Picture | None:
@@ -147,9 +149,9 @@ def bridge(contents: Contents) -> Picture | None:
     column = "difference_per_million_tokens_usd"
     panels = []
     for scenario in dict.fromkeys(table.texts("scenario")):
-        own = table.where("scenario", scenario)
-        parts = own.totals(column)
-        causes = [cause.replace("_", " ") for cause in own.texts("cause")]
+        of_plan = table.where("scenario", scenario)
+        parts = of_plan.totals(column)
+        causes = [cause.replace("_", " ") for cause in of_plan.texts("cause")]
         rows = [(cause, [(part, 1 if part > 0 else 2)]) for cause, part in zip(causes, parts, strict=True)]
         total = sum(parts)
         title = f"{scenario}: {unit_price(abs(total))} {'dearer' if total > 0 else 'cheaper'} than the baseline"

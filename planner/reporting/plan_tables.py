@@ -73,11 +73,11 @@ def run_columns_of(result: RunResult) -> dict[str, Mapping[str, Any]]:
     return {name: make(result) for name, make in RUN_COLUMNS.items()}
 
 
-def _stacked(name: str, each: Mapping[str, Mapping[str, Any]]) -> DescribedTable:
+def _stacked(name: str, by_plan: Mapping[str, Mapping[str, Any]]) -> DescribedTable:
     """Put the same table of several scenarios on top of one another."""
     description = BY_SCENARIO[name]
     columns: dict[str, list[Any]] = {column.name: [] for column in description.columns}
-    for scenario, table in each.items():
+    for scenario, table in by_plan.items():
         length = len(next(iter(table.values())))
         columns["scenario"] += [scenario] * length
         for column in description.columns[1:]:
@@ -87,12 +87,16 @@ def _stacked(name: str, each: Mapping[str, Mapping[str, Any]]) -> DescribedTable
 
 def plan_tables(results: Mapping[str, RunResult]) -> list[DescribedTable]:
     """Return timelines, losses, ledger and events of runs by the names of their scenarios."""
-    each = {scenario: run_columns_of(result) for scenario, result in results.items()}
+    by_plan = {scenario: run_columns_of(result) for scenario, result in results.items()}
     names = [name for name in BY_SCENARIO if name != ASSUMPTIONS.name]
-    return [_stacked(name, {scenario: own[name] for scenario, own in each.items()}) for name in names] if each else []
+    return (
+        [_stacked(name, {scenario: tables[name] for scenario, tables in by_plan.items()}) for name in names]
+        if by_plan
+        else []
+    )
 
 
 def evidence_tables(scenarios: Mapping[str, Scenario]) -> list[DescribedTable]:
     """Return what scenarios assume, each value with source and grade, and the model's own error."""
-    each = {name: assumptions(scenario) for name, scenario in scenarios.items()}
-    return [_stacked(ASSUMPTIONS.name, each), (MODEL_ERROR, model_error())]
+    by_plan = {name: assumptions(scenario) for name, scenario in scenarios.items()}
+    return [_stacked(ASSUMPTIONS.name, by_plan), (MODEL_ERROR, model_error())]

@@ -46,9 +46,9 @@ def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float |
     headings += tuple(f"{names[place]} less {names[baseline]}" for place in others)
     rows: list[Sequence[object]] = []
     for measure, base in first.items():
-        found = [figures[place][measure] for place in others]
-        apart = [None if value is None or base is None else value - base for value in found]
-        rows.append((words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *found, *apart))
+        theirs = [figures[place][measure] for place in others]
+        apart = [None if value is None or base is None else value - base for value in theirs]
+        rows.append((words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *theirs, *apart))
     plans = headings[2 : 2 + len(names)]
     chart = SheetChart(
         title="Levelised cost per million tokens, USD", columns=plans, kind="column", style="unit_usd",
@@ -112,19 +112,24 @@ def months_pages(months: Sequence[str], chances: Mapping[str, Chance]) -> dict[s
 
 def statistics_page(percentiles: Mapping[str, Sequence[Any]]) -> Page:
     """Return mean, P10, P50 and P90 of every figure of every plan of a study, as a sheet."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    statistics: dict[tuple[str, str], dict[str, float]] = {}
     for scenario, output, statistic, value in zip(
         *(percentiles[name] for name in ("scenario", "output", "statistic", "value")), strict=True
     ):
-        found.setdefault((output, scenario), {})[statistic] = value
+        statistics.setdefault((output, scenario), {})[statistic] = value
     rows = [
-        (words(output).removesuffix(", USD"), unit_of(output) or "", scenario, *(own.get(name) for name in STATISTICS))
-        for (output, scenario), own in found.items()
+        (
+            words(output).removesuffix(", USD"),
+            unit_of(output) or "",
+            scenario,
+            *(statistic.get(name) for name in STATISTICS),
+        )
+        for (output, scenario), statistic in statistics.items()
     ]
     return Page(table=SheetTable(headings=("figure", "unit", "scenario", *STATISTICS), rows=rows), note=_BANDS_NOTE)
 
 
 def plain_pages(named: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
     """Return tables as sheets by their names, leaving out those without a row."""
-    found = {name: Page(table=sheet_of(columns)) for name, columns in named.items()}
-    return {name: page for name, page in found.items() if page.table.rows}
+    pages = {name: Page(table=sheet_of(columns)) for name, columns in named.items()}
+    return {name: page for name, page in pages.items() if page.table.rows}

@@ -70,15 +70,18 @@ def planned_from(plan: Path) -> tuple[Path, list[str], int | None]:
     """Return the file, overrides and seed of a plan: a scenario or study itself, or what a run's folder was made of."""
     if not plan.is_dir():
         return plan, [], None
-    found = read_json(plan / MANIFEST)
-    if found.get("kind") != "run" or not found.get("scenario_file"):
+    manifest = read_json(plan / MANIFEST)
+    if manifest.get("kind") != "run" or not manifest.get("scenario_file"):
         hint = "give a scenario, a study, or a folder that planner run wrote"
         raise ScenarioError(Problem(file=str(plan), message="is not the folder of a run", hint=hint))
-    file, overrides = Path(str(found["scenario_file"])), [str(override) for override in found.get("overrides", ())]
-    if scenario_sha256(load_scenario(file, overrides)) != found.get("scenario_sha256"):
+    file, overrides = (
+        Path(str(manifest["scenario_file"])),
+        [str(override) for override in manifest.get("overrides", ())],
+    )
+    if scenario_sha256(load_scenario(file, overrides)) != manifest.get("scenario_sha256"):
         message = f"{file} is no longer what the run was made of"
         raise ScenarioError(Problem(file=str(plan), message=message, hint="run it again, or give the scenario itself"))
-    return file, overrides, int(found["seed"])
+    return file, overrides, int(manifest["seed"])
 
 
 def manifest(result: RunResult) -> dict[str, Any]:
@@ -127,22 +130,22 @@ def run_tables(
         run_columns.ASSUMPTIONS.name: assumptions(result.scenario),
         run_columns.MODEL_ERROR.name: model_error(),
     }
-    found = [(table, columns[table.name]) for table in run_columns.RUN_TABLES]
+    written = [(table, columns[table.name]) for table in run_columns.RUN_TABLES]
     if hourly:
-        found.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
-    return found
+        written.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
+    return written
 
 
 def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
     """Return the columns of measures.csv."""
-    found = measures(result)
-    ends = [ends_of(chance.interval(name) if chance is not None else None) for name in found]
+    figures = measures(result)
+    ends = [ends_of(chance.interval(name) if chance is not None else None) for name in figures]
     return {
-        "measure": list(found),
-        "value": list(found.values()),
+        "measure": list(figures),
+        "value": list(figures.values()),
         "low": [low for low, _ in ends],
         "high": [high for _, high in ends],
-        "unit": [unit_of(name) or "" for name in found],
+        "unit": [unit_of(name) or "" for name in figures],
         "view": [measure.view for measure in MEASURES],
         "formula": [measure.formula for measure in MEASURES],
     }
@@ -172,9 +175,9 @@ def write_run(
 
     ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
     """
-    found, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
-    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in found]
-    shown = {table.name: columns for table, columns in found}
+    tables, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
+    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
+    shown = {table.name: columns for table, columns in tables}
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     if wanted.parquet:
         timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 COLOURS = ("#0067a5", "#c44e00", "#00795a", "#c2579c", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
 DASHES = ("none", "7 3", "2 2.5", "9 3 2 3", "4 2", "1 2", "12 4", "6 2 1 2 1 2")
 PAPER, INK, SOFT, RULE = "#ffffff", "#1a1d21", "#565d66", "#d9dde2"
-WHOLE = -1
+TOTAL = -1
 """In place of a colour's index: the colour of text, for the whole of which other lines are parts."""
 
 Points = Sequence[tuple[float, float | None]]
@@ -19,17 +19,17 @@ Points = Sequence[tuple[float, float | None]]
 
 def colour_of(index: int) -> str:
     """Return a colour of the palette, that of text for the whole."""
-    return INK if index == WHOLE else COLOURS[index % len(COLOURS)]
+    return INK if index == TOTAL else COLOURS[index % len(COLOURS)]
 
 
 def colour_class(index: int) -> str:
     """Return the report's style class of a colour with its dash."""
-    return "whole" if index == WHOLE else f"c{index % len(COLOURS)}"
+    return "whole" if index == TOTAL else f"c{index % len(COLOURS)}"
 
 
 def dash_of(index: int) -> str:
     """Return the dash that goes with a colour; another one where the colours begin again."""
-    return "none" if index == WHOLE else DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+    return "none" if index == TOTAL else DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
 
 def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:

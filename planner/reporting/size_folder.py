@@ -56,12 +56,14 @@ def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
     lists = {key: content[key] for key in ("site", "workloads") if content.get(key) != stated.document.content.get(key)}
     name = f"{stated.name}-sized"
     if not file:
-        whole = {**content, "name": name}
-        return _yaml(whole)
+        document = {**content, "name": name}
+        return _yaml(document)
     laid = layer_of(stated.document.overrides)
     clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
     clusters |= dict.fromkeys(choices.choose.clusters)
-    chosen = {each.name for each in choices.purchases} | {each.cluster for each in choices.retirements}
+    chosen = {purchase.name for purchase in choices.purchases} | {
+        retirement.cluster for retirement in choices.retirements
+    }
     clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
     extends = Path(os.path.relpath(file, folder)).as_posix()
     return _yaml({"name": name, "extends": extends, **laid, **_plain(lists), "choose": None, "clusters": clusters})
@@ -155,25 +157,25 @@ def sentences(sized: Sized) -> list[str]:
             said.append(f"No plan of {family.name} that may be chosen keeps the promise.")
             continue
         changes = family.price_changes
-        own = family.name.removeprefix("all-")
+        nearest = family.name.removeprefix("all-")
         if family.name == MIXED:  # the part whose price would have to change least
-            own = min(changes, key=lambda part: abs(changes[part]), default="")
-        change = changes.get(own)
+            nearest = min(changes, key=lambda part: abs(changes[part]), default="")
+        change = changes.get(nearest)
         more = family.plan.cost / sized.plan.cost - 1.0
         dearer = f"costs {abs(more):.1%} {'more' if more >= 0 else 'less'} ({money(sized, family.plan.cost)})"
         wins = "; no price of one part alone would let it win" if change is None else (
-            f"; it wins where a {own} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
+            f"; it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
         said.append(f"The best plan of {family.name} {dearer}{wins}.")
     for promised, plan in sized.explanation.nines:
         if plan is not None and promised > promise.in_time_fraction:
             extra = plan.cost - sized.plan.cost
             said.append(f"To promise {promised:.1%} would cost {money(sized, extra)} more.")
-    for each in sized.explanation.narrow:
-        ratios = [ratio for ratio in each.rate_ratio if np.isfinite(ratio)]
+    for narrower in sized.explanation.narrow:
+        ratios = [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]
         if ratios:
             said.append(
-                f"{each.precision} lets a node of {each.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} times "
-                f"as much; without it {each.kept / sized.plan.worst.size:.0%} of replications keep the promise."
+                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
+                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the promise."
             )
     said += _review_sentences(sized)
     if sized.stopped:
@@ -187,17 +189,19 @@ def _review_sentences(sized: Sized) -> list[str]:
     if review is None:
         return []
     said = []
-    for each in review.alternatives:
-        if each.name == REVIEWED:
+    for alternative in review.alternatives:
+        if alternative.name == REVIEWED:
             continue
         against = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}.get(
-            each.name, f"never buying {', '.join(review.next_parts)}"
+            alternative.name, f"never buying {', '.join(review.next_parts)}"
         )
-        if each.saved is None:
+        if alternative.saved is None:
             said.append(f"The review on {review.date} makes a plan possible: {against} does not keep the promise.")
             continue
-        saves, low, high = (money(sized, usd) for usd in (each.saved.value, each.saved.low, each.saved.high))
-        sure = "" if each.saved.low > 0 else ", so that no gain is shown"
+        saves, low, high = (
+            money(sized, usd) for usd in (alternative.saved.value, alternative.saved.low, alternative.saved.high)
+        )
+        sure = "" if alternative.saved.low > 0 else ", so that no gain is shown"
         said.append(
             f"Deciding on {review.date} by what was seen until then saves {saves} against {against} "
             f"({low} to {high} with 95% confidence{sure})."
@@ -238,8 +242,8 @@ def _workbook(sized: Sized) -> bytes:
     result = sized.as_stated()
     drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
     shown = {table.name: columns for table, columns in run_tables(result)}
-    found = plain_pages({f"Size {name}": rows(sized) for name, rows in _ROWS.items()})
-    return write_workbook(workbook_content(result, shown, {**drawn, **found}))
+    pages = plain_pages({f"Size {name}": rows(sized) for name, rows in _ROWS.items()})
+    return write_workbook(workbook_content(result, shown, {**drawn, **pages}))
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:

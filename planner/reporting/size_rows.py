@@ -19,7 +19,7 @@ def plan_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of plan.csv."""
     choices, counts = sized.choices, sized.plan.counts
     rows: dict[str, list[Any]] = {column.name: [] for column in PLAN.columns}
-    fewer = {each.purchase: each for each in sized.explanation.fewer}
+    fewer = {fewer.purchase: fewer for fewer in sized.explanation.fewer}
     for place, (purchase, nodes) in enumerate(zip(choices.purchases, counts, strict=False)):
         if nodes:
             paid = nodes * sum(choices.node_prices_usd(place, nodes))
@@ -144,9 +144,9 @@ def _binds(sized: Sized, month: int, power_kw: float) -> str:
     """Say what binds in a month."""
     choices, choose, plan = sized.choices, sized.choices.choose, sized.plan
     said = dict.fromkeys(
-        "capacity for " + ("all together" if each.workload is None else choices.plan.workloads[each.workload].name)
-        for each in sized.explanation.fewer
-        if each.month == month
+        "capacity for " + ("all together" if fewer.workload is None else choices.plan.workloads[fewer.workload].name)
+        for fewer in sized.explanation.fewer
+        if fewer.month == month
     )
     places = range(len(choices.purchases))
     if choose.power_kw is not None and power_kw + min(c.nameplate_kw for c in choices.plan.clusters) > choose.power_kw:
@@ -177,9 +177,9 @@ def precision_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of precisions.csv."""
     loads, count = sized.choices.plan.workloads, sized.plan.worst.size
     rows = [
-        [each.cluster, each.precision, load.name, ratio if np.isfinite(ratio) else None, each.kept / count]
-        for each in sized.explanation.narrow
-        for load, ratio in zip(loads, each.rate_ratio, strict=True)
+        [narrower.cluster, narrower.precision, load.name, ratio if np.isfinite(ratio) else None, narrower.kept / count]
+        for narrower in sized.explanation.narrow
+        for load, ratio in zip(loads, narrower.rate_ratio, strict=True)
     ]
     return _columns(PRECISIONS.columns, rows)
 
@@ -187,12 +187,16 @@ def precision_rows(sized: Sized) -> dict[str, list[Any]]:
 def review_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of review.csv."""
     rows: list[list[Any]] = []
-    for each in sized.review.alternatives if sized.review else ():
+    for alternative in sized.review.alternatives if sized.review else ():
         figures: list[Any] = [None] * 2
-        if each.outcome is not None:
-            figures = [each.outcome.cost, float(each.outcome.kept(sized.promise.in_time_fraction).mean())]
-        saved = [None] * 3 if each.saved is None else [each.saved.value, each.saved.low, each.saved.high]
-        rows.append([each.name, *figures, *saved, each.words])
+        if alternative.outcome is not None:
+            figures = [alternative.outcome.cost, float(alternative.outcome.kept(sized.promise.in_time_fraction).mean())]
+        saved = (
+            [None] * 3
+            if alternative.saved is None
+            else [alternative.saved.value, alternative.saved.low, alternative.saved.high]
+        )
+        rows.append([alternative.name, *figures, *saved, alternative.words])
     return _columns(REVIEW.columns, rows)
 
 

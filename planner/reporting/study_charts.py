@@ -55,18 +55,20 @@ def fan(contents: Contents) -> Picture | None:
 
 def histogram(contents: Contents) -> Picture | None:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
-    found = contents.table("distribution")
-    if found is None or not len(found):
+    distribution = contents.table("distribution")
+    if distribution is None or not len(distribution):
         return None
     output = headline_of(contents)
-    ends = [*found.totals("bin_low"), *found.totals("bin_high")]
+    ends = [*distribution.totals("bin_low"), *distribution.totals("bin_high")]
     x = even_axis(min(ends), max(ends), _words(output))
     unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
-    y = Axis(scale=Scale(low=0.0, high=1.3 * max(found.totals("replications")) or 1.0))  # room for the marks' names
-    palette, strips = colours(found.texts("scenario")), []
-    for scenario in dict.fromkeys(found.texts("scenario")):
-        own = found.where("scenario", scenario)
-        bins = zip(own.totals("bin_low"), own.totals("bin_high"), own.totals("replications"), strict=True)
+    y = Axis(
+        scale=Scale(low=0.0, high=1.3 * max(distribution.totals("replications")) or 1.0)
+    )  # room for the marks' names
+    palette, strips = colours(distribution.texts("scenario")), []
+    for scenario in dict.fromkeys(distribution.texts("scenario")):
+        bars = distribution.where("scenario", scenario)
+        bins = zip(bars.totals("bin_low"), bars.totals("bin_high"), bars.totals("replications"), strict=True)
         boxes: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
         marks = [*boxes, *_percentiles(contents, scenario, output)]
         strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
@@ -79,8 +81,8 @@ def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:
     table = contents.table("percentiles")
     if table is None:
         return []
-    own = table.where("output", output).where("scenario", scenario)
-    values = dict(zip(own.texts("statistic"), own.numbers("value"), strict=True))
+    rows = table.where("output", output).where("scenario", scenario)
+    values = dict(zip(rows.texts("statistic"), rows.numbers("value"), strict=True))
     return [
         Rule(x=value, note=f"{name.upper()} {measured(value, output)}")
         for name in ("p10", "p50", "p90")
@@ -90,11 +92,11 @@ def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:
 
 def tornado(contents: Contents) -> Picture | None:
     """Draw what the first scenario's headline, and its difference from the others', hang on."""
-    found = list(panels(rows_of(contents)))
-    if not found:
+    ranked = list(panels(rows_of(contents)))
+    if not ranked:
         return None
-    shown = [panel for panel in found if panel.scenario == found[0].scenario and panel.method == found[0].method]
-    method, drawn = TORNADOES[found[0].method], []
+    shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
+    method, drawn = TORNADOES[ranked[0].method], []
     for panel in shown[:_PANELS]:
         rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
         one = swings(rows, panel.middle, panel.title)
@@ -106,17 +108,17 @@ def tornado(contents: Contents) -> Picture | None:
 
 def convergence(contents: Contents) -> Picture | None:
     """Draw the headline's mean against the number of replications, with its interval."""
-    found = contents.table("convergence")
-    if found is None or not len(found):
+    means = contents.table("convergence")
+    if means is None or not len(means):
         return None
-    palette = colours(found.texts("scenario"))
-    mean, low, high = (by_name(found, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
+    palette = colours(means.texts("scenario"))
+    mean, low, high = (by_name(means, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
     bands: list[Mark] = [Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean]
     lines: list[Mark] = [Line(points=mean[s], colour=palette[s]) for s in mean]
     values = [v for edges in (mean, low, high) for line in edges.values() for _, v in line if v is not None] or [0.0]
     room = 0.05 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
     y = even_axis(min(values) - room, max(values) + room, f"mean {_words(headline_of(contents))}")
-    x = ratio_axis(found.totals("replications"), "replications")
+    x = ratio_axis(means.totals("replications"), "replications")
     panel = Panel(x=x, y=y, marks=[*bands, *lines], height=360.0)
     title = f"How sure the mean is, with its 95% interval, {contents.name}"
     return Picture(title=title, panels=[panel], keys={s: palette[s] for s in mean})

@@ -213,13 +213,13 @@ def samples_table(inputs: Inputs) -> TableDescription:
     """Return the description of samples.csv with a study's own input columns."""
     from planner.studies.distributions import is_numeric  # noqa: PLC0415 - the reference describes without arrays
 
-    own = tuple(
-        _number(found.name, _meaning(found.times_stated), unit_of(found.name.rpartition(".")[2]) or "")
-        if is_numeric(found.distribution)
-        else text_column(found.name, _meaning(times_stated=False))
-        for found in inputs.each
+    input_columns = tuple(
+        _number(drawn.name, _meaning(drawn.times_stated), unit_of(drawn.name.rpartition(".")[2]) or "")
+        if is_numeric(drawn.distribution)
+        else text_column(drawn.name, _meaning(times_stated=False))
+        for drawn in inputs.entries
     )
-    columns = (*SAMPLES.columns[:2], *own, *SAMPLES.columns[2:])
+    columns = (*SAMPLES.columns[:2], *input_columns, *SAMPLES.columns[2:])
     return TableDescription(name=SAMPLES.name, description=SAMPLES.description, key=SAMPLES.key, columns=columns)
 
 

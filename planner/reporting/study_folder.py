@@ -144,10 +144,12 @@ class _Writer:
         """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
         store = self.store
         results = self._results()
-        whole = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
-        written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in whole]
+        all_tables = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
+        written = [
+            WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in all_tables
+        ]
         content = {f"{table.description.name}.csv": table.content for table in written}
-        content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in whole})
+        content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in all_tables})
         content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
         manifest = study_manifest(self.prepared, store, self.rows)
         if self.command:
@@ -176,13 +178,13 @@ class _Writer:
 
     def _workbook(self, results: dict[str, RunResult], shown: Mapping[str, Mapping[str, Any]]) -> bytes:
         """Return the workbook: percentiles of every figure and by month, what decides, statements as stated."""
-        found = {"Percentiles": statistics_page(shown["percentiles"])}
+        pages = {"Percentiles": statistics_page(shown["percentiles"])}
         if "monthly_bands" in shown:
-            found["By month"] = bands_page(shown["monthly_bands"], ("cost_usd", "served_tokens", "revenue_usd"))
+            pages["By month"] = bands_page(shown["monthly_bands"], ("cost_usd", "served_tokens", "revenue_usd"))
         named = {"Promise": "promise", "Decision": "decision", "Sensitivity": "sensitivity", "Uncertain": "uncertain"}
-        found |= plain_pages({name: shown[table] for name, table in named.items()})
-        found |= statements_page(results) | plain_pages({"Assumptions": shown["assumptions"]})
-        return write_tables(self.prepared.study.name, self.prepared.scenarios[0].scenario.start, found)
+        pages |= plain_pages({name: shown[table] for name, table in named.items()})
+        pages |= statements_page(results) | plain_pages({"Assumptions": shown["assumptions"]})
+        return write_tables(self.prepared.study.name, self.prepared.scenarios[0].scenario.start, pages)
 
 
 def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
@@ -204,17 +206,17 @@ def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
 
 def _sample_parts(finished: Finished) -> Iterator[dict[str, Any]]:
     """Yield the columns of samples.csv, some rows at a time."""
-    inputs = finished.prepared.inputs.each
+    inputs = finished.prepared.inputs.entries
     for table in finished.store.parts(_SAMPLE_ROWS):
         columns: dict[str, Any] = {
             "replication": table.column("replication").to_numpy(),
             "scenario": table.column("scenario").to_pylist(),
         }
-        for found in inputs:
-            drawn = table.column(f"in:{found.name}").to_numpy()
-            columns[found.name] = drawn
-            if not is_numeric(found.distribution):
-                columns[found.name] = [str(value_of(found.distribution, place)) for place in drawn.tolist()]
+        for uncertain in inputs:
+            drawn = table.column(f"in:{uncertain.name}").to_numpy()
+            columns[uncertain.name] = drawn
+            if not is_numeric(uncertain.distribution):
+                columns[uncertain.name] = [str(value_of(uncertain.distribution, place)) for place in drawn.tolist()]
         for name in headline_names():
             columns[name] = table.column(f"out:{name}").to_numpy()
         columns["error"] = table.column("error").to_pylist()

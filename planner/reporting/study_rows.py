@@ -121,9 +121,9 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> dict[str, li
 def convergence_columns(finished: Finished) -> dict[str, list[Any]]:
     """Lay out convergence.csv."""
     rows = [
-        (name, end, found[which].value, found[which].low, found[which].high, found[which].completed)
+        (name, end, path[which].value, path[which].low, path[which].high, path[which].completed)
         for which, name in enumerate(finished.prepared.names)
-        for end, found in finished.convergence()
+        for end, path in finished.convergence()
     ]
     names = ("scenario", "replications", "mean", "low", "high", "completed")
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}

@@ -36,11 +36,11 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     headline = finished.prepared.headline.name
     statistics: dict[str, dict[str, Any]] = {name: {} for name in finished.prepared.names}
     service: dict[str, dict[str, float | None]] = {name: {} for name in finished.prepared.names}
-    for found in finished.statistics():
-        if found.output == headline:
-            statistics[found.scenario][found.statistic] = _figure(found.estimate)
-        if found.output in (IN_TIME, SHED) and found.statistic == "mean":
-            service[found.scenario][found.output] = _known(found.estimate.value)
+    for statistic in finished.statistics():
+        if statistic.output == headline:
+            statistics[statistic.scenario][statistic.statistic] = _figure(statistic.estimate)
+        if statistic.output in (IN_TIME, SHED) and statistic.statistic == "mean":
+            service[statistic.scenario][statistic.output] = _known(statistic.estimate.value)
     drivers = list(finished.drivers())
     return {
         "schema_version": SCHEMA_VERSION,
@@ -53,29 +53,29 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         "promise": _promises(finished),
         "decisions": [
             {
-                "scenario": found.scenario,
-                "against": found.against,
-                "probability_better": _figure(found.probability_better),
-                "mean_difference": _figure(found.mean_difference),
-                "mean_regret": _figure(found.mean_regret),
+                "scenario": decision.scenario,
+                "against": decision.against,
+                "probability_better": _figure(decision.probability_better),
+                "mean_difference": _figure(decision.mean_difference),
+                "mean_regret": _figure(decision.mean_regret),
             }
-            for found in finished.decisions()
+            for decision in finished.decisions()
         ],
         "drivers": _top(drivers, finished.prepared.names[0]),
         "flips": [
-            {"input": found.input, "against": found.against, "threshold": found.value}
-            for found in drivers
-            if found.method == "flip"
+            {"input": driver.input, "against": driver.against, "threshold": driver.value}
+            for driver in drivers
+            if driver.method == "flip"
         ],
         "information": [
-            {"input": found.input, "measure": found.measure, "value": found.value}
-            for found in drivers
-            if found.method == "information"
+            {"input": driver.input, "measure": driver.measure, "value": driver.value}
+            for driver in drivers
+            if driver.method == "information"
         ],
         "warnings": list(finished.prepared.warnings),
         "failures": [
-            {"replication": found.replication, "scenario": found.scenario, "error": found.message}
-            for found in finished.failures()
+            {"replication": failure.replication, "scenario": failure.scenario, "error": failure.message}
+            for failure in finished.failures()
         ],
         "dropped": finished.dropped(),
     }
@@ -107,11 +107,11 @@ def _known(number: float) -> float | None:
 
 def _top(drivers: list[Driver], scenario: str) -> list[dict[str, Any]]:
     """Return the inputs that explain most of the first scenario's variance, with the ends of their bars."""
-    own = [driver for driver in drivers if driver.scenario == scenario and not driver.against]
-    told = [driver for driver in own if driver.method == "variance-share"]
+    ranked = [driver for driver in drivers if driver.scenario == scenario and not driver.against]
+    told = [driver for driver in ranked if driver.method == "variance-share"]
     shares = {driver.input: driver.value for driver in told if driver.measure == "first_order"}
     noise = {driver.input: driver.value for driver in told if driver.measure == "noise_level"}
-    bars = [driver for driver in own if driver.method == "conditional-mean"]
+    bars = [driver for driver in ranked if driver.method == "conditional-mean"]
     largest = sorted(bars, key=lambda bar: (shares[bar.input], bar.value), reverse=True)[:_DRIVERS]
     return [
         {
@@ -176,7 +176,7 @@ def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
         lines += [f"{title}: {prepared.headline.name}", "", text_table(header, rows), ""]
     worths = [(d.input, d.measure, d.value) for d in drivers if d.method == "information"]
     told = information_lines(worths)
-    if not told and len(prepared.names) > 1 and any(drawn.throughput_of for drawn in prepared.inputs.each):
+    if not told and len(prepared.names) > 1 and any(drawn.throughput_of for drawn in prepared.inputs.entries):
         told = ["what a measurement would be worth: planner montecarlo, then planner sensitivity --method importance"]
     return "\n".join([*lines, *wrapped(told)]).rstrip()
 

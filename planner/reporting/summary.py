@@ -65,14 +65,14 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
 
 def chance_summary(chance: Chance) -> dict[str, Any]:
     """Return how often a plan was drawn, and where its figures lie."""
-    found = {name: chance.interval(name) for name in chance.figures[0]}
+    intervals = {name: chance.interval(name) for name in chance.figures[0]}
     return {
         "draws": chance.draws,
         "coverage_fraction": _round(chance.coverage_fraction),
         "words": chance.words,
         "intervals": {
             name: [_round(interval.low), _round(interval.high)]
-            for name, interval in found.items()
+            for name, interval in intervals.items()
             if interval is not None
         },
     }
@@ -89,12 +89,12 @@ def promise_summary(result: RunResult, chance: Chance | None = None) -> dict[str
     through = int(kept_months_over(months, stated.in_replications))
     kept = shortfall == 0.0
 
-    def moment(found: Moment | None) -> dict[str, Any] | None:
-        if found is None:
+    def moment(reached: Moment | None) -> dict[str, Any] | None:
+        if reached is None:
             return None
-        workload = None if found.workload is None else result.plan.workloads[found.workload].name
-        share = _round(found.in_time_fraction)
-        return {"month": labels[found.month], "workload": workload, "in_time_fraction": share}
+        workload = None if reached.workload is None else result.plan.workloads[reached.workload].name
+        share = _round(reached.in_time_fraction)
+        return {"month": labels[reached.month], "workload": workload, "in_time_fraction": share}
 
     return {
         **stated.model_dump(),
@@ -133,14 +133,14 @@ def _lacking(result: RunResult) -> dict[str, Any] | None:
 def _worst_month(result: RunResult, sums: Sums) -> dict[str, Any] | None:
     """Return the month in which most of what was settled was shed or late; the dearest one where nothing was."""
     missed = np.nan_to_num(1.0 - sums.fleet_figures()["slo_attainment_fraction"])
-    each = sums.figures()["cost_per_million_tokens_usd"][:, -1]
-    if np.isnan(each).all():
+    costs = sums.figures()["cost_per_million_tokens_usd"][:, -1]
+    if np.isnan(costs).all():
         return None
-    worst = int(np.argmax(missed)) if missed.max() > 1e-6 else int(np.nanargmax(each))
+    worst = int(np.argmax(missed)) if missed.max() > 1e-6 else int(np.nanargmax(costs))
     return {
         "month": result.plan.months.labels[worst],
         "missed_fraction": _round(missed[worst]),
-        "cost_per_million_tokens_usd": _plain("cost_per_million_tokens_usd", each[worst]),
+        "cost_per_million_tokens_usd": _plain("cost_per_million_tokens_usd", costs[worst]),
     }
 
 

@@ -122,5 +122,5 @@ def write_sweep(
         "promise": scenario.promise.model_dump(),
         "vary": {axis.path: list(axis.values) for axis in axes},
     }
-    whole = identity | manifest
-    place_folder(folder, with_report(files, whole), whole)
+    identified = identity | manifest
+    place_folder(folder, with_report(files, identified), identified)

@@ -21,19 +21,19 @@ _MODEL_ERROR = ("the throughput model's own error, from its calibration", "", "C
 def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
     """Return the columns of uncertain.csv."""
     far = far_ends(prepared.study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
-    rows = [(*_row(prepared, found), far.get(found.name, "")) for found in prepared.inputs.each]
+    rows = [(*_row(prepared, drawn), far.get(drawn.name, "")) for drawn in prepared.inputs.entries]
     names = ("input", "distribution", "p10", "p50", "p90", "unit", "source", "date", "grade", "warning")
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def _row(prepared: Prepared, found: Input) -> tuple[str, ...]:
-    drawn = quantile(found.distribution, _PROBABILITIES).tolist()
-    shown = [value_of(found.distribution, draw) for draw in drawn]
-    cells = [f"{cell:.6g}" if is_numeric(found.distribution) else str(cell) for cell in shown]
-    is_factor = found.times_stated or found.throughput_of is not None
-    unit = "factor" if is_factor else unit_of(found.name.rpartition(".")[2]) or ""
-    source = _MODEL_ERROR if found.throughput_of is not None else _source(prepared, found.name)
-    return (found.name, found.distribution.kind, *cells, unit, *source)
+def _row(prepared: Prepared, uncertain: Input) -> tuple[str, ...]:
+    drawn = quantile(uncertain.distribution, _PROBABILITIES).tolist()
+    shown = [value_of(uncertain.distribution, draw) for draw in drawn]
+    cells = [f"{cell:.6g}" if is_numeric(uncertain.distribution) else str(cell) for cell in shown]
+    is_factor = uncertain.times_stated or uncertain.throughput_of is not None
+    unit = "factor" if is_factor else unit_of(uncertain.name.rpartition(".")[2]) or ""
+    source = _MODEL_ERROR if uncertain.throughput_of is not None else _source(prepared, uncertain.name)
+    return (uncertain.name, uncertain.distribution.kind, *cells, unit, *source)
 
 
 def _source(prepared: Prepared, name: str) -> tuple[str, str, str]:

@@ -269,14 +269,17 @@ def draw_charts(sheets: Sheets, name: str, page: Page, place: tuple[str, int, in
 def _chart(sheets: Sheets, name: str, table: SheetTable, drawn: Sequence[SheetChart]) -> Any:
     """Return a chart; those of one title are its series."""
     chart = sheets.book.add_chart({"type": drawn[0].kind})
-    for each in drawn:
-        first, last = FIRST_ROW + each.first, FIRST_ROW + (len(table.rows) if each.last is None else each.last) - 1
-        for heading in each.columns:
+    for series in drawn:
+        first, last = (
+            FIRST_ROW + series.first,
+            FIRST_ROW + (len(table.rows) if series.last is None else series.last) - 1,
+        )
+        for heading in series.columns:
             column = table.headings.index(heading)
             chart.add_series(
                 {
                     "name": table.heading(heading),
-                    "categories": [name, first, each.across, last, each.across + each.across_columns - 1],
+                    "categories": [name, first, series.across, last, series.across + series.across_columns - 1],
                     "values": [name, first, column, last, column],
                 }
             )

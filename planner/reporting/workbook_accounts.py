@@ -277,15 +277,15 @@ def _write_measures(sheets: Sheets, content: Content, layout: Layout, period: in
 def _discounted_dated(content: Content, layout: Layout, period: int) -> str:
     """Return the present value of what has a day of its own: the ledger's, and what the inputs add to it."""
     month = address(FIRST_MONTH_ROW + period, 0, fixed="C")
-    found = f"SUMIFS({ledger_range(content, 'G')},{ledger_range(content, 'A')},{month})"
+    formula = f"SUMIFS({ledger_range(content, 'G')},{ledger_range(content, 'A')},{month})"
     if content.assets.count == 0:
-        return found
-    found += f"+{in_month(content, 'paid_change', month)}-{in_month(content, 'proceeds_change', month, 'retired')}"
+        return formula
+    formula += f"+{in_month(content, 'paid_change', month)}-{in_month(content, 'proceeds_change', month, 'retired')}"
     if period == content.grid.period_count - 1:
-        found += f"-SUM({cohort_range(content, 'end_change')})"
+        formula += f"-SUM({cohort_range(content, 'end_change')})"
         if (column := layout.columns.get(str(Account.TAX_ON_END_VALUE))) is not None:
             simulated = int(content.account_cents(Account.TAX_ON_END_VALUE)[period])
             end = float(content.grid.edge_coordinates[-1] - content.grid.edge_coordinates[0])
             tax = address(FIRST_MONTH_ROW + period, column)
-            found += f"+({tax}-({simulated}/100))*(1+{content.rate_cell})^(-{end!r}/12)"
-    return found
+            formula += f"+({tax}-({simulated}/100))*(1+{content.rate_cell})^(-{end!r}/12)"
+    return formula

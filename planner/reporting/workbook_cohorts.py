@@ -150,10 +150,10 @@ def _order(result: RunResult, cohort: Cohort) -> Order | None:
         return None
     delivery = [other for other in result.cohorts if _delivery(other) == _delivery(cohort)]
     units = (max(cluster.nodes, 1) if first else sum(other.nodes for other in delivery)) * per_node
-    each = book.list_price.order_cents(units) / 100 / units * per_node
-    if each <= 0:
+    unit_usd = book.list_price.order_cents(units) / 100 / units * per_node
+    if unit_usd <= 0:
         return None
-    factor = cohort.prices_usd[0] / each
+    factor = cohort.prices_usd[0] / unit_usd
     return Order(units=units, volume_discount=volume_discount(book.list_price.tiers, units), factor=factor)
 
 
@@ -164,8 +164,8 @@ def _delivery(cohort: Cohort) -> tuple[int, float, float]:
 
 def unfollowed_prices(result: RunResult, figures: CohortFigures) -> dict[int, str]:
     """Return by cluster why the sheets cannot follow the price of its accelerators; clusters left out can."""
-    found = {index: _unfollowed(result, figures, index) for index in range(len(result.plan.clusters))}
-    return {index: f"does not follow: {why}" for index, why in found.items() if why}
+    unfollowed = {index: _unfollowed(result, figures, index) for index in range(len(result.plan.clusters))}
+    return {index: f"does not follow: {why}" for index, why in unfollowed.items() if why}
 
 
 def _unfollowed(result: RunResult, figures: CohortFigures, index: int) -> str:
@@ -189,9 +189,9 @@ def _unfollowed(result: RunResult, figures: CohortFigures, index: int) -> str:
 
 def _repeats(result: RunResult, figures: CohortFigures, cluster: int) -> bool:
     """Return whether the formulas give what was simulated of every cohort of a cluster but its residual."""
-    own = {"cost": figures.cost_cents, "proceeds": figures.proceeds_cents, "end_value": figures.end_cents}
+    cents = {"cost": figures.cost_cents, "proceeds": figures.proceeds_cents, "end_value": figures.end_cents}
     rows = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == cluster]
-    return all(repeated(result, figures, row)[name] == own[name][row] for row in rows for name in own)
+    return all(repeated(result, figures, row)[name] == cents[name][row] for row in rows for name in cents)
 
 
 def cohort_range(content: Content, name: str, rows: slice = slice(None)) -> str:
@@ -211,8 +211,8 @@ def write_cohorts(sheets: Sheets, content: Content) -> None:
     write_headings(sheet, sheets, [heading for heading, _ in HEADINGS.values()])
     for row in range(content.assets.count):
         figures, formulas = _figures(content, row), _formulas(content, row)
-        for name, found in repeated(content.result, content.cohorts, row).items():
-            if found != figures[name]:  # books of another kind: as simulated
+        for name, column in repeated(content.result, content.cohorts, row).items():
+            if column != figures[name]:  # books of another kind: as simulated
                 formulas.pop(name, None)
         for name, (_, style) in HEADINGS.items():
             place, figure = (FIRST_ROW + row, COLUMN[name]), figures[name]

@@ -104,22 +104,22 @@ def write_depreciation(sheets: Sheets, content: Content) -> None:
 def _blocks(content: Content) -> dict[int, NDArray[Any]]:
     """Return the blocks a run needs as simulated, shape (cohorts, months) each; deductions have a month before."""
     result, schedule = content.result, content.schedule
-    found: dict[int, NDArray[Any]] = {
+    blocks: dict[int, NDArray[Any]] = {
         DEPRECIATION: schedule.depreciation_cents / 100,
         DISPOSED: schedule.disposed_book_cents / 100,
         BOOK: schedule.closing_book_cents / 100,
         CHARGE: np.cumsum(content.charge_usd, axis=1),
     }
     if content.property_usd.any():
-        found[PROPERTY_TAX] = np.cumsum(content.property_usd, axis=1)
+        blocks[PROPERTY_TAX] = np.cumsum(content.property_usd, axis=1)
     if content.assets.count:
         nodes = np.array([cohort.nodes for cohort in result.cohorts])[:, None]
         serving = nodes_in_service(result.plan, result.cohorts) / nodes
-        found[SERVICE] = np.cumsum(serving * (content.grid.month_fractions / MONTHS_PER_YEAR), axis=1)
+        blocks[SERVICE] = np.cumsum(serving * (content.grid.month_fractions / MONTHS_PER_YEAR), axis=1)
     if (rules := result.plan.money.market.tax) is not None and content.assets.count:
         tables = tax_depreciation(content.assets, content.grid, rules.bonus_fraction)
-        found[DEDUCTED] = np.cumsum(np.column_stack((tables.before_cents, tables.deduction_cents)), axis=1)
-    return found
+        blocks[DEDUCTED] = np.cumsum(np.column_stack((tables.before_cents, tables.deduction_cents)), axis=1)
+    return blocks
 
 
 def _write_cohort(sheets: Sheets, content: Content, row: int) -> None:
@@ -193,7 +193,7 @@ def _deducted_fraction(content: Content, row: int) -> Floats | None:
 
 def _month_formula(content: Content, block: int, row: int, column: int) -> str:
     """Return the formula of one cohort and month of a block."""
-    rows = [block_row(each, content.assets.count) + row for each in range(len(BLOCKS))]
+    rows = [block_row(block, content.assets.count) + row for block in range(len(BLOCKS))]
     cells = _Cells(rows[DEPRECIATION])
     start, end = address(EDGE_ROW, column, fixed="R"), address(EDGE_ROW, column + 1, fixed="R")
     first = column == FIRST_MONTH

@@ -69,11 +69,11 @@ class Input:
 class Inputs:
     """The inputs of a workbook, in the order of their rows."""
 
-    each: tuple[Input, ...]
+    entries: tuple[Input, ...]
 
     def place(self, name: str, cluster: int = -1) -> int | None:
         """Return where an input stands; None where the run has none."""
-        places = (k for k, found in enumerate(self.each) if (found.name, found.cluster) == (name, cluster))
+        places = (k for k, known in enumerate(self.entries) if (known.name, known.cluster) == (name, cluster))
         return next(places, None)
 
     def cell(self, name: str, cluster: int = -1, column: int = NOW) -> str:
@@ -85,7 +85,7 @@ class Inputs:
     def is_live(self, name: str, cluster: int = -1) -> bool:
         """Return whether the sheets follow an input, or follow what its cell is computed from."""
         place = self.place(name, cluster)
-        return place is not None and not self.each[place].fixed
+        return place is not None and not self.entries[place].fixed
 
     def ratio(self, name: str, cluster: int = -1) -> str:
         """Return what an input is now over what was simulated, as a formula; 1 where the sheets do not follow it."""
@@ -134,7 +134,7 @@ def _general(result: RunResult, posted: Set[Account]) -> list[Input]:
         ELECTRICITY, "Electricity, average of its windows" if by_hour else "Electricity", "USD/kWh",
         "" if by_hour else "site.electricity_usd_per_kwh", _electricity_usd_per_kwh(result), Account.ENERGY in posted,
     )  # fmt: skip
-    found = [
+    inputs = [
         rate,
         power,
         _priced(
@@ -156,8 +156,8 @@ def _general(result: RunResult, posted: Set[Account]) -> list[Input]:
     ]  # fmt: skip
     if money.market.burst is not None:
         key, usd = "finance.burst_rental.usd_per_accelerator_h", money.market.burst.usd_per_accelerator_h
-        found.append(_priced(BURST, "Rent for what would be shed", "USD/accelerator and hour", key, usd))
-    return found
+        inputs.append(_priced(BURST, "Rent for what would be shed", "USD/accelerator and hour", key, usd))
+    return inputs
 
 
 def _electricity_usd_per_kwh(result: RunResult) -> float:
@@ -249,8 +249,8 @@ def _rent(result: RunResult, index: int, *, paid: bool) -> Input:
     if usd is None:
         usd = result.scenario.load_catalog().priors[rent_prior(cluster)].base
     key, unit = f"clusters.{name}.contract.usd_per_accelerator_h", "USD/accelerator and hour"
-    found = _priced(RENT, f"{name}: rent", unit, key, usd, paid)
-    return replace(found, cluster=index)
+    rent = _priced(RENT, f"{name}: rent", unit, key, usd, paid)
+    return replace(rent, cluster=index)
 
 
 def volume_discount(tiers: Sequence[DiscountTier], units: int) -> float:
@@ -262,8 +262,8 @@ def volume_discount(tiers: Sequence[DiscountTier], units: int) -> float:
 def _books_unfollowed(result: RunResult, index: int, assets: Cohorts) -> str:
     """Return why the sheets do not follow a cluster's life and residual; empty where they do."""
     owned, capital = result.plan.clusters[index].owned, result.plan.money.capital
-    own = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
-    if not own:
+    cohorts = [row for row, cohort in enumerate(result.cohorts) if cohort.cluster == index]
+    if not cohorts:
         return "does not follow: no machines were bought"
     if result.plan.clusters[index].lease is not None:
         return "does not follow: what the lessor is paid is as simulated"
@@ -271,13 +271,13 @@ def _books_unfollowed(result: RunResult, index: int, assets: Cohorts) -> str:
         return "does not follow: declining balance is as simulated"
     if owned is not None and not owned.book_value_usd is owned.remaining_months is None:
         return "does not follow: machines owned already have a stated book value or life"
-    share, cost = capital.residual_fraction[index], cents(assets.cost_usd[own])
+    share, cost = capital.residual_fraction[index], cents(assets.cost_usd[cohorts])
     residual = None if share is None else cents(np.minimum(cost / 100 * share, cost / 100))
-    same_life = (assets.life_months[own] == capital.depreciation_months[index]).all()
+    same_life = (assets.life_months[cohorts] == capital.depreciation_months[index]).all()
     if (
         capital.has_components(index)
         or not same_life
-        or (residual is not None and (residual != cents(assets.residual_usd[own])).any())
+        or (residual is not None and (residual != cents(assets.residual_usd[cohorts])).any())
     ):
         return "does not follow: its parts have books of their own"
     return ""
@@ -291,37 +291,37 @@ def write_assumptions(sheets: Sheets, inputs: Inputs, listed: SheetTable) -> Non
     sheet.write_string(1, 0, note, formats["note"])
     headings = ("Input", "Now", "As simulated", "Unit", "Key of the scenario", "Note")
     sheet.write_row(INPUT_ROW - 1, 0, headings, formats["heading"])
-    for row, found in enumerate(inputs.each, start=INPUT_ROW):
+    for row, cell in enumerate(inputs.entries, start=INPUT_ROW):
         style = {DISCOUNT_RATE: "percent", DISCOUNT: "percent", RESIDUAL: "percent", LIFE: "count"}.get(
-            found.name, "number"
+            cell.name, "number"
         )
-        sheet.write_string(row, 0, found.label)
-        for column, text in ((UNIT, found.unit), (KEY, found.key), (NOTE, found.fixed)):
+        sheet.write_string(row, 0, cell.label)
+        for column, text in ((UNIT, cell.unit), (KEY, cell.key), (NOTE, cell.fixed)):
             sheet.write_string(row, column, text, formats["note" if column == NOTE else "unit"])
-        if found.simulated is None:
+        if cell.simulated is None:
             continue
-        sheet.write_number(row, SIMULATED, found.simulated, formats[style])
-        if found.formula and not found.fixed:
-            sheet.write_formula(row, NOW, found.formula, formats[style], found.simulated)
+        sheet.write_number(row, SIMULATED, cell.simulated, formats[style])
+        if cell.formula and not cell.fixed:
+            sheet.write_formula(row, NOW, cell.formula, formats[style], cell.simulated)
         else:
-            sheet.write_number(row, NOW, found.simulated, formats[f"{style}_in" if found.is_live else style])
-        if found.is_live:
-            _validate(sheet, row, found)
-    write_plain(sheet, sheets, listed, row=INPUT_ROW + len(inputs.each) + 2)
+            sheet.write_number(row, NOW, cell.simulated, formats[f"{style}_in" if cell.is_live else style])
+        if cell.is_live:
+            _validate(sheet, row, cell)
+    write_plain(sheet, sheets, listed, row=INPUT_ROW + len(inputs.entries) + 2)
     sheet.freeze_panes(INPUT_ROW, 1)
     sheet.set_column(0, 0, 44)
     sheet.set_column(1, len(listed.headings), 26)
     sheet.set_column(KEY, KEY, 52)
 
 
-def _validate(sheet: Any, row: int, found: Input) -> None:
+def _validate(sheet: Any, row: int, cell: Input) -> None:
     """Let a cell take only what the scenario's key may be."""
     low, high = {
         DISCOUNT_RATE: (-0.99, 10.0), DISCOUNT: (0.0, 0.999999), RESIDUAL: (0.0, 1.0), LIFE: (1, 240),
-    }.get(found.name, (0.0, 1e12))  # fmt: skip
+    }.get(cell.name, (0.0, 1e12))  # fmt: skip
     rule = {
-        "validate": "integer" if found.name == LIFE else "decimal",
+        "validate": "integer" if cell.name == LIFE else "decimal",
         "criteria": "between", "minimum": low, "maximum": high,
-        "error_title": found.label[:32], "error_message": f"between {low:g} and {high:g}",
+        "error_title": cell.label[:32], "error_message": f"between {low:g} and {high:g}",
     }  # fmt: skip
     sheet.data_validation(row, NOW, row, NOW, rule)

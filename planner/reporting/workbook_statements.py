@@ -72,9 +72,9 @@ def lines_of(content: Content, layout: Layout) -> list[Line]:
     """Return the lines from the top."""
     table = tables.statement(content.result)
     fleet = np.array([cluster == FLEET for cluster in table["cluster"]])
-    whole = {name: np.asarray(column)[fleet] for name, column in table.items() if name.endswith("_usd")}
+    fleet_cents = {name: np.asarray(column)[fleet] for name, column in table.items() if name.endswith("_usd")}
     shown = [account for account in Account if str(account) in layout.columns]
-    return [*_income(content, shown, whole), *_cash(content, shown, whole), *_balance(content, whole)]
+    return [*_income(content, shown, fleet_cents), *_cash(content, shown, fleet_cents), *_balance(content, fleet_cents)]
 
 
 def _signs(line: str) -> dict[Account, int]:
@@ -90,82 +90,93 @@ def _line(content: Content, label: str, accounts: tuple[Account, ...]) -> Line:
     return Line(label=label, accounts=accounts, cents=-content.table_cents[:, codes].sum(axis=1))
 
 
-def _income(content: Content, shown: list[Account], whole: dict[str, Cents]) -> list[Line]:
+def _income(content: Content, shown: list[Account], fleet_cents: dict[str, Cents]) -> list[Line]:
     """Return the income statement: each account, and a total after each part."""
     totals = {
         Category.COST_OF_SERVING: ("Gross profit", "gross_profit_usd"),
         Category.OPERATING_EXPENSE: ("Operating income", "operating_income_usd"),
         Category.TAX: ("Net income", "net_income_usd"),
     }
-    found, above = [Line(label="Income statement")], []
+    lines, above = [Line(label="Income statement")], []
     for category in INCOME_CATEGORIES:
         for account in (account for account in shown if ACCOUNTS[account].category is category):
-            found.append(_line(content, words(str(account)), (account,)))
-            above.append((found[-1].label, 1))
+            lines.append(_line(content, words(str(account)), (account,)))
+            above.append((lines[-1].label, 1))
         if category in totals:
             label, name = totals[category]
-            found.append(Line(label=label, cents=whole[name], sums=tuple(above), is_total=True))
+            lines.append(Line(label=label, cents=fleet_cents[name], sums=tuple(above), is_total=True))
             above = [(label, 1)]
-    return found
+    return lines
 
 
-def _cash(content: Content, shown: list[Account], whole: dict[str, Cents]) -> list[Line]:
+def _cash(content: Content, shown: list[Account], fleet_cents: dict[str, Cents]) -> list[Line]:
     """Return the cash flow: operating by kind, investing and financing by account."""
-    found = [Line(label="Cash flow")]
+    statement = [Line(label="Cash flow")]
 
     def section(label: str, name: str, lines: list[Line]) -> None:
         parts = tuple((line.label, 1) for line in lines)
-        found.extend([*lines, Line(label=label, cents=whole[name], sums=parts, is_total=True)])
+        statement.extend([*lines, Line(label=label, cents=fleet_cents[name], sums=parts, is_total=True)])
 
     kinds: dict[Category, list[Account]] = {}
     for account in (account for account in shown if account in _signs("operating_cash_flow_usd")):
         kinds.setdefault(ACCOUNTS[account].category, []).append(account)
-    running = [_line(content, _CASH_LINES.get(kind, words(str(kind))), tuple(found)) for kind, found in kinds.items()]
+    running = [
+        _line(content, _CASH_LINES.get(kind, words(str(kind))), tuple(accounts)) for kind, accounts in kinds.items()
+    ]
     section("Operating cash flow", "operating_cash_flow_usd", running)
     for kind in ("Investing", "Financing"):
         name = f"{kind.lower()}_cash_flow_usd"
         paid = [account for account in shown if account in _signs(name)]
         section(f"{kind} cash flow", name, [_line(content, f"{kind}: {words(str(a))}", (a,)) for a in paid])
     flows = tuple((f"{kind} cash flow", 1) for kind in ("Operating", "Investing", "Financing"))
-    return [*found, Line(label="Net cash flow", cents=whole["net_cash_flow_usd"], sums=flows, is_total=True)]
+    return [*statement, Line(label="Net cash flow", cents=fleet_cents["net_cash_flow_usd"], sums=flows, is_total=True)]
 
 
-def _balance(content: Content, whole: dict[str, Cents]) -> list[Line]:
+def _balance(content: Content, fleet_cents: dict[str, Cents]) -> list[Line]:
     """Return the balance sheet: what each line is before the first month, and what each month adds to it."""
     owned = [line for line in Position if line not in LIABILITIES]
     cash = repr(content.result.plan.money.capital.opening_cash_usd)
-    opening = {line: f"({_opening_cents(content, whole, line)}/100)" for line in Position}
+    opening = {line: f"({_opening_cents(content, fleet_cents, line)}/100)" for line in Position}
     for line, formula in ((Position.HARDWARE, _opening_book(content)), (Position.DEFERRED_TAX, _opening_tax(content))):
         opening[line] += formula
 
     def position(line: Position) -> Line:
         moved = tuple((str(account), sign) for account, sign in _signs(f"{line}_usd").items())
         label = words(str(line))
-        return Line(label=label, cents=whole[f"{line}_usd"], sums=moved, opening=opening[line], is_balance=True)
+        return Line(label=label, cents=fleet_cents[f"{line}_usd"], sums=moved, opening=opening[line], is_balance=True)
 
     def total(label: str, name: str, parts: Iterable[str]) -> Line:
-        each = tuple((part, 1) for part in parts)
-        return Line(label=label, cents=whole[name], sums=each, is_total=True, is_balance=True)
+        signed = tuple((part, 1) for part in parts)
+        return Line(label=label, cents=fleet_cents[name], sums=signed, is_total=True, is_balance=True)
 
-    own = cash + "".join(f"{'-' if line in LIABILITIES else '+'}({opening[line]})" for line in Position)
+    balance = cash + "".join(f"{'-' if line in LIABILITIES else '+'}({opening[line]})" for line in Position)
     net, equity = (("Net cash flow", 1),), (("Net income", 1),)
     check = (("Assets", 1), ("Liabilities", -1), ("Equity", -1))
     return [
         Line(label="Balance sheet, at the end of the period"),
-        Line(label="Cash", cents=whole["cash_usd"], sums=net, opening=cash, is_balance=True),
+        Line(label="Cash", cents=fleet_cents["cash_usd"], sums=net, opening=cash, is_balance=True),
         *(position(line) for line in owned),
         total("Assets", "assets_usd", ["Cash", *(words(str(line)) for line in owned)]),
         *(position(line) for line in LIABILITIES),
         total("Liabilities", "liabilities_usd", [words(str(line)) for line in LIABILITIES]),
-        Line(label="Equity", cents=whole["equity_usd"], sums=equity, opening=own, is_total=True, is_balance=True),
-        Line(label="Assets less liabilities and equity", cents=0 * whole["equity_usd"], sums=check, is_balance=True),
+        Line(
+            label="Equity",
+            cents=fleet_cents["equity_usd"],
+            sums=equity,
+            opening=balance,
+            is_total=True,
+            is_balance=True,
+        ),
+        Line(
+            label="Assets less liabilities and equity", cents=0 * fleet_cents["equity_usd"], sums=check, is_balance=True
+        ),
     ]
 
 
-def _opening_cents(content: Content, whole: dict[str, Cents], line: Position) -> int:
+def _opening_cents(content: Content, fleet_cents: dict[str, Cents], line: Position) -> int:
     """Return what a line held before the first month, besides what follows the inputs: its end less what moved it."""
     moved = sum(sign * int(content.account_cents(account)[0]) for account, sign in _signs(f"{line}_usd").items())
-    begun = int(whole[f"{line}_usd"][0]) - moved
+    begun = int(fleet_cents[f"{line}_usd"][0]) - moved
     followed = int(content.schedule.opening_book_cents.sum())
     if line is Position.HARDWARE:
         return begun - followed

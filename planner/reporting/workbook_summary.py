@@ -42,7 +42,7 @@ class Measure:
 def measures_of(content: Content, layout: Layout) -> list[Measure]:
     """Return the headline measures, each with its formula."""
     cost, at = f"SUM({layout.range_of('cost')})", layout.range_of
-    found = [
+    measures = [
         Measure(label="Total cost of ownership, USD", name="tco_usd", formula=f"=SUM({at('total_cost')})"),
         Measure(label="Net present value, USD (gains positive)", name="npv_usd", formula=f"=-SUM({at('discounted')})"),
         Measure(label="Accrued cost, USD", name="cost_usd", formula=f"={cost}"),
@@ -50,7 +50,7 @@ def measures_of(content: Content, layout: Layout) -> list[Measure]:
     ]
     for kind, suffix in (("output", "output_tokens"), ("total", "tokens")):
         tokens = at(f"{kind}_tokens")
-        found += [
+        measures += [
             Measure(
                 label=f"Cost per million {kind} tokens, USD",
                 name=f"cost_per_million_{suffix}_usd",
@@ -64,7 +64,7 @@ def measures_of(content: Content, layout: Layout) -> list[Measure]:
                 style="unit_usd",
             ),
         ]
-    return found + _margins(layout)
+    return measures + _margins(layout)
 
 
 def _margins(layout: Layout) -> list[Measure]:
@@ -79,11 +79,11 @@ def _margins(layout: Layout) -> list[Measure]:
 
     serving = total(COST_OF_SERVING_ACCOUNTS)
     running = f"{serving}+{total(OPERATING_EXPENSE_ACCOUNTS)}"
-    found = [Measure(label="Revenue, USD", name="revenue_usd", formula=f"={revenue}")]
+    margins = [Measure(label="Revenue, USD", name="revenue_usd", formula=f"={revenue}")]
     for label, name, spent in (("Gross margin", "gross", serving), ("Operating margin", "operating", running)):
         formula = f'=IF({revenue}=0,"",1-({spent})/({revenue}))'
-        found.append(Measure(label=label, name=f"{name}_margin_fraction", formula=formula, style="percent"))
-    return found
+        margins.append(Measure(label=label, name=f"{name}_margin_fraction", formula=formula, style="percent"))
+    return margins
 
 
 def _levelised_formula(content: Content, layout: Layout, tokens: str) -> str | None:

@@ -209,10 +209,10 @@ def _write_end(sheets: Sheets, content: Content, rules: TaxRules) -> None:
         total = f"({_due(f'({year}+{gain}/100)', carried, rules)}-{_due(year, carried, rules)})*100"
     else:
         total = f"{rules.rate_fraction!r}*{gain}"
-    found, others = _end_gain_cents(content, rules)
+    gains, others = _end_gain_cents(content, rules)
     sheet.write_string(row, 0, "Gain if all were sold on the last day, cents")
     formula = f"=SUM({cohort_range(content, 'end_value')})-({basis})+({others})"
-    sheet.write_formula(row, 1, formula, sheets.formats["count"], found)
+    sheet.write_formula(row, 1, formula, sheets.formats["count"], gains)
     sheet.write_string(row + 1, 0, "Tax on it, cents")
     simulated = int(content.account_cents(Account.TAX_ON_END_VALUE)[-1])
     sheet.write_formula(row + 1, 1, f"=SIGN({total})*INT(ABS({total})+0.500001)", sheets.formats["count"], simulated)

@@ -64,7 +64,7 @@ class Series:
 
 def series_of_inputs(result: RunResult, posted: Posted, inputs: Inputs) -> tuple[Series, ...]:
     """Return what moves with an input, from what the ledger was posted of."""
-    found = []
+    live = []
     staff = [place for place, (account, _) in enumerate(posted) if account is Account.OPERATIONS_STAFF]
     for number, (account, amounts) in enumerate(posted):
         columns = amounts[:, None] if amounts.ndim == 1 else amounts
@@ -75,8 +75,8 @@ def series_of_inputs(result: RunResult, posted: Posted, inputs: Inputs) -> tuple
             series = Series(account=account, cluster=cluster, parts=running, yearly=_yearly(result, account))
             moved = any(name and inputs.is_live(name, _owner(name, cluster)) for name, _ in running)
             if moved or (series.yearly and inputs.is_live(names.PRICE, cluster)):
-                found.append(series)
-    return tuple(found)
+                live.append(series)
+    return tuple(live)
 
 
 def _yearly(result: RunResult, account: Account) -> float:
@@ -128,13 +128,13 @@ def _revenue(result: RunResult, cluster: int) -> list[tuple[str, Floats]]:
         names.CACHED_PRICE: "cached_input_usd_per_million_tokens",
     }
     served = result.rented.requests if cluster < 0 else result.monthly.served_requests[:, cluster, :]
-    found: dict[str, Floats] = {}
+    revenue: dict[str, Floats] = {}
     for name, kind in kinds.items():
         alone = {other: getattr(path, other) if other == kind else none for other in kinds.values()}
         moved = names.INPUT_PRICE if name == names.CACHED_PRICE and getattr(price, kind) is None else name
         earned = -(served * plan.request_usd(PricePath(**alone))).sum(axis=1)
-        found[moved] = found.get(moved, 0.0) + earned
-    return list(found.items())
+        revenue[moved] = revenue.get(moved, 0.0) + earned
+    return list(revenue.items())
 
 
 def write_workings(sheets: Sheets, content: Content) -> None:
@@ -176,8 +176,8 @@ def _write_series(sheets: Sheets, content: Content, series: Series, place: tuple
 
 def _capital(content: Content, series: Series, row: int) -> str:
     """Return what a share of capital in service comes to until a month's end: Σ cost · years in service · share."""
-    own = [place for place, cohort in enumerate(content.result.cohorts) if cohort.cluster == series.cluster]
-    rows = slice(own[0], own[-1] + 1)
+    cohorts = [place for place, cohort in enumerate(content.result.cohorts) if cohort.cluster == series.cluster]
+    rows = slice(cohorts[0], cohorts[-1] + 1)
     years = block_range(content, SERVICE, FIRST_MONTH + row - FIRST_ROW, rows)
     return f"SUMPRODUCT({cohort_range(content, 'cost', rows)},{years})/100*{series.yearly!r}"
 

@@ -29,7 +29,7 @@ def _text(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
-def _whole(name: str, description: str) -> Column:
+def _count(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.INTEGER, description=description)
 
 
@@ -47,7 +47,7 @@ WORKLOADS = TableDescription(
     key=("workload",),
     columns=(
         _WORKLOAD,
-        _whole("requests", "Requests that arrived in the minutes simulated, of the sample."),
+        _count("requests", "Requests that arrived in the minutes simulated, of the sample."),
         _number("in_time_fraction", "Requests that met both objectives over requests; deferrable work has hours."),
         _number("in_time_low_fraction", "Lower end of its 95% interval."),
         _number("in_time_high_fraction", "Upper end of it."),
@@ -95,7 +95,7 @@ REASONS_TABLE = TableDescription(
             "cache: it was evicted; burst: its minute was a tenth busier than the hour, or more; queue: prompts ahead "
             "of it; crowded batch: too many beside it; no capacity: refused for none of these.",
         ),
-        _whole("requests", "Requests not in time for it."),
+        _count("requests", "Requests not in time for it."),
         _number("fraction", "Over all requests of the workload."),
     ),
 )
@@ -104,10 +104,10 @@ SECONDS = TableDescription(
     description="Queue, batch and cache of each group of replicas, second by second.",
     key=("second", "replicas"),
     columns=(
-        _whole("second", "Seconds since the moment zoomed at."),
+        _count("second", "Seconds since the moment zoomed at."),
         _text("replicas", "Cluster, model and accelerators per replica."),
-        _whole("waiting", "Requests that wait or whose prompt is being computed."),
-        _whole("running", "Sequences that decode."),
+        _count("waiting", "Requests that wait or whose prompt is being computed."),
+        _count("running", "Sequences that decode."),
         _number("cache_fraction", "Cache in use over cache.", 4),
     ),
 )
@@ -117,26 +117,26 @@ REQUESTS = TableDescription(
     columns=(
         _WORKLOAD,
         _number("arrived_s", "Seconds since the moment zoomed at.", 3),
-        _whole("prompt_tokens", "Prompt, cached part included."),
-        _whole("cached_tokens", "Of those, found in the prefix cache."),
-        _whole("output_tokens", "Tokens generated."),
+        _count("prompt_tokens", "Prompt, cached part included."),
+        _count("cached_tokens", "Of those, found in the prefix cache."),
+        _count("output_tokens", "Tokens generated."),
         _number("ttft_s", "Time to the first token; empty for a refused request."),
         _number("tpot_s", "Time per token after the first."),
         _number("total_s", "From arrival to the last token."),
         _text("outcome", "in time, late, refused or in flight."),
         _text("reason", "Why it was not in time."),
-        _whole("retries", "How often its replica went down under it."),
-        _whole("evictions", "How often it was evicted from a full cache."),
+        _count("retries", "How often its replica went down under it."),
+        _count("evictions", "How often it was evicted from a full cache."),
     ),
 )
 ZOOM_TABLES = (WORKLOADS, LATENCIES, DISTRIBUTIONS, REASONS_TABLE, SECONDS, REQUESTS)
 """The tables of every zoom."""
 
 
-def _workload_rows(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
+def _workload_rows(zoom: Zoom, by_workload: Sequence[Outcome]) -> dict[str, Any]:
     hour = zoom.hour
-    served = [outcome for outcome in found if outcome.arrived_s.size]
-    places = [found.index(outcome) for outcome in served]
+    served = [outcome for outcome in by_workload if outcome.arrived_s.size]
+    places = [by_workload.index(outcome) for outcome in served]
     in_time = [outcome.share(outcome.in_time) for outcome in served]
     return {
         "workload": [outcome.name for outcome in served],
@@ -153,10 +153,10 @@ def _workload_rows(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _latency_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+def _latency_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
     rows = [
         (outcome.name, quantity, probability, outcome.percentile(quantity, probability))
-        for outcome in found
+        for outcome in by_workload
         for quantity in QUANTITIES
         if np.isfinite(getattr(outcome, quantity)).any()
         for probability in PERCENTILES
@@ -172,10 +172,10 @@ def _latency_rows(found: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _distribution_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+def _distribution_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
     shares = (np.arange(_CURVE_POINTS) + 0.5) / _CURVE_POINTS
     rows: dict[str, list[Any]] = {"workload": [], "quantity": [], "share_fraction": [], "value": []}
-    for outcome in found:
+    for outcome in by_workload:
         for quantity in QUANTITIES:
             figures = getattr(outcome, quantity)
             figures = figures[np.isfinite(figures)]
@@ -187,10 +187,10 @@ def _distribution_rows(found: Sequence[Outcome]) -> dict[str, Any]:
     return rows
 
 
-def _reason_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+def _reason_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
     rows = [
         (outcome.name, reason, number, number / outcome.arrived_s.size)
-        for outcome in found
+        for outcome in by_workload
         if outcome.arrived_s.size
         for reason, number in outcome.reasons().items()
     ]
@@ -214,22 +214,22 @@ def group_names(zoom: Zoom) -> list[str]:
     return [f"{zoom.plan.clusters[s.cluster].name} {s.model} x{s.accelerators}" for s in zoom.hour.stands]
 
 
-def _request_rows(found: Sequence[Outcome]) -> dict[str, Any]:
+def _request_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
     """Return requests evenly spaced in order of arrival, all workloads together."""
-    owner = np.repeat(np.arange(len(found)), [outcome.arrived_s.size for outcome in found])
-    row = np.concatenate([np.arange(outcome.arrived_s.size) for outcome in found])
-    arrived = np.concatenate([outcome.arrived_s for outcome in found])
+    owner = np.repeat(np.arange(len(by_workload)), [outcome.arrived_s.size for outcome in by_workload])
+    row = np.concatenate([np.arange(outcome.arrived_s.size) for outcome in by_workload])
+    arrived = np.concatenate([outcome.arrived_s for outcome in by_workload])
     order = np.lexsort((owner, arrived))
     if order.size > SAMPLED_REQUESTS:
         order = order[np.linspace(0, order.size - 1, SAMPLED_REQUESTS).astype(np.intp)]
-    picked = [(found[owner[i]], int(row[i])) for i in order]
+    picked = [(by_workload[owner[i]], int(row[i])) for i in order]
     numbers = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "ttft_s", "tpot_s", "total_s")
     columns: dict[str, Any] = {
         name: [float(getattr(outcome, name)[i]) for outcome, i in picked] for name in (*numbers, "retries", "evictions")
     }
     columns["workload"] = [outcome.name for outcome, _ in picked]
     columns["outcome"] = [_word(outcome, i) for outcome, i in picked]
-    names = [*dict.fromkeys(reason for outcome in found[:1] for reason in outcome.reasons())]
+    names = [*dict.fromkeys(reason for outcome in by_workload[:1] for reason in outcome.reasons())]
     columns["reason"] = [names[outcome.reason[i]] if outcome.reason[i] >= 0 else "" for outcome, i in picked]
     return columns
 
@@ -242,10 +242,10 @@ def _word(outcome: Outcome, i: int) -> str:
     return "in time" if outcome.in_time[i] else "late"
 
 
-def zoom_summary(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
+def zoom_summary(zoom: Zoom, by_workload: Sequence[Outcome]) -> dict[str, Any]:
     """Return the headline figures of a zoom, ready for JSON."""
-    rows = _workload_rows(zoom, found)
-    latency = _latency_rows(found)
+    rows = _workload_rows(zoom, by_workload)
+    latency = _latency_rows(by_workload)
     workloads: dict[str, dict[str, Any]] = {
         name: {field: _plain(rows[field][i]) for field in rows if field != "workload"}
         for i, name in enumerate(rows["workload"])
@@ -253,7 +253,7 @@ def zoom_summary(zoom: Zoom, found: Sequence[Outcome]) -> dict[str, Any]:
     for name, quantity, probability, value, low, high in zip(*latency.values(), strict=True):
         percentiles = workloads[name].setdefault(quantity, {})
         percentiles[f"p{100 * probability:g}"] = {"value": _plain(value), "low": _plain(low), "high": _plain(high)}
-    for outcome in found:
+    for outcome in by_workload:
         if outcome.name in workloads:
             workloads[outcome.name]["reasons"] = outcome.reasons()
     arrived, finished, refused, in_flight = zoom.counts
@@ -322,17 +322,17 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> dict[str, Any]:
     """Write a zoom's folder, whole or not at all, and return its summary."""
-    found = outcomes(zoom)
+    by_workload = outcomes(zoom)
     columns = {
-        WORKLOADS.name: _workload_rows(zoom, found),
-        LATENCIES.name: _latency_rows(found),
-        DISTRIBUTIONS.name: _distribution_rows(found),
-        REASONS_TABLE.name: _reason_rows(found),
+        WORKLOADS.name: _workload_rows(zoom, by_workload),
+        LATENCIES.name: _latency_rows(by_workload),
+        DISTRIBUTIONS.name: _distribution_rows(by_workload),
+        REASONS_TABLE.name: _reason_rows(by_workload),
         SECONDS.name: _second_rows(zoom),
-        REQUESTS.name: _request_rows(found),
+        REQUESTS.name: _request_rows(by_workload),
     }
     written = [WrittenTable(description=t, content=write_csv(t, columns[t.name])) for t in ZOOM_TABLES]
-    summary = zoom_summary(zoom, found)
+    summary = zoom_summary(zoom, by_workload)
     files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
     files["datapackage.json"] = data_package(zoom.scenario.name.lower(), written)
     files["summary.json"] = json_text(summary)

@@ -203,23 +203,23 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position
     if not leases:
         return {Position.RIGHT_OF_USE: owed.T, Position.LEASES: owed.T}
     for lease in leases:
-        drawn, own, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
-        kept = (months < own.ends) | (not lease.terms.is_bought)
+        drawn, booked, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
+        kept = (months < booked.ends) | (not lease.terms.is_bought)
         right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
-        owed[cluster] += own.balance_cents
+        owed[cluster] += booked.balance_cents
         builder.post(Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None])
-        carried = np.append(0, own.balance_cents[:-1]) + drawn.sum(axis=0)
+        carried = np.append(0, booked.balance_cents[:-1]) + drawn.sum(axis=0)
         lent = usd(carried) * np.expm1(growth * schedule.held_months[lease.rows[0]])
-        end_debt = own.balance_cents[-1:] * lease.terms.is_bought
+        end_debt = booked.balance_cents[-1:] * lease.terms.is_bought
         for account, amount, month in (
-            (Account.LEASE_PRINCIPAL, own.principal_cents, months),
-            (Account.LEASE_INTEREST, own.interest_cents, months),
-            (Account.EXIT_FEES, own.exit_fee_cents, months),
+            (Account.LEASE_PRINCIPAL, booked.principal_cents, months),
+            (Account.LEASE_INTEREST, booked.interest_cents, months),
+            (Account.EXIT_FEES, booked.exit_fee_cents, months),
             (Account.OTHER_CAPITAL, -series_cents(lent), months),
             (Account.LEASE_OWED, end_debt, months[-1:]),
         ):
             builder.post(account, amount, month=month, cluster=cluster)
-        books.running_cents += own.interest_cents + own.exit_fee_cents
+        books.running_cents += booked.interest_cents + booked.exit_fee_cents
     used = np.where(_is_leased(books), schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
     builder.post_cohorts(Account.LEASE_USED, used, owner)
     return {Position.RIGHT_OF_USE: _by_cluster(books, right), Position.LEASES: owed.T}

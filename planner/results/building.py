@@ -78,9 +78,9 @@ def building_of(plan: Plan) -> BuildingBooks | None:
         building.cost_usd + building.land_usd, opened, residual_usd=building.land_usd, life_months=building.life_months
     )
     schedule = depreciate(asset, edges)
-    own = opened < edges
+    owned = opened < edges
     written_off = np.clip(edges - np.floor(opened) - 0.5, 0.0, TAX_LIFE_MONTHS) / TAX_LIFE_MONTHS
-    deducted = np.where(own, cents(building.cost_usd * written_off), 0)
+    deducted = np.where(owned, cents(building.cost_usd * written_off), 0)
     closing = np.append(schedule.opening_book_cents, schedule.closing_book_cents[0])
     held = schedule.held_months[0] / grid.month_fractions
     upkeep = yearly_cost_usd(np.array(building.cost_usd * held)[:, None], building.upkeep_fraction_per_year, grid)
@@ -92,6 +92,6 @@ def building_of(plan: Plan) -> BuildingBooks | None:
         property_tax_cents=series_cents(taxed[0]),
         upkeep_cents=series_cents(upkeep[:, 0]),
         deduction_cents=np.diff(deducted),
-        basis_cents=np.where(own, cents(building.cost_usd + building.land_usd) - deducted, 0),
+        basis_cents=np.where(owned, cents(building.cost_usd + building.land_usd) - deducted, 0),
         value_cents=closing * (capital.end_value != "none"),
     )

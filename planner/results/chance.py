@@ -71,7 +71,7 @@ class Chance:
 
     def _beside(self, name: str, base: Chance) -> list[tuple[float | None, float | None]]:
         """Return a figure of this plan and of another, draw by draw."""
-        return [(own[name], other[name]) for own, other in zip(self.figures, base.figures, strict=True)]
+        return [(ours[name], other[name]) for ours, other in zip(self.figures, base.figures, strict=True)]
 
 
 def _place(draws: int) -> int:
@@ -101,10 +101,10 @@ def figures_of(result: RunResult) -> Figures:
 
 def months_of(result: RunResult, series: Series) -> dict[str, NDArray[np.float64]]:
     """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
-    found = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
+    months = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
     if result.plan.money.market.token_price is not None:
-        found["revenue_usd"] = revenue_usd(result)[:, -1]
-    return found
+        months["revenue_usd"] = revenue_usd(result)[:, -1]
+    return months
 
 
 def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:
@@ -119,5 +119,5 @@ def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], Non
         figures.append(service(drawn, series) | measures(drawn, series))
         months.append(months_of(drawn, series))
     return Chance(
-        figures=tuple(figures), monthly={name: np.stack([each[name] for each in months]) for name in months[0]}
+        figures=tuple(figures), monthly={name: np.stack([figures[name] for figures in months]) for name in months[0]}
     )

@@ -65,9 +65,9 @@ def _cohorts(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[
     """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
     hours = np.zeros_like(monthly.present_node_h)
     if cohorts:
-        whole = tuple(cohort for cohort in cohorts if cohort.machines)
-        owner = np.array([cohort.cluster for cohort in whole], dtype=np.intp)
-        np.add.at(hours.T, owner, nodes_in_service(plan, whole) * plan.months.period_hours)
+        complete = tuple(cohort for cohort in cohorts if cohort.machines)
+        owner = np.array([cohort.cluster for cohort in complete], dtype=np.intp)
+        np.add.at(hours.T, owner, nodes_in_service(plan, complete) * plan.months.period_hours)
     off = np.abs(hours - monthly.present_node_h)
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
         return [f"node-hours of cohorts in service are off by {off.max():.3g}"]
@@ -122,8 +122,8 @@ def _machines(plan: Plan, run: Run) -> list[str]:
     problems = []
     last = run.node_hours[-1]
     for index, cluster in enumerate(plan.clusters):
-        own = [change for change in run.log.changes if change.cluster == index and change.time_h <= plan.hours - 1]
-        present = sum(change.accelerators for change in own)
+        changes = [change for change in run.log.changes if change.cluster == index and change.time_h <= plan.hours - 1]
+        present = sum(change.accelerators for change in changes)
         settled = [change for change in run.log.changes if change.cluster == index and change.time_h > plan.hours - 1]
         counted = last.present[index, -1] * cluster.accelerators_per_node
         if not settled and abs(counted - present) > 1e-6 * max(present, 1):

@@ -69,8 +69,8 @@ def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
         if price > 0 or place == 0:
             accelerators, host, network, storage = (price if at == place else 0.0 for at in range(len(COMPONENTS)))
             prices = (accelerators, host, network, storage)
-            own = f"{cohort.name}-{name}"
-            kinds.append(replace(cohort, name=own, prices_usd=prices, component=place, before_usd=before))
+            part = f"{cohort.name}-{name}"
+            kinds.append(replace(cohort, name=part, prices_usd=prices, component=place, before_usd=before))
         before += price
     return tuple(kinds)
 
@@ -129,9 +129,9 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
 def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[_Lot]:
     """Return a cluster's deliveries by the month in which their nodes enter service, and what of them never does."""
     per_node = plan.clusters[cluster].accelerators_per_node
-    own = [place for place, purchase in enumerate(log.purchases) if purchase.cluster == cluster]
+    places = [place for place, purchase in enumerate(log.purchases) if purchase.cluster == cluster]
     lots = []
-    for delivery, place in enumerate(own, start=1):
+    for delivery, place in enumerate(places, start=1):
         purchase = log.purchases[place]
         entered = [change for change in log.changes if change.purchase == place]
         times = np.array([change.time_h for change in entered])
@@ -194,7 +194,7 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
         if cluster.lease is None:
             continue
         for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index}):
-            rows = np.flatnonzero([each.cluster == index and each.bought_h == signed_h for each in cohorts])
+            rows = np.flatnonzero([cohort.cluster == index and cohort.bought_h == signed_h for cohort in cohorts])
             owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
             leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
             signed, leaves = plan.months.coordinate_of_hour(np.array([signed_h, leaves_h])).tolist()

@@ -53,8 +53,8 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
     if with_failures:
         kinds.append(("failures", _failures(result, tokens), monthly.failed_node_h))
     rows = [*_deliveries(result), *_waiting(result), *_notes(result)]
-    for kind, (found, taken), node_h in kinds:
-        rows += found
+    for kind, (times, taken), node_h in kinds:
+        rows += times
         lost = node_h.sum(axis=0)
         if np.any(np.abs(taken - lost) > 1e-6 * lost + 1e-6):
             taken_h, lost_h = taken.tolist(), lost.tolist()
@@ -132,9 +132,9 @@ def _failures(result: RunResult, tokens: Floats) -> Rows:
     if not outages:
         return [], np.zeros(shape)
     start_h, end_h, index, node, accelerators, cause, severity, wait_h = zip(*outages, strict=True)
-    own = np.array(index)
+    clusters = np.array(index)
     hours = np.minimum(end_h, float(plan.hours)) - start_h
-    lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[own])
+    lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[clusters])
     events = [_EVENTS.get(repair, "failure") for repair in severity]
     details = [
         f"node {number}, {repair} repair, waited {waited:.1f} h" if event == "failure" else f"node {number}, taken out"
@@ -151,9 +151,9 @@ def _failures(result: RunResult, tokens: Floats) -> Rows:
         details,
         accelerators,
         lost.tolist(),
-        (lost * tokens[own]).tolist(),
+        (lost * tokens[clusters]).tolist(),
     )
-    return list(rows), np.bincount(own, lost, shape).astype(np.float64)
+    return list(rows), np.bincount(clusters, lost, shape).astype(np.float64)
 
 
 def _notes(result: RunResult) -> list[_Row]:

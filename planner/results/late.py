@@ -166,8 +166,8 @@ def _idle(plan: Plan) -> Plan:
 
 def _missed_by_month(result: RunResult, late: Floats, shed: Floats) -> Floats:
     """Return requests late, or shed and not rented for, shape (months, workloads)."""
-    whole = replace(result.run.windows[0], first_hour=0, shed_requests=shed)
-    rented, _ = rent_by_hour(result.plan, whole)
+    horizon = replace(result.run.windows[0], first_hour=0, shed_requests=shed)
+    rented, _ = rent_by_hour(result.plan, horizon)
     starts = result.plan.month_edges_h[:-1]
     by_month = [np.add.reduceat(requests, starts, axis=-1).T for requests in (late, shed, rented)]
     return quantities.missed_requests(by_month[0], quantities.shed_requests(*by_month[1:]))
@@ -248,13 +248,13 @@ def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | floa
     lost, plan = lost_requests(result), result.plan
     settled = result.settled_requests().sum(axis=0)
     share = np.nan_to_num(ratio(lost.requests.sum(axis=1), settled))  # (reasons, workloads)
-    found: list[dict[str, str | float | None]] = []
+    reasons: list[dict[str, str | float | None]] = []
     for place in np.argsort(-share, axis=None, kind="stable")[:most].tolist():
         r, w = np.unravel_index(place, share.shape)
         month = int(lost.fraction[r, :, w].argmax())
         amount = float(lost.mend_amount[r, month, w])
         if share[r, w] >= _LEAST_NAMED:
-            found.append(
+            reasons.append(
                 {
                     "workload": plan.workloads[w].name,
                     "reason": [*REASONS][r],
@@ -265,4 +265,4 @@ def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | floa
                     "mend": lost.mends[r][w],
                 }
             )
-    return found
+    return reasons

@@ -108,8 +108,8 @@ def sums_of(result: RunResult) -> Sums:
     cents = result.cost_cents()
 
     def served(*, output_only: bool) -> Floats:
-        own = result.tokens(monthly.served_requests, output_only=output_only).sum(axis=2)
-        return with_fleet(own, elsewhere=result.tokens(rented, output_only=output_only).sum(axis=1))
+        tokens = result.tokens(monthly.served_requests, output_only=output_only).sum(axis=2)
+        return with_fleet(tokens, elsewhere=result.tokens(rented, output_only=output_only).sum(axis=1))
 
     return Sums(
         on_site_h=with_fleet(monthly.present_node_h * per_node),
@@ -183,7 +183,7 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
     owner, sums = ownership(result), series.sums.over_run()
     accrued = sums.figures()
     tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
-    found: Figures = {
+    figures: Figures = {
         **{measure.name: _known(accrued[measure.name]) for measure in MEASURES if measure.name in accrued},
         "tco_usd": float(series.economic_usd.sum()),
         "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
@@ -196,8 +196,8 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
         "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
         **_real(result, series, owner),
     }
-    found |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
-    return {measure.name: found[measure.name] for measure in MEASURES}
+    figures |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
+    return {measure.name: figures[measure.name] for measure in MEASURES}
 
 
 def _real(result: RunResult, series: Series, owner: Ownership) -> Figures:

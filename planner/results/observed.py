@@ -11,7 +11,7 @@ from planner.finance.accounts import ACCOUNT_CODES, Account
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
 from planner.fleet import quantities
-from planner.language.actuals import WHOLE, Seen
+from planner.language.actuals import FLEET, Seen
 from planner.results.measures import Sums, sums_of, with_fleet
 from planner.results.result import RunResult
 
@@ -23,7 +23,7 @@ def observed(result: RunResult, series: Sequence[Seen], sums: Sums | None = None
     accounts = usd(result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT))
     by_cluster = _by_cluster(result, sums_of(result) if sums is None else sums)
     by_workload = _by_workload(result)
-    clusters = [*(cluster.name for cluster in result.plan.clusters), WHOLE]
+    clusters = [*(cluster.name for cluster in result.plan.clusters), FLEET]
     workloads = [workload.name for workload in result.plan.workloads]
 
     def one(seen: Seen) -> Floats:

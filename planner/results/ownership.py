@@ -49,7 +49,9 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
     kept, (start, *_, end) = _rows_of(ledger, (Account.OPENING_VALUE,)), plan.months.edge_coordinates
     days += [np.full(ends.size, end), np.full(kept.size, start)]
     orders = order_payments(plan, result.run.log)
-    others = [_rows_of(ledger, found) for found in (LEASE_PAYMENTS, (Account.ORDER_PAID,), (Account.ORDER_SETTLED,))]
+    others = [
+        _rows_of(ledger, accounts) for accounts in (LEASE_PAYMENTS, (Account.ORDER_PAID,), (Account.ORDER_SETTLED,))
+    ]
     paid, settled = (orders.mean_months(plan, months) for months in (orders.paid_months, orders.settled_months))
     for rows, table in zip(others, (_lease_days(result), paid, settled), strict=True):
         days.append(table[ledger.month_index[rows], ledger.cluster_index[rows]])

@@ -26,9 +26,9 @@ def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[
     alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
     """
     edges = plan.month_edges_h.astype(np.float64)
-    own = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
-    moments = np.array([0.0, *(change.time_h for change in own), float(plan.hours)])
-    on_site = np.cumsum([0, *(change.accelerators for change in own)])
+    changes = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
+    moments = np.array([0.0, *(change.time_h for change in changes), float(plan.hours)])
+    on_site = np.cumsum([0, *(change.accelerators for change in changes)])
     level = np.array([headcount.whole(count) for count in on_site.tolist()])
     spent = np.concatenate(([0.0], np.cumsum(level * np.diff(moments))))  # linear between moments, so read by interp
     by_month = np.diff(np.interp(edges, moments, spent)) / np.diff(edges)
@@ -46,8 +46,8 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
             name = "repair crews (reliability.repair_crews)"
             queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))
         for number, team in enumerate(plan.software.teams):
-            own = list(team.clusters)
-            if engineers := team.engineers.whole(float(month[own] @ per_node[own])):
+            members = list(team.clusters)
+            if engineers := team.engineers.whole(float(month[members] @ per_node[members])):
                 name = f"engineers of {team.name} (software.engineers)"
                 queues.setdefault(name, []).append((plan.engineer_load(number, engineers), engineers))
     warnings = []
@@ -92,6 +92,6 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
         paid_h = np.repeat([run.log.purchases[change.purchase].time_h for change in entered], nodes)
         bought_h[cluster == index] = paid_h[node[cluster == index]]
     expired = time_h - bought_h >= upkeep.warranty_h
-    each = upkeep.rma_usd + np.where(expired, upkeep.replacement_usd[cluster], 0.0)
-    np.add.at(cost, (grid.period_of_hour(time_h), cluster), each)
+    unit_usd = upkeep.rma_usd + np.where(expired, upkeep.replacement_usd[cluster], 0.0)
+    np.add.at(cost, (grid.period_of_hour(time_h), cluster), unit_usd)
     return cost

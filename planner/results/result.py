@@ -92,10 +92,10 @@ class RunResult:
         for w in never_placed(plan, self.run.windows):
             workload = plan.workloads[w]
             sizes = [
-                f"{each.least_nodes:g} of {plan.clusters[each.cluster].nodes} nodes of "
-                f"{plan.clusters[each.cluster].name}"
-                for each in (plan.placement.deployments if plan.placement else ())
-                if w in each.workloads
+                f"{deployment.least_nodes:g} of {plan.clusters[deployment.cluster].nodes} nodes of "
+                f"{plan.clusters[deployment.cluster].name}"
+                for deployment in (plan.placement.deployments if plan.placement else ())
+                if w in deployment.workloads
             ]
             told.append(
                 f"workload {workload.name} was never served: {workload.model} takes {', '.join(sizes)} or more, "

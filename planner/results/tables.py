@@ -176,13 +176,13 @@ def late_reasons(result: RunResult) -> Columns:
     """One row per month, workload and reason why requests were not in time, the worst kind of mend with it."""
     lost, plan = lost_requests(result), result.plan
     names = [workload.name for workload in plan.workloads]
-    months, each = len(plan.months.labels), len(names) * len(REASONS)
+    months, per_month = len(plan.months.labels), len(names) * len(REASONS)
 
     def by_row(figures: Floats) -> Floats:
         return np.moveaxis(figures, 0, -1).ravel()  # reasons within workloads within months
 
     return {
-        "month": [label for label in plan.months.labels for _ in range(each)],
+        "month": [label for label in plan.months.labels for _ in range(per_month)],
         "workload": [name for name in names for _ in REASONS] * months,
         "reason": [*REASONS] * (months * len(names)),
         "lost_fraction": by_row(lost.fraction),
@@ -198,10 +198,10 @@ def placement(result: RunResult) -> Columns:
     names = ("model", "replicas", "nodes", "memory_fraction", "load_node_h")
     rows: list[tuple[Any, ...]] = []
     for m in range(len(result.plan.months.labels)):
-        for _, w, d, each in pairs:
+        for _, w, d, deployment in pairs:
             replicas = held.replicas[m, d]
-            memory = each.resident_bytes / each.memory_bytes
-            nodes = replicas * each.nodes_per_replica
+            memory = deployment.resident_bytes / deployment.memory_bytes
+            nodes = replicas * deployment.nodes_per_replica
             rows.append((result.plan.workloads[w].model, replicas, nodes, memory, held.load_node_h[m, d]))
     return _by_pair(result.plan, pairs) | dict(zip(names, zip(*rows, strict=True), strict=True))
 
@@ -211,10 +211,10 @@ def routing_monthly(result: RunResult) -> Columns:
     plan, monthly = result.plan, result.monthly
     pairs, held = _residents(result)
     clusters, loads = [c for c, *_ in pairs], [w for _, w, *_ in pairs]
-    own = [d for _, _, d, _ in pairs]
+    columns = [d for _, _, d, _ in pairs]
     work = quantities.shares(_machine_time(result))[:, clusters, loads] * monthly.busy_node_h[:, clusters]
     return _by_pair(plan, pairs) | {
-        "replicas": held.replicas[:, own].ravel(),
+        "replicas": held.replicas[:, columns].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
         "utilisation_fraction": quantities.utilisation(work, _serving_node_h(plan, pairs, held)).ravel(),
     }
@@ -225,8 +225,8 @@ def _serving_node_h(plan: Plan, pairs: Sequence[Pair], held: Residence) -> Float
     assert plan.placement is not None  # its pairs come from there
     node_h = held.held_node_h[:, [d for _, _, d, _ in pairs]]
     for place, (c, w, d, _) in enumerate(pairs):
-        for other, each in enumerate(plan.placement.deployments):
-            if plan.placement.placed[c] and each.cluster == c and other != d and w in each.waiting_speed:
+        for other, deployment in enumerate(plan.placement.deployments):
+            if plan.placement.placed[c] and deployment.cluster == c and other != d and w in deployment.waiting_speed:
                 node_h[:, place] += held.held_node_h[:, other]
     return node_h
 
@@ -284,13 +284,13 @@ def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Colu
     """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
     plan = result.plan
     monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
-    found = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
+    lines = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
     names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
     columns: Columns = {
-        "month" if frequency is Frequency.MONTH else "period": [label for label in found.periods for _ in names],
-        "cluster": names * len(found.periods),
+        "month" if frequency is Frequency.MONTH else "period": [label for label in lines.periods for _ in names],
+        "cluster": names * len(lines.periods),
     }
-    return columns | {name: amounts.ravel() for name, amounts in found.lines_cents.items()}
+    return columns | {name: amounts.ravel() for name, amounts in lines.lines_cents.items()}
 
 
 def timeline_daily(result: RunResult) -> Columns:

@@ -12,7 +12,7 @@ from planner.finance.account_groups import NOT_COST_ACCOUNTS
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
-from planner.language.actuals import WHOLE, Actuals, Seen
+from planner.language.actuals import FLEET, Actuals, Seen
 from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -85,7 +85,7 @@ def hold(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Held:
     """Run a plan as stated and under its study's uncertain inputs, hold what happened against it, and forecast anew."""
-    fleet = [Seen("cluster", WHOLE, name) for name in _FLEET]
+    fleet = [Seen("cluster", FLEET, name) for name in _FLEET]
     seen = tuple(dict.fromkeys((*actuals.series, *FORECAST, *fleet)))
     progress("simulating the plan as stated")
     result = simulate(prepared.scenarios[which].scenario, prepared.seed)
@@ -119,21 +119,23 @@ def _variances(
     for name in {name for drivers in DRIVERS.values() for name in drivers}:
         happened = _fleet_series(actuals, name, parts)
         if happened is not None and np.isfinite(happened).all():
-            planned = budget[seen.index(Seen("cluster", WHOLE, name)), :count]
+            planned = budget[seen.index(Seen("cluster", FLEET, name)), :count]
             quantities[name] = (float(planned.sum()), float(happened.sum()))
             if name == "accelerators_in_service":
                 quantities[ARRIVED] = _as_many(float(planned[-1]), float(happened[-1]))
                 quantities[name] = _as_many(*quantities[name])
-    found = []
+    variances = []
     for series in sorted(
         (s for s in actuals.series if s.kind == "account"), key=lambda s: ACCOUNT_CODES[Account(s.name)]
     ):
         account, planned = Account(series.name), budget[seen.index(series)]
         both = (int(cents(planned[:count].sum())), int(cents(actuals.series[series].sum())))
-        whole = int(cents(planned.sum()))
-        causes = account_variance(account, both, whole, quantities)
-        found.append(AccountVariance(account=account, budget_cents=both[0], actual_cents=both[1], causes_cents=causes))
-    return tuple(found)
+        planned_cents = int(cents(planned.sum()))
+        causes = account_variance(account, both, planned_cents, quantities)
+        variances.append(
+            AccountVariance(account=account, budget_cents=both[0], actual_cents=both[1], causes_cents=causes)
+        )
+    return tuple(variances)
 
 
 def _as_many(planned: float, happened: float) -> tuple[float, float]:
@@ -143,10 +145,10 @@ def _as_many(planned: float, happened: float) -> tuple[float, float]:
 
 def _fleet_series(actuals: Actuals, name: str, parts: Mapping[str, Sequence[str]]) -> Floats | None:
     """Return a figure of the fleet as it was seen: its own, or the sum over all workloads or all clusters."""
-    if (own := actuals.series.get(Seen("cluster", WHOLE, name))) is not None or name == "peak_facility_kw":
-        return own
+    if (stated := actuals.series.get(Seen("cluster", FLEET, name))) is not None or name == "peak_facility_kw":
+        return stated
     for kind in ("workload", "cluster"):
-        found = [actuals.series.get(Seen(kind, of, name)) for of in parts[kind]]
-        if all(series is not None for series in found):
-            return np.asarray(np.sum(np.array(found, dtype=np.float64), axis=0))
+        by_part = [actuals.series.get(Seen(kind, of, name)) for of in parts[kind]]
+        if all(series is not None for series in by_part):
+            return np.asarray(np.sum(np.array(by_part, dtype=np.float64), axis=0))
     return None

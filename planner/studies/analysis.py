@@ -132,12 +132,12 @@ class Finished:
             yield f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
         failed = np.zeros(self.rows, dtype=bool)
         failed[[failure.replication for failure in failures]] = True
-        found = [
+        dropped = [
             separation(drawn.name, self.input(drawn.name), failed)
-            for drawn in self.prepared.inputs.each
+            for drawn in self.prepared.inputs.entries
             if is_numeric(drawn.distribution)
         ]
-        if (best := max((one for one in found if one is not None), default=None)) is not None:
+        if (best := max((one for one in dropped if one is not None), default=None)) is not None:
             yield best.sentence
 
     def dropped_share(self) -> float:
@@ -161,8 +161,8 @@ class Finished:
             for which, name in enumerate(self.prepared.names):
                 if needed_by(output.name) and not np.isfinite(table[:, which]).any():
                     continue  # nothing is sold, or nothing is there to hold it against
-                for statistic, found in _statistics(table[:, which], scramblings, output):
-                    yield Statistic(scenario=name, output=output.name, statistic=statistic, estimate=found)
+                for statistic, figure in _statistics(table[:, which], scramblings, output):
+                    yield Statistic(scenario=name, output=output.name, statistic=statistic, estimate=figure)
 
     def bands(self) -> Iterator[Band]:
         """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory."""
@@ -210,15 +210,17 @@ class Finished:
         names = self.prepared.names
         followed = [(name, "", table[:, which]) for which, name in enumerate(names)]
         followed += [(names[0], other, table[:, 0] - table[:, which]) for which, other in enumerate(names[1:], start=1)]
-        found: list[list[Driver]] = [[] for _ in followed]
-        for drawn in self.prepared.inputs.each:  # one at a time in memory
+        drivers: list[list[Driver]] = [[] for _ in followed]
+        for drawn in self.prepared.inputs.entries:  # one at a time in memory
             values = self.input(drawn.name)[sound]
-            for own, (scenario, against, output) in zip(found, followed, strict=True):
-                own.extend(_given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.each)))
+            for of_output, (scenario, against, output) in zip(drivers, followed, strict=True):
+                of_output.extend(
+                    _given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.entries))
+                )
                 if against and is_numeric(drawn.distribution) and (at := flip(values, output)) is not None:
-                    own.append(_flip(scenario, against, drawn.name, at))
-        for own in found:
-            yield from own
+                    of_output.append(_flip(scenario, against, drawn.name, at))
+        for of_output in drivers:
+            yield from of_output
         yield from self.information()
 
     def information(self) -> Iterator[Driver]:
@@ -228,14 +230,14 @@ class Finished:
         token. What is known of a pair is the product of its own factor with those of its model and its part.
         """
         headline, names = self.prepared.headline, self.prepared.names
-        errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.each if drawn.throughput_of}
+        errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
         table = self.output(headline.name)
         if len(names) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
         chosen = choice(table, lower_is_better=headline.lower_is_better)
         millions = float(np.nanmean(self.output("served_tokens")[:, chosen])) / MILLION
         usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(headline.unit)
-        scramblings, found = self.prepared.study.scramblings, []
+        scramblings, worths = self.prepared.study.scramblings, []
         for part, engine, model in errors:
             if not part or not model:
                 continue
@@ -243,7 +245,7 @@ class Finished:
             known = np.sum([np.log(self.input(name)) for name in terms if name], axis=0)
             worth = worth_of_knowing(known, table, scramblings, lower_is_better=headline.lower_is_better)
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
-            found.append(
+            worths.append(
                 Driver(
                     scenario=names[chosen],
                     against="",
@@ -255,7 +257,7 @@ class Finished:
                     high=max(0.0, worth.high * factor),
                 )
             )
-        yield from sorted(found, key=lambda driver: -driver.value)
+        yield from sorted(worths, key=lambda driver: -driver.value)
 
     def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
         """Return the headline's mean of every scenario after more and more rows."""
@@ -278,18 +280,18 @@ class Separation:
 
 def separation(name: str, values: Floats, failed: NDArray[np.bool_]) -> Separation | None:
     """Return what an input says about the replications that failed; None where it says little (below 0.3)."""
-    own, others = values[failed], np.sort(values[~failed])
-    if not own.size or not others.size:
+    values_failed, others = values[failed], np.sort(values[~failed])
+    if not values_failed.size or not others.size:
         return None
-    below = np.searchsorted(others, own, "left") + np.searchsorted(others, own, "right")
+    below = np.searchsorted(others, values_failed, "left") + np.searchsorted(others, values_failed, "right")
     above = float(below.mean()) / (2.0 * others.size)
     if abs(above - 0.5) < 0.3:
         return None
     if above > 0.5:
-        edge, word = float(np.percentile(own, 5, method="lower")), "at least"
+        edge, word = float(np.percentile(values_failed, 5, method="lower")), "at least"
         among = float((others >= edge).mean())
     else:
-        edge, word = float(np.percentile(own, 95, method="higher")), "at most"
+        edge, word = float(np.percentile(values_failed, 95, method="higher")), "at most"
         among = float((others <= edge).mean())
     sentence = f"in 95% of them or more, {name} is {word} {edge:.4g}; so it is in {among:.0%} of the others"
     return Separation(strength=abs(above - 0.5), sentence=sentence)
@@ -328,14 +330,14 @@ def _given_data(
     scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int
 ) -> Iterator[Driver]:
     """Yield the measures that need no new runs."""
-    found = importance(values, output, inputs)
+    shares = importance(values, output, inputs)
     measures = (
-        ("conditional-mean", "swing", found.swing, found.conditional_low, found.conditional_high),
-        ("rank-correlation", "spearman", found.rank_correlation, np.nan, np.nan),
-        ("variance-share", "first_order", found.variance_share, np.nan, np.nan),
-        ("variance-share", "noise_level", found.variance_noise, np.nan, np.nan),
-        ("pawn", "median_distance", found.pawn, np.nan, np.nan),
-        ("pawn", "noise_level", found.pawn_noise, np.nan, np.nan),
+        ("conditional-mean", "swing", shares.swing, shares.conditional_low, shares.conditional_high),
+        ("rank-correlation", "spearman", shares.rank_correlation, np.nan, np.nan),
+        ("variance-share", "first_order", shares.variance_share, np.nan, np.nan),
+        ("variance-share", "noise_level", shares.variance_noise, np.nan, np.nan),
+        ("pawn", "median_distance", shares.pawn, np.nan, np.nan),
+        ("pawn", "noise_level", shares.pawn_noise, np.nan, np.nan),
     )
     for method, measure, value, low, high in measures:
         yield Driver(

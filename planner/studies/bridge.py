@@ -65,8 +65,8 @@ PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
 def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
     """Return a run's accrued cost less the baseline's by cause, in cents; None where one of them served nothing."""
     restated = _by_the_books_of(result, base.scenario)
-    own, same_books = spending_of(result), spending_of(restated)
-    return dollar_bridge(spending_of(base), same_books, own.cents - same_books.cents)
+    spent, same_books = spending_of(result), spending_of(restated)
+    return dollar_bridge(spending_of(base), same_books, spent.cents - same_books.cents)
 
 
 def _by_the_books_of(result: RunResult, other: Scenario) -> RunResult:

@@ -110,7 +110,7 @@ def _policy_warnings(other: Scenario, base: Scenario) -> list[str]:
     )
     for names, what, consequence in kinds:
         pairs = [(name, getattr(other.finance, name), getattr(base.finance, name)) for name in names]
-        differing = [f"{name} {_brief(own)} against {_brief(its)}" for name, own, its in pairs if own != its]
+        differing = [f"{name} {_brief(here)} against {_brief(its)}" for name, here, its in pairs if here != its]
         if differing:
             warnings.append(f"{other.name} {what} than {base.name} ({', '.join(differing)}): {consequence}")
     return warnings
@@ -154,7 +154,8 @@ def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseli
             for result, chance in zip(results, chances, strict=True)
         ),
         bridges=tuple(
-            (bridge(first, own), bridge(first, own, output_only=True)) if first and own else None for own in factors
+            (bridge(first, theirs), bridge(first, theirs, output_only=True)) if first and theirs else None
+            for theirs in factors
         ),
         dollars=tuple(dollars(result, base) for result in results),
         chances=tuple(chances),
@@ -169,8 +170,8 @@ def _nothing() -> Figures:
 def against(result: RunResult, base: RunResult) -> Figures:
     """Return what a run saves against the baseline run."""
     rate = base.plan.money.capital.discount_rate_per_year
-    own, other = series_of(result), series_of(base)
-    economic, cash = own.economic - other.economic, own.cash - other.cash
+    months, other = series_of(result), series_of(base)
+    economic, cash = months.economic - other.economic, months.cash - other.cash
     return {
         "saving_npv_usd": economic.net_present_value(rate),
         "saving_irr_per_year": economic.internal_rate().annual_rate,

@@ -80,8 +80,8 @@ class DaskCrew:
         import distributed  # noqa: PLC0415 - the optional extra [dask]
 
         calls = [
-            self._client.submit(_call, self._given, self._digest, work, each, pure=False, retries=MAX_LOSSES)
-            for each in arguments
+            self._client.submit(_call, self._given, self._digest, work, piece, pure=False, retries=MAX_LOSSES)
+            for piece in arguments
         ]
         try:
             yield from (call.result() for call in calls)
@@ -98,8 +98,8 @@ def _call(payload: bytes, digest: str, work: Callable[..., Any], arguments: tupl
     """Work on a Dask worker; each of its threads keeps what it made."""
     if getattr(_thread, "crew", None) != digest:
         make, given = pickle.loads(payload)
-        _thread.own, _thread.crew = make(given), digest
-    return work(_thread.own, *arguments)
+        _thread.subject, _thread.crew = make(given), digest
+    return work(_thread.subject, *arguments)
 
 
 def _same(payload: bytes) -> bytes:

@@ -69,14 +69,14 @@ def standings(
     """
     shortfalls, months = promised
     short = [shortfall_over(shortfalls[:, which], share) for which, (_, share) in enumerate(asked)]
-    keeping = [which for which, found in enumerate(short) if found == 0.0]
+    keeping = [which for which, shortfall in enumerate(short) if shortfall == 0.0]
     worse = _worse(headline, lower_is_better=lower_is_better)
-    found = []
+    standings = []
     for which, (name, share) in enumerate(asked):
         rows = shortfalls[:, which]
         kept = np.where(np.isfinite(rows), rows == 0.0, np.nan)
         best = _is_better(_excess(worse, which, keeping)) if which in keeping else np.full(len(rows), np.nan)
-        found.append(
+        standings.append(
             Standing(
                 scenario=name,
                 kept_fraction=share_estimate(kept, scramblings),
@@ -85,7 +85,7 @@ def standings(
                 best_fraction=share_estimate(best, scramblings),
             )
         )
-    return found
+    return standings
 
 
 def _worse(headline: Floats, *, lower_is_better: bool) -> Floats:
@@ -115,14 +115,14 @@ def decisions(
     against the best of all others of them.
     """
     worse = _worse(headline, lower_is_better=lower_is_better)
-    found = []
+    pairs = []
     for one, name in enumerate(names):
         for other, against in enumerate(names):
             if other != one:
-                found.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
+                pairs.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
         if len(keeping) > 2 and one in keeping:
-            found.append(_compare(name, "", _excess(worse, one, keeping), scramblings, lower_is_better))
-    return found
+            pairs.append(_compare(name, "", _excess(worse, one, keeping), scramblings, lower_is_better))
+    return pairs
 
 
 def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is_better: bool) -> Comparison:
@@ -166,10 +166,10 @@ def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower
     score = (known[sound] - known[sound].mean()) / known[sound].std()
     basis = np.vander(score, _DEGREE + 1)
     gained = np.zeros(len(worse))
-    for each in np.unique(fold):
-        own = fold == each
-        rule, *_ = np.linalg.lstsq(basis[~own], behind[~own], rcond=None)
-        picked = np.argmin(basis[own] @ rule, axis=1)
-        gained[own] = -behind[own, picked]
-    parts = np.array([gained[fold == each].mean() for each in np.unique(fold)])
+    for part in np.unique(fold):
+        inside = fold == part
+        rule, *_ = np.linalg.lstsq(basis[~inside], behind[~inside], rcond=None)
+        picked = np.argmin(basis[inside] @ rule, axis=1)
+        gained[inside] = -behind[inside, picked]
+    parts = np.array([gained[fold == part].mean() for part in np.unique(fold)])
     return Estimate(value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse))

@@ -32,8 +32,10 @@ def _of(
 ) -> Iterator[Driver]:
     names = prepared.inputs.names
 
-    def driver(name: str, measure: str, found: Estimate | float) -> Driver:
-        value, low, high = (found, np.nan, np.nan) if isinstance(found, float) else (found.value, found.low, found.high)
+    def driver(name: str, measure: str, figure: Estimate | float) -> Driver:
+        value, low, high = (
+            (figure, np.nan, np.nan) if isinstance(figure, float) else (figure.value, figure.low, figure.high)
+        )
         return Driver(
             scenario=who[0],
             against=who[1],

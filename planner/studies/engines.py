@@ -21,7 +21,7 @@ from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, DaskCrew,
 from planner.studies.replicate import Replicator, Rows, Setup
 
 __all__ = ["LOCAL_DASK", "Batch", "Crew", "run_batches", "start_worker"]
-Own = TypeVar("Own")
+Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 
 
@@ -43,12 +43,12 @@ def run_batches(
         yield from _processes(setup, todo, workers)
 
 
-class Crew(Generic[Own]):
+class Crew(Generic[Subject]):
     """Those who work on one thing: this process, processes of their own or a cluster, all with the same results."""
 
-    def __init__(self, make: Callable[[Any], Own], given: object, count: int, scheduler: str | None = None) -> None:
+    def __init__(self, make: Callable[[Any], Subject], given: object, count: int, scheduler: str | None = None) -> None:
         """Make what the work is on here, and in as many processes as are wanted; with one, the work is done here."""
-        self.own, self.count = make(given), count
+        self.subject, self.count = make(given), count
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
         self._cluster = None if scheduler is None else DaskCrew(make, given, count, scheduler)
         if count > 1 and scheduler is None:
@@ -64,7 +64,7 @@ class Crew(Generic[Own]):
             yield from self._cluster.map(work, arguments)
             return
         if self._pool is None or len(arguments) == 1:
-            yield from (work(self.own, *each) for each in arguments)
+            yield from (work(self.subject, *piece) for piece in arguments)
             return
         try:
             yield from self._pool.map(_call, [work] * len(arguments), arguments)
@@ -87,11 +87,11 @@ _joined: dict[str, Any] = {}  # of a worker process: what its crew works on
 
 def _join(make: Callable[[Any], Any], payload: bytes, life: Connection) -> None:
     start_worker(life)
-    _joined["own"] = make(pickle.loads(payload))
+    _joined["subject"] = make(pickle.loads(payload))
 
 
 def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    return work(_joined["own"], *arguments)
+    return work(_joined["subject"], *arguments)
 
 
 def _context() -> Any:
@@ -102,7 +102,7 @@ def _context() -> Any:
     return context
 
 
-_own: dict[str, Replicator] = {}  # of a worker process: what it was started with
+_started: dict[str, Replicator] = {}  # of a worker process: what it was started with
 
 
 def start_worker(life: Connection) -> None:
@@ -113,7 +113,7 @@ def start_worker(life: Connection) -> None:
 
 def _start(payload: bytes, life: Connection) -> None:
     start_worker(life)
-    _own["study"] = Replicator(pickle.loads(payload))
+    _started["study"] = Replicator(pickle.loads(payload))
 
 
 def _end_with(life: Connection) -> None:
@@ -124,7 +124,7 @@ def _end_with(life: Connection) -> None:
 
 
 def _work(first: int, last: int) -> Rows:
-    return _own["study"].run(first, last)
+    return _started["study"].run(first, last)
 
 
 def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]:

@@ -48,7 +48,7 @@ def identity(study: Study, setup: Setup, batch: int) -> Identity:
 
 def inputs_identity(inputs: Inputs, design: object = None) -> str:
     """Return the hash of what is drawn, and where a study does not say it by how."""
-    return _sha256([*(_plain(found) for found in inputs.each), *([] if design is None else [_plain(design)])])
+    return _sha256([*(_plain(drawn) for drawn in inputs.entries), *([] if design is None else [_plain(design)])])
 
 
 def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
@@ -90,23 +90,23 @@ def digest_of(who: Identity) -> str:
 
 def differences(stored: Identity, wanted: Identity) -> list[str]:
     """Return in words what differs between two identities."""
-    found = [
+    changed = [
         _TOLD_BY.get(key, f"the {key}")
         for key in wanted
         if key not in ("scenarios", "files") and stored.get(key) != wanted[key]
     ]
     before, now = _hashes(stored, "scenarios"), wanted["scenarios"]
     if list(before) != list(now):
-        found.append(f"the scenarios ({', '.join(before)} before)")
-    found += [f"scenario {name}" for name in now if name in before and before[name] != now[name]]
+        changed.append(f"the scenarios ({', '.join(before)} before)")
+    changed += [f"scenario {name}" for name in now if name in before and before[name] != now[name]]
     before, now = _hashes(stored, "files"), wanted["files"]
-    return found + [f"the file {name}" for name in _union(before, now) if before.get(name) != now.get(name)]
+    return changed + [f"the file {name}" for name in _union(before, now) if before.get(name) != now.get(name)]
 
 
 def _hashes(stored: Identity, key: str) -> dict[str, Any]:
     """Return a part of an identity that was read from a file, which may have been written by anybody."""
-    found = stored.get(key)
-    return found if isinstance(found, dict) else {}
+    hashes = stored.get(key)
+    return hashes if isinstance(hashes, dict) else {}
 
 
 def _union(*names: Iterable[str]) -> list[str]:

@@ -107,10 +107,10 @@ def _variance_noise(rows: int, bins: int, inputs: int) -> float:
     return (ratio - 1.0) * between / (ratio * between + within)
 
 
-def _distance(whole: Floats, part: Floats) -> float:
+def _distance(overall: Floats, part: Floats) -> float:
     """Return the Kolmogorov–Smirnov distance between a part of the rows and all of them."""
-    grid = np.sort(whole)
-    of_whole = np.searchsorted(grid, grid, side="right") / len(whole)
+    grid = np.sort(overall)
+    of_whole = np.searchsorted(grid, grid, side="right") / len(overall)
     of_part = np.searchsorted(np.sort(part), grid, side="right") / len(part)
     return float(np.abs(of_whole - of_part).max())
 

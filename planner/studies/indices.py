@@ -58,17 +58,19 @@ def screening(design: Morris, output: Floats) -> list[Screening]:
     count = len(output) // design.period
     effects = np.full((count, design.inputs), np.nan)
     for which in range(count):
-        own = output[which * design.period : (which + 1) * design.period]
+        trajectory = output[which * design.period : (which + 1) * design.period]
         levels = design.trajectory(which)
         for step, moved in enumerate(design.order(which)):
             direction = np.sign(levels[step + 1, moved] - levels[step, moved])
-            effects[which, moved] = direction * (own[step + 1] - own[step]) * 1.5  # two of three intervals
-    found = []
+            effects[which, moved] = (
+                direction * (trajectory[step + 1] - trajectory[step]) * 1.5
+            )  # two of three intervals
+    results = []
     for place in range(design.inputs):
         known = effects[np.isfinite(effects[:, place]), place]
         absolute = Estimate(value=float(np.abs(known).mean()), half_width=half_width(np.abs(known)))
-        found.append(Screening(mean=float(known.mean()), mean_absolute=absolute, sd=float(known.std(ddof=1))))
-    return found
+        results.append(Screening(mean=float(known.mean()), mean_absolute=absolute, sd=float(known.std(ddof=1))))
+    return results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +92,12 @@ def sobol_indices(design: Saltelli, output: Floats) -> list[Indices]:
     table = output[: len(output) // design.period * design.period].reshape(-1, design.period)
     scramblings = design.points.scramblings
     parts = [table[which::scramblings] for which in range(scramblings)]
-    each = np.array([_indices(part) for part in parts if len(part)])
-    whole = _indices(table)
+    by_scrambling = np.array([_indices(part) for part in parts if len(part)])
+    pooled = _indices(table)
     return [
         Indices(
-            first=Estimate(value=float(whole[0, place]), half_width=half_width(each[:, 0, place])),
-            total=Estimate(value=float(whole[1, place]), half_width=half_width(each[:, 1, place])),
+            first=Estimate(value=float(pooled[0, place]), half_width=half_width(by_scrambling[:, 0, place])),
+            total=Estimate(value=float(pooled[1, place]), half_width=half_width(by_scrambling[:, 1, place])),
         )
         for place in range(design.inputs + 1)
     ]

@@ -33,23 +33,23 @@ class Input:
 class Inputs:
     """All uncertain inputs of a study."""
 
-    each: tuple[Input, ...]
+    entries: tuple[Input, ...]
     mixing: Floats | None
     """The factor of the scores' correlations; None where inputs are independent."""
 
     def __len__(self) -> int:
-        return len(self.each)
+        return len(self.entries)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names in column order."""
-        return tuple(found.name for found in self.each)
+        return tuple(drawn.name for drawn in self.entries)
 
     def drawn(self, points: Floats) -> Floats:
         """Return the inputs' values for points of the unit cube, both of shape (points, inputs)."""
         if self.mixing is not None:
             points = correlation.correlate(points, self.mixing)
-        columns = [quantile(found.distribution, points[:, place]) for place, found in enumerate(self.each)]
+        columns = [quantile(uncertain.distribution, points[:, place]) for place, uncertain in enumerate(self.entries)]
         return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
 
 
@@ -83,21 +83,21 @@ def changed(
     """Return a scenario with every input's value set, and the throughput factors that are no scenario's field."""
     content = base.content
     factors: dict[tuple[str, str, str], float] = {}
-    for found, drawn in zip(inputs.each, values, strict=True):
-        if found.throughput_of is not None:
-            factors[found.throughput_of] = float(drawn)
+    for uncertain, drawn in zip(inputs.entries, values, strict=True):
+        if uncertain.throughput_of is not None:
+            factors[uncertain.throughput_of] = float(drawn)
             continue
-        for path in found.targets[which]:
-            content = paths.replaced(content, path, new_value(found, paths.at(base.dump, path), float(drawn)))
+        for path in uncertain.targets[which]:
+            content = paths.replaced(content, path, new_value(uncertain, paths.at(base.dump, path), float(drawn)))
     scenario = Scenario.model_validate(content)
     scenario._document = base.scenario.document
     return scenario, factors
 
 
-def new_value(found: Input, before: Any, drawn: float) -> Any:
+def new_value(uncertain: Input, before: Any, drawn: float) -> Any:
     """Return what a draw makes of a field: whole numbers stay whole."""
-    value = value_of(found.distribution, drawn)
-    if found.times_stated and isinstance(value, int | float):
+    value = value_of(uncertain.distribution, drawn)
+    if uncertain.times_stated and isinstance(value, int | float):
         value = before * value
     if type(before) is int and isinstance(value, float):
         return round(value)

@@ -66,8 +66,8 @@ def estimate(rows: Floats, scramblings: int, figure: Callable[[Floats], float]) 
         return Estimate(value=float("nan"), half_width=float("nan"))
     parts = [rows[which::scramblings] for which in range(scramblings)]
     parts = [part[np.isfinite(part)] for part in parts]
-    each = np.array([figure(part) if part.size else np.nan for part in parts])
-    return Estimate(value=figure(known), half_width=half_width(each), completed=known.size)
+    by_scrambling = np.array([figure(part) if part.size else np.nan for part in parts])
+    return Estimate(value=figure(known), half_width=half_width(by_scrambling), completed=known.size)
 
 
 def mean_estimate(rows: Floats, scramblings: int) -> Estimate:
@@ -82,21 +82,21 @@ def share_estimate(rows: Floats, scramblings: int) -> Estimate:
     least half a count of one of them, and at least 3/n, the rule of three for what n rows never showed (Hanley and
     Lippman-Hand 1983).
     """
-    found = mean_estimate(rows, scramblings)
+    share = mean_estimate(rows, scramblings)
     count = int(np.isfinite(rows).sum())
-    if count == 0 or np.isnan(found.half_width):
-        return found
-    widest = max(found.half_width, 0.5 * scramblings / count, 3.0 / count)
-    return Estimate(value=found.value, half_width=widest, completed=count)
+    if count == 0 or np.isnan(share.half_width):
+        return share
+    widest = max(share.half_width, 0.5 * scramblings / count, 3.0 / count)
+    return Estimate(value=share.value, half_width=widest, completed=count)
 
 
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> Estimate:
     """Return a percentile and its interval; no interval where a randomisation has too few rows beyond it."""
-    found = estimate(rows, scramblings, lambda part: _percentile(part, percentile))
+    quantile = estimate(rows, scramblings, lambda part: _percentile(part, percentile))
     beyond = min(percentile, 100.0 - percentile) / 100.0 * len(rows) / scramblings
     if beyond < FEWEST_BEYOND:
-        return Estimate(value=found.value, half_width=float("nan"), completed=found.completed)
-    return found
+        return Estimate(value=quantile.value, half_width=float("nan"), completed=quantile.completed)
+    return quantile
 
 
 def _percentile(rows: Floats, percentile: float) -> float:

@@ -85,18 +85,18 @@ def bounds(path: KeyPath) -> tuple[float | None, float | None]:
     annotations: list[Any] = [Scenario]
     limits: list[Any] = []
     for key in path:
-        found: list[Any] = []
+        ends: list[Any] = []
         limits = []
         for annotation in annotations:
             for model in _parts(annotation):
                 if isinstance(model, type) and issubclass(model, BaseModel):
                     for name, field in model.model_fields.items():
                         if key in (name, field.alias):
-                            found.append(field.annotation)
+                            ends.append(field.annotation)
                             limits += field.metadata
                 elif typing.get_origin(model) in (dict, tuple):
-                    found.append(typing.get_args(model)[1 if typing.get_origin(model) is dict else 0])
-        annotations = found
+                    ends.append(typing.get_args(model)[1 if typing.get_origin(model) is dict else 0])
+        annotations = ends
     for annotation in annotations:
         limits += _marks(annotation)
     low = [getattr(mark, side) for mark in limits for side in ("ge", "gt") if getattr(mark, side, None) is not None]

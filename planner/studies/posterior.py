@@ -152,7 +152,7 @@ def weighted_quantiles(values: Floats, weights: Floats, probabilities: Floats) -
     mass = weights[order] / weights.sum()
     places = np.cumsum(mass, axis=0) - 0.5 * mass
     flat, at = ordered.reshape(len(values), -1), places.reshape(len(values), -1)
-    found = np.empty((len(probabilities), flat.shape[1]))
+    quantiles = np.empty((len(probabilities), flat.shape[1]))
     for column in range(flat.shape[1]):
-        found[:, column] = np.interp(probabilities, at[:, column], flat[:, column])
-    return found.reshape(len(probabilities), *values.shape[1:])
+        quantiles[:, column] = np.interp(probabilities, at[:, column], flat[:, column])
+    return quantiles.reshape(len(probabilities), *values.shape[1:])

@@ -60,10 +60,14 @@ class Prepared:
 
     def uneven(self, replications: int) -> str | None:
         """Return a hint where Sobol points are no whole net, whose mean has two to four times less variance."""
-        each, rest = divmod(replications, self.study.scramblings)
-        if self.study.sampling != "sobol" or each < _FEWEST_HINTED or (rest == 0 and each.bit_count() == 1):
+        per_scrambling, rest = divmod(replications, self.study.scramblings)
+        if (
+            self.study.sampling != "sobol"
+            or per_scrambling < _FEWEST_HINTED
+            or (rest == 0 and per_scrambling.bit_count() == 1)
+        ):
             return None
-        better = self.study.scramblings << each.bit_length()
+        better = self.study.scramblings << per_scrambling.bit_length()
         return f"hint: Sobol points come in powers of two: {better:,} replications tell more than their number suggests"
 
     def setup(self, design: Design) -> Setup:
@@ -158,5 +162,5 @@ def _planned(bases: Mapping[str, Stated]) -> tuple[list[str], list[Problem]]:
         try:
             warnings += [f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))]
         except ScenarioError as error:
-            problems += [replace(found, message=f"{found.message} (scenario {name})") for found in error.problems]
+            problems += [replace(problem, message=f"{problem.message} (scenario {name})") for problem in error.problems]
     return warnings, problems

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from planner.errors import PlannerError
 from planner.finance.account_groups import DATED_ACCOUNTS
 from planner.finance.accounts import ACCOUNTS, Account, View
-from planner.language.actuals import WHOLE, Actuals, Seen
+from planner.language.actuals import FLEET, Actuals, Seen
 from planner.studies import posterior
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import run_batches
@@ -33,9 +33,9 @@ Floats = NDArray[np.float64]
 FEWEST_EFFECTIVE = 0.5
 """Share of replications that the weights must rest on, or new ones are drawn."""
 _MOST_ROUNDS = 5
-COST = Seen("cluster", WHOLE, "cost_usd")
-TOKENS = Seen("cluster", WHOLE, "served_tokens")
-FORECAST = (COST, TOKENS, Seen("cluster", WHOLE, "demand_tokens"), Seen("cluster", WHOLE, "utilisation_fraction"))
+COST = Seen("cluster", FLEET, "cost_usd")
+TOKENS = Seen("cluster", FLEET, "served_tokens")
+FORECAST = (COST, TOKENS, Seen("cluster", FLEET, "demand_tokens"), Seen("cluster", FLEET, "utilisation_fraction"))
 """What is forecast by month."""
 
 
@@ -83,12 +83,15 @@ class Plan:
 
     def _setup(self, design: Design) -> Setup:
         """Return what workers are sent: one scenario alone."""
-        whole = self.prepared.setup(design)
-        alone = tuple(replace(found, targets=found.targets[self.which : self.which + 1]) for found in whole.inputs.each)
+        setup = self.prepared.setup(design)
+        alone = tuple(
+            replace(uncertain, targets=uncertain.targets[self.which : self.which + 1])
+            for uncertain in setup.inputs.entries
+        )
         return replace(
-            whole,
-            scenarios=(whole.scenarios[self.which],),
-            inputs=replace(whole.inputs, each=alone),
+            setup,
+            scenarios=(setup.scenarios[self.which],),
+            inputs=replace(setup.inputs, entries=alone),
             seen=self.seen,
         )
 

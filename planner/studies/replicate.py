@@ -119,7 +119,7 @@ class Replicator:
         points, chance = self.setup.design.rows(first, last)
         inputs = self.setup.inputs
         if not self.setup.design.keeps_correlations:
-            inputs = Inputs(each=inputs.each, mixing=None)
+            inputs = Inputs(entries=inputs.entries, mixing=None)
         return inputs.drawn(points), chance
 
     def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
@@ -152,8 +152,8 @@ def headlines(result: RunResult, series: Series | None = None) -> Floats:
     """
     series = series_of(result) if series is None else series
     figures = {**measures(result, series), **service(result, series), "served_tokens": float(series.tokens.sum())}
-    found = [figures[name] for name in headline_names()]
-    return np.array([np.nan if value is None else value for value in found])
+    values = [figures[name] for name in headline_names()]
+    return np.array([np.nan if value is None else value for value in values])
 
 
 def monthly_series(result: RunResult, series: Series, kept: Sequence[tuple[str, str]]) -> Floats:

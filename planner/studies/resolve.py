@@ -33,22 +33,22 @@ _MOST_TRIED = 1000  # of a long list of names, its ends and some between: each t
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Inputs:
     """Find every input's fields and distribution; raise one ScenarioError with all that is wrong."""
     problems: list[Problem] = []
-    found: list[Input] = []
+    inputs: list[Input] = []
     for name, written in study.uncertain.items():
         try:
-            found.append(_resolve(study, scenarios, name, written))
+            inputs.append(_resolve(study, scenarios, name, written))
         except ScenarioError as error:
             problems += error.problems
     if study.throughput_error:
-        found += _throughput_errors(scenarios)
+        inputs += _throughput_errors(scenarios)
     mixing = None
     try:
-        mixing = mixing_of(study, [entry.name for entry in found])
+        mixing = mixing_of(study, [entry.name for entry in inputs])
     except ScenarioError as error:
         problems += error.problems
     if problems:
         raise ScenarioError(problems)
-    return Inputs(each=tuple(found), mixing=mixing)
+    return Inputs(entries=tuple(inputs), mixing=mixing)
 
 
 def _resolve(
@@ -59,7 +59,7 @@ def _resolve(
     if name.split(".", maxsplit=1)[0] in paths.FIXED:
         raise ScenarioError(study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}"))
     targets = tuple(tuple(paths.reach(name, base.dump)) for base in scenarios.values())
-    reached = [(base, path) for base, own in zip(scenarios.values(), targets, strict=True) for path in own]
+    reached = [(base, path) for base, paths in zip(scenarios.values(), targets, strict=True) for path in paths]
     if not reached:
         hint = paths.why_unreachable(name, [base.dump for base in scenarios.values()])
         raise ScenarioError(study.problem(where, "no scenario of the study has this field", hint))
@@ -161,7 +161,7 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
         if is_numeric(distribution):
             known = np.array(distribution.values, dtype=np.float64)
             tried = np.array([known.min(), known.max()])  # a field's range lets through all between two that it does
-    alone = Inputs(each=(made,), mixing=None)
+    alone = Inputs(entries=(made,), mixing=None)
     problems: dict[Problem, None] = {}
     for which, base in enumerate(scenarios.values()):
         for drawn in tried if made.targets[which] else ():
@@ -190,18 +190,18 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
 def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: Inputs) -> dict[str, str]:
     """Return, by input, a warning where one draw in ten lies beyond what its field plausibly holds."""
     warnings: dict[str, str] = {}
-    for found in inputs.each:
-        numeric = found.throughput_of is None and is_numeric(found.distribution)
-        for drawn in quantile(found.distribution, np.array([0.1, 0.9])) if numeric else ():
-            for base, targets in zip(scenarios.values(), found.targets, strict=True):
+    for uncertain in inputs.entries:
+        numeric = uncertain.throughput_of is None and is_numeric(uncertain.distribution)
+        for drawn in quantile(uncertain.distribution, np.array([0.1, 0.9])) if numeric else ():
+            for base, targets in zip(scenarios.values(), uncertain.targets, strict=True):
                 for path in targets:
                     mark, value = (
                         mark_at(base.scenario, path),
-                        new_value(found, paths.at(base.dump, path), float(drawn)),
+                        new_value(uncertain, paths.at(base.dump, path), float(drawn)),
                     )
                     said = mark and far_off(path, value, mark, base.scenario.load_catalog())
                     if said:
-                        warnings[found.name] = str(study.problem(("uncertain", found.name), *said))
+                        warnings[uncertain.name] = str(study.problem(("uncertain", uncertain.name), *said))
     return warnings
 
 

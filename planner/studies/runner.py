@@ -74,9 +74,9 @@ class Until:
         """Return the figure's name in a sentence."""
         return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
 
-    def width(self, found: Estimate) -> float:
+    def width(self, reached: Estimate) -> float:
         """Return the half width that is held against the share."""
-        return found.half_width if self.figure == "best" else found.relative
+        return reached.half_width if self.figure == "best" else reached.relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Goal:
             headline, (shortfalls, months), self.promised, self.scramblings, lower_is_better=self.lower_is_better
         )
         known = [one.best_fraction for one in judged if one.keeps_promise]
-        return max(known, key=lambda found: found.value, default=Estimate(value=np.nan, half_width=np.nan))
+        return max(known, key=lambda reached: reached.value, default=Estimate(value=np.nan, half_width=np.nan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
-WHOLE = "replications.parquet"
+SINGLE = "replications.parquet"
 SHARD_ROWS = 512
 """Replications that fill a shard."""
 _SHARD_S, _SHARD_SHARE = 5.0, 0.1
@@ -52,7 +52,7 @@ class Store(Work):
         self.setup = setup
         self.batch: int = who["batch"]
         self._digest = digest_of(who)
-        self._whole: Path | None = None
+        self._single: Path | None = None
         """The file of all rows, once they are joined or where they were before; None while there are shards alone."""
         self._homes: dict[int, Path] = {}
         """First rows of the batches that are stored, each with the file that holds it."""
@@ -65,21 +65,21 @@ class Store(Work):
         """Prepare the folder: new, continued, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
         if resume:
-            self._take_in_whole()
+            self._take_in_single()
             for path in sorted(self.shards.glob("*.parquet")):
                 self._take_in_shard(path)
 
-    def _take_in_whole(self) -> None:
+    def _take_in_single(self) -> None:
         """Take in the rows of a finished study that is this one, unless their hash is not the manifest's."""
         if self.finished_identity() != self.identity:
             return
         manifest = read_json(self.folder / MANIFEST)
-        if not _is_intact(self.folder / WHOLE, manifest):
-            self.notes.append(f"{self.folder / WHOLE} is damaged; its replications are run again")
+        if not _is_intact(self.folder / SINGLE, manifest):
+            self.notes.append(f"{self.folder / SINGLE} is damaged; its replications are run again")
             return
-        self._whole = self.folder / WHOLE
-        rows = self._rows_in_whole()
-        self._homes = dict.fromkeys(range(0, rows // self.batch * self.batch, self.batch), self._whole)
+        self._single = self.folder / SINGLE
+        rows = self._rows_in_single()
+        self._homes = dict.fromkeys(range(0, rows // self.batch * self.batch, self.batch), self._single)
         for row, _, message in list(self.errors(rows)):
             if message.startswith(NOT_RUN):
                 self._homes.pop(row // self.batch * self.batch, None)
@@ -129,15 +129,15 @@ class Store(Work):
             message = "holds no finished study"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
         self.check_same(before, "run planner montecarlo again")
-        if not _is_intact(self.folder / WHOLE, manifest):
+        if not _is_intact(self.folder / SINGLE, manifest):
             message, hint = "has changed since planner wrote it", "run planner montecarlo with --resume, which mends it"
-            raise ScenarioError(Problem(file=str(self.folder / WHOLE), message=message, hint=hint))
-        self._whole = self.folder / WHOLE
-        return self._rows_in_whole()
+            raise ScenarioError(Problem(file=str(self.folder / SINGLE), message=message, hint=hint))
+        self._single = self.folder / SINGLE
+        return self._rows_in_single()
 
     def check_extends(self, rows: int) -> None:
         """Refuse to leave a finished study with fewer replications than it has."""
-        if (held := self._rows_in_whole()) > rows:
+        if (held := self._rows_in_single()) > rows:
             self.close()
             message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
             hint = "ask for more, or leave out --resume to begin anew"
@@ -178,15 +178,15 @@ class Store(Work):
         self.flush()
         try:
             self._staged = Staged(self.folder)
-            path = self._staged.path / WHOLE
+            path = self._staged.path / SINGLE
             with pq.ParquetWriter(path, schema_of(self.setup)) as writer:
                 for table in self._in_groups(rows):
                     writer.write_table(table, row_group_size=_ROW_GROUP)
-            self._staged.add(WHOLE)
+            self._staged.add(SINGLE)
         except OSError as error:
             self.discard()
             raise self.unwritable(error) from None
-        self._whole, self._homes = path, {}
+        self._single, self._homes = path, {}
 
     @property
     def staged(self) -> Staged:
@@ -201,7 +201,7 @@ class Store(Work):
             self.staged.commit(manifest)
         except OSError as error:
             raise self.unwritable(error) from None
-        self._whole = self.folder / WHOLE
+        self._single = self.folder / SINGLE
         self.close()
 
     def discard(self) -> None:
@@ -234,7 +234,7 @@ class Store(Work):
         """Yield what is stored in order of rows, whole batches at a time: runs of them that lie in one file."""
         per_batch = self.batch * len(self.setup.scenarios)
         for path, firsts in itertools.groupby(sorted(self._homes), key=self._homes.__getitem__):
-            if path == self._whole:
+            if path == self._single:
                 for run in _runs(list(firsts), self.batch):
                     first, last = run[0] // self.batch * per_batch, (run[-1] // self.batch + 1) * per_batch
                     yield from self._slices(first, last, columns)
@@ -261,7 +261,7 @@ class Store(Work):
         """
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        with pq.ParquetFile(self._whole) as file:
+        with pq.ParquetFile(self._single) as file:
             begin = 0
             for group in range(file.num_row_groups):
                 count = file.metadata.row_group(group).num_rows
@@ -275,11 +275,11 @@ class Store(Work):
         """Yield the wanted columns of all that is stored: of the shards while there are any, else of the whole file."""
         if self._homes:
             return self._tables(columns)
-        return self._slices(0, self._rows_in_whole() * len(self.setup.scenarios), columns)
+        return self._slices(0, self._rows_in_single() * len(self.setup.scenarios), columns)
 
     def _stored(self) -> int:
         """Return how many rows of the table ``_pruned`` yields."""
-        rows = len(self._homes) * self.batch if self._homes else self._rows_in_whole()
+        rows = len(self._homes) * self.batch if self._homes else self._rows_in_single()
         return rows * len(self.setup.scenarios)
 
     def column(self, name: str, rows: int | None = None) -> Floats:
@@ -303,7 +303,7 @@ class Store(Work):
 
     def parts(self, rows: int) -> Iterator[pa.Table]:
         """Yield the whole file in order, at most so many rows of the table at a time."""
-        for table in self._slices(0, self._rows_in_whole() * len(self.setup.scenarios)):
+        for table in self._slices(0, self._rows_in_single() * len(self.setup.scenarios)):
             for first in range(0, len(table), rows):
                 yield table.slice(first, rows)
 
@@ -319,10 +319,10 @@ class Store(Work):
             first += len(part)
         return joined[:first]
 
-    def _rows_in_whole(self) -> int:
+    def _rows_in_single(self) -> int:
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        return 0 if self._whole is None else int(pq.read_metadata(self._whole).num_rows) // len(self.setup.scenarios)
+        return 0 if self._single is None else int(pq.read_metadata(self._single).num_rows) // len(self.setup.scenarios)
 
 
 def write_shard(folder: Path, setup: Setup, batches: Sequence[Rows], study: str) -> Path:

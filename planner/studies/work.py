@@ -110,8 +110,8 @@ class Work:
     def finished_identity(self) -> Identity | None:
         """Return what is finished in the folder; None where nothing of this kind is."""
         manifest = read_json(self.folder / MANIFEST)
-        found = manifest.get("identity")
-        return found if manifest.get("kind") == self.kind and isinstance(found, dict) else None
+        identity = manifest.get("identity")
+        return identity if manifest.get("kind") == self.kind and isinstance(identity, dict) else None
 
     def check_same(self, before: Any, hint: str) -> None:
         """Refuse work that was begun on other terms."""

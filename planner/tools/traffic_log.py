@@ -195,7 +195,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
 
 def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
     """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
-    found = []
+    parsed = []
     with io.TextIOWrapper(_opened(path), encoding="utf-8") as stream:
         for number, line in enumerate(itertools.islice(stream, rows), start=1):
             try:
@@ -204,8 +204,8 @@ def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
                 row = None
             if not isinstance(row, dict):
                 raise ValueError(f"line {number} is not a JSON object")
-            found.append(row)
-    return found
+            parsed.append(row)
+    return parsed
 
 
 def _opened(path: Path) -> io.BufferedReader:
@@ -242,7 +242,7 @@ def _is_json(path: Path) -> bool:
 def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> dict[str, str]:
     """Return role → column name, from the user's choice first, then from the names public traces use."""
     by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     problems = []
     for role, aliases in ROLES.items():
         wanted = (chosen[role],) if role in chosen else aliases
@@ -250,7 +250,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
             wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
         matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
         if matches:
-            found[role] = matches[0]
+            columns[role] = matches[0]
         elif role in chosen or role in REQUIRED:
             what = f"no column {chosen[role]!r} for {role}" if role in chosen else f"no column for {role}"
             near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
@@ -259,7 +259,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
             problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
     if problems:
         raise ScenarioError(problems)
-    return found
+    return columns
 
 
 def _times_s(column: pd.Series, unit: str, path: Path) -> NDArray[np.float64]:

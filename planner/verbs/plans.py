@@ -60,14 +60,14 @@ def run(
     from planner.simulation.processes import load_process
 
     check_whole(draws=draws, seed=seed or 0)
-    own = [load_process(process) if isinstance(process, str) else process for process in processes]
+    functions = [load_process(process) if isinstance(process, str) else process for process in processes]
     loaded = load_scenario(scenario, overrides)
     folder = folder_of(out, loaded.name)
     check_target(folder)
     progress("compiling")
     plan = build_plan(loaded)
     progress("simulating")
-    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=own)
+    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=functions)
     refuse(result.warnings, strict=strict)
     progress("drawing again")
     chance = draw_again(result, draws) if draws > 1 else None

@@ -40,9 +40,9 @@ def reference_study() -> Prepared:
             targets=found.targets[:1],
             throughput_of=found.throughput_of,
         )
-        for found in whole.inputs.each
+        for found in whole.inputs.entries
     )
-    inputs = type(whole.inputs)(each=each, mixing=whole.inputs.mixing)
+    inputs = type(whole.inputs)(entries=each, mixing=whole.inputs.mixing)
     return Prepared(study=whole.study, scenarios=whole.scenarios[:1], inputs=inputs, seed=whole.seed)
 
 

@@ -95,7 +95,7 @@ def test_a_year_of_hours_is_an_empirical_distribution(write: WriteScenario, tiny
     begun = time.process_time()
     prepared = prepare(path)
     assert time.process_time() - begun < 10.0
-    (found,) = prepared.inputs.each
+    (found,) = prepared.inputs.entries
     assert len(found.distribution.values) == 8760  # type: ignore[union-attr]
 
 

@@ -94,5 +94,5 @@ def test_a_year_of_hours_is_a_distribution(write: Write, tmp_path: Path) -> None
     text = SMALL.replace("site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}\n", line)
     write()
     prepared = prepare(write(text, "study.yaml"))
-    drawn = prepared.inputs.each[prepared.inputs.names.index("site.electricity_usd_per_kwh")]
+    drawn = prepared.inputs.entries[prepared.inputs.names.index("site.electricity_usd_per_kwh")]
     assert quantile(drawn.distribution, np.array([0.5]))[0] == pytest.approx(0.0738, abs=1e-4)

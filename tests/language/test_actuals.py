@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.finance.accounts import Account
-from planner.language.actuals import WHOLE, Actuals, Seen, read_actuals
+from planner.language.actuals import FLEET, Actuals, Seen, read_actuals
 from planner.language.loading import load_scenario
 from tests.conftest import TINY
 
@@ -36,14 +36,14 @@ def _refused(folder: Path, mapping: str, *parts: str, **files: str) -> None:
 def test_accounts_are_mapped_and_summed(tmp_path: Path) -> None:
     found = _read(tmp_path, FINANCE, books=BOOKS)
     assert found.months == ("2026-01", "2026-02")
-    assert found.series[Seen("account", WHOLE, Account.ENERGY)].tolist() == [120.5, 110.0]
+    assert found.series[Seen("account", FLEET, Account.ENERGY)].tolist() == [120.5, 110.0]
 
 
 def test_income_is_turned_where_the_books_have_it_positive(tmp_path: Path) -> None:
     books = BOOKS + "8000,2026-01,500\n8000,2026-02,600\n"
     _refused(tmp_path, FINANCE, "income: positive", books=books)
     found = _read(tmp_path, FINANCE + "    income: positive\n", books=books)
-    assert found.series[Seen("account", WHOLE, Account.REVENUE)].tolist() == [-500.0, -600.0]
+    assert found.series[Seen("account", FLEET, Account.REVENUE)].tolist() == [-500.0, -600.0]
 
 
 def test_all_that_is_wrong_is_said(tmp_path: Path) -> None:

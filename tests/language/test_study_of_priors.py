@@ -48,7 +48,7 @@ def test_what_is_not_used_is_not_drawn(tiny_file: Path) -> None:
 def test_a_factor_moves_what_is_stated(tiny_file: Path) -> None:
     prepared = prepare(tiny_file)
     base = prepared.scenarios[0]
-    level = next(found for found in prepared.inputs.each if found.name.endswith("requests_per_s"))
+    level = next(found for found in prepared.inputs.entries if found.name.endswith("requests_per_s"))
     assert level.times_stated
     assert len(level.targets[0]) == len(base.scenario.workloads)  # one draw for all
 

@@ -13,7 +13,7 @@ from planner.studies import runner
 from planner.studies.analysis import Finished
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Watch, Workforce, run_rows
-from planner.studies.store import WHOLE
+from planner.studies.store import SINGLE
 from planner.studies.study import open_store, study_manifest
 from tests.attack.killing import killed_at
 from tests.benchmarks.study_memory import made_up
@@ -63,7 +63,7 @@ def test_killed_at_any_operation_the_earlier_study_or_the_new_one_is_there(
             assert (place / "o" / MANIFEST).exists()  # never out of sight
         done(prepared, place / "o", 2 * ROWS, resume=True)
         assert faults_of(place / "o") == []
-        assert {path.name for path in (place / "o").iterdir()} == {MANIFEST, WHOLE}
+        assert {path.name for path in (place / "o").iterdir()} == {MANIFEST, SINGLE}
         assert [path.name for path in place.iterdir()] == ["o"]  # nothing is left behind
         after += stride
     assert after > 15

@@ -153,7 +153,7 @@ def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     name = "cost_per_million_tokens_usd"
     output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
     prepared = SimpleNamespace(
-        names=("a", "b"), headline=output, inputs=SimpleNamespace(each=inputs), study=SimpleNamespace(scramblings=8)
+        names=("a", "b"), headline=output, inputs=SimpleNamespace(entries=inputs), study=SimpleNamespace(scramblings=8)
     )
     first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
     assert (first.input, first.measure, first.scenario) == ("throughput.MI325X.vllm.m", "worth_usd", "a")

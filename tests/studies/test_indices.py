@@ -17,7 +17,7 @@ PI = float(np.pi)
 
 def inputs(*distributions: language.Uniform | language.Normal) -> Inputs:
     each = tuple(Input(name=f"x{k}", distribution=d) for k, d in enumerate(distributions))
-    return Inputs(each=each, mixing=None)
+    return Inputs(entries=each, mixing=None)
 
 
 ISHIGAMI = inputs(*[language.Uniform(kind="uniform", low=-PI, high=PI)] * 3)

@@ -51,5 +51,5 @@ def test_a_finished_study_is_read_back_a_row_group_at_a_time(
         most = max(most, pa.total_allocated_bytes() - before)
         rows += part.column("replication").to_pylist()
     assert rows == [number for number in range(FEW) for _ in range(2)]
-    size = (finished.store.folder / store.WHOLE).stat().st_size
+    size = (finished.store.folder / store.SINGLE).stat().st_size
     assert most < size / 2  # of eight groups, one and a half are in hand while the next is read

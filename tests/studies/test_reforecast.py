@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from planner.language.actuals import WHOLE, Actuals, ActualsMapping, FiguresFile, Seen
+from planner.language.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
 from planner.results.observed import observed
 from planner.studies import posterior
 from planner.studies.prepare import Prepared, prepare
@@ -46,8 +46,8 @@ SEEN = (
         Seen("cluster", "b200", name)
         for name in ("availability_fraction", "utilisation_fraction", "served_tokens", "lost_to_software_node_h")
     ),
-    Seen("cluster", WHOLE, "demand_tokens"),
-    Seen("account", WHOLE, "rent"),
+    Seen("cluster", FLEET, "demand_tokens"),
+    Seen("account", FLEET, "rent"),
 )
 EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST)))
 

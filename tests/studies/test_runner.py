@@ -334,6 +334,6 @@ def test_a_batch_is_half_a_second_of_runs() -> None:
 
 
 def test_inputs_may_be_resolved_without_a_study() -> None:
-    alone = Inputs(each=(), mixing=None)
+    alone = Inputs(entries=(), mixing=None)
     assert alone.drawn(np.zeros((3, 0))).shape == (3, 0)
     assert Normal(kind="normal", mean=0, sd=1).times_stated is False

@@ -157,7 +157,7 @@ def test_flat_traffic_without_luck_takes_the_nodes_that_division_gives() -> None
     _, search = problem(flat(450.0))
     choices = search.trial.choices
     largest = (*(int(most) for most in choices.nodes_allowed()[1][choices.group_of]),)
-    _, plan = search.archive.workers.own._compiled(largest, 0, {})  # routers before more nodes keep more in time
+    _, plan = search.archive.workers.subject._compiled(largest, 0, {})  # routers before more nodes keep more in time
     rates = [plan.requests_per_node_h[choices.place(each.name), 0, 0] for each in choices.purchases]
     needed = [0.99 * 450.0 * 3600.0 / rate for rate in rates]
     usd = search.surveyed.bound_prices.column
@@ -230,7 +230,7 @@ def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() 
     for factor, is_enough in ((1.001, True), (0.999, False)):
         other, again = problem(toy(), [f"choose.budget_usd={least * factor}"])
         program = Relaxation(other, again.surveyed.surveys[search.decisive], again.surveyed.bound_prices)
-        assert (solve_together([program], whole=False) is not None) == is_enough
+        assert (solve_together([program], integral=False) is not None) == is_enough
 
 
 @pytest.mark.parametrize(
@@ -343,11 +343,11 @@ def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_a
     }
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     trial = trial_of(load_scenario(content), (), tmp_path / "study.yaml", "net-present-cost", None)
-    assert [[path[1:] for path in found.targets[0]] for found in trial.inputs.each[:2]] == [
+    assert [[path[1:] for path in found.targets[0]] for found in trial.inputs.entries[:2]] == [
         [("mi325x-2026-01-01", "unit_price_usd"), ("mi325x-2026-02-01", "unit_price_usd")],
         [("vendor_failure_multiplier", "amd")],
     ]
-    outcome = Workers(trial, 1).own.outcome((0, 0, 3, 0), 0)
+    outcome = Workers(trial, 1).subject.outcome((0, 0, 3, 0), 0)
     assert np.isfinite(outcome.cost)
 
 

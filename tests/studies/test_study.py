@@ -58,7 +58,9 @@ def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
     assert prepared.names == ("mixed", "all-h200", "all-mi325x", "all-b200")
     assert len(prepared.inputs) == 24  # 17 stated, and the throughput error of seven pairs
-    reached = {found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.each if found.targets}
+    reached = {
+        found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.entries if found.targets
+    }
     assert reached["clusters.h200*.unit_price_usd"] == [1, 2, 0, 0]
     assert reached["clusters.mi325x*.resale_multiplier"] == [1, 0, 2, 0]
     assert reached["finance.resale_multiplier"] == [1, 1, 1, 1]

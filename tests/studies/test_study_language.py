@@ -149,7 +149,7 @@ def test_other_mistakes_of_a_study(study_file: Write) -> None:
 def test_an_empirical_distribution_is_read_and_checked(study_file: Write, tmp_path: Path) -> None:
     line = "site.pue_ratio: {kind: empirical, file: seen.csv, column: pue}"
     (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,1.3\n3,1.25\n")
-    found = prepare(study_file(with_input(line))).inputs.each[0].distribution
+    found = prepare(study_file(with_input(line))).inputs.entries[0].distribution
     assert found.values == (1.2, 1.25, 1.3)  # type: ignore[union-attr]
     (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,high\n")
     assert "seen.csv:3" in refusal(study_file(with_input(line)))
@@ -175,7 +175,7 @@ def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
 def test_a_vendors_figure_is_reached_by_its_older_name_too(study_file: Write, written: str) -> None:
     prepared = prepare(study_file(with_input(f"{written}: {{kind: uniform, low: 4, high: 6}}")))
     place = prepared.inputs.names.index(written)
-    assert set(prepared.inputs.each[place].targets) == {(("software", "engineers_per_800", "amd"),)}
+    assert set(prepared.inputs.entries[place].targets) == {(("software", "engineers_per_800", "amd"),)}
     values = np.ones(len(prepared.inputs))
     values[place] = 5.0
     assert changed(prepared.scenarios[0], 0, prepared.inputs, values)[0].software.engineers_per_800 == {"amd": 5.0}

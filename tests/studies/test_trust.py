@@ -29,7 +29,7 @@ from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.runner import Workforce
-from planner.studies.store import WHOLE, Store
+from planner.studies.store import SINGLE, Store
 from planner.studies.study import open_store, run_study
 from tests.conftest import TINY
 from tests.studies.conftest import SMALL
@@ -282,11 +282,11 @@ def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(study: Pat
 def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path) -> None:
     prepared = prepare(study)
     done(prepared, tmp_path / "o")
-    before = (tmp_path / "o" / WHOLE).read_bytes()
+    before = (tmp_path / "o" / SINGLE).read_bytes()
     chance = random.Random(5)
     for _ in range(6):
-        (tmp_path / "o" / WHOLE).write_bytes(before)
-        flipped(tmp_path / "o" / WHOLE, chance)
+        (tmp_path / "o" / SINGLE).write_bytes(before)
+        flipped(tmp_path / "o" / SINGLE, chance)
         setup = prepared.setup(prepared.montecarlo())
         reader = Store(tmp_path / "o", setup, identities.identity(prepared.study, setup, 8))
         with pytest.raises(ScenarioError, match=r"replications\.parquet: has changed since planner wrote it"):
@@ -296,7 +296,7 @@ def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path)
         assert "is damaged; its replications are run again" in store.notes[0]
         store.close()
     done(prepared, tmp_path / "o")
-    assert (tmp_path / "o" / WHOLE).read_bytes() == before
+    assert (tmp_path / "o" / SINGLE).read_bytes() == before
 
 
 def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(study: Path, tmp_path: Path) -> None:

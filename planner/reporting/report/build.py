@@ -89,15 +89,15 @@ FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
 
 def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
     """Return the questions that a folder's files answer, in the report's order."""
-    found: dict[str, Section] = {}
+    sections: dict[str, Section] = {}
     for make in makers:
         section = make(contents)
-        if section is None or (make in elsewhere.MAKERS and section.key in found):
+        if section is None or (make in elsewhere.MAKERS and section.key in sections):
             continue
-        if before := found.get(section.key):
+        if before := sections.get(section.key):
             section = replace(before, body=join([before.body, section.body], "\n"))
-        found[section.key] = section
-    return list(found.values())
+        sections[section.key] = section
+    return list(sections.values())
 
 
 def checked_report(contents: Contents, name: str) -> bytes:

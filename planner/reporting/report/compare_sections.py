@@ -35,7 +35,7 @@ from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, unit_price
-from planner.reporting.scales import WHOLE
+from planner.reporting.scales import TOTAL
 
 HEADLINE = COST
 ACCRUED = "cost_per_million_tokens_usd"
@@ -49,11 +49,11 @@ MOST_TINTED = 24
 
 def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
     """Return measures by scenario."""
-    found: dict[str, dict[str, float | None]] = defaultdict(dict)
+    by_plan: dict[str, dict[str, float | None]] = defaultdict(dict)
     rows = zip(comparison.texts("scenario"), comparison.texts("measure"), comparison.numbers("value"), strict=True)
     for scenario, measure, value in rows:
-        found[scenario][measure] = value
-    return found
+        by_plan[scenario][measure] = value
+    return by_plan
 
 
 def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list[Served], str]:
@@ -61,13 +61,13 @@ def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list
     comparison = contents.table("comparison")
     if comparison is None or not len(comparison):
         return {}, [], ""
-    found, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
-    plans = [served(name, own, promises.get(name, {}).get("shortfall_fraction")) for name, own in found.items()]
-    baseline = str(contents.manifest.get("baseline", next(iter(found))))
-    if baseline not in found:
+    figures, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
+    plans = [served(name, row, promises.get(name, {}).get("shortfall_fraction")) for name, row in figures.items()]
+    baseline = str(contents.manifest.get("baseline", next(iter(figures))))
+    if baseline not in figures:
         message = f"names {baseline!r} as the baseline, of which comparison.csv has no row"
         raise ScenarioError(Problem(file="manifest.json", message=message))
-    return found, plans, baseline
+    return figures, plans, baseline
 
 
 def advice(contents: Contents) -> str:
@@ -78,8 +78,8 @@ def advice(contents: Contents) -> str:
 
 def answer_section(contents: Contents) -> Section | None:
     """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
-    found, plans, baseline = judged(contents)
-    if not found:
+    figures, plans, baseline = judged(contents)
+    if not figures:
         return None
     summary = contents.json("summary.json")
     promises = summary.get("promise", {})
@@ -89,7 +89,7 @@ def answer_section(contents: Contents) -> Section | None:
         paragraph(advice(contents), class_="headline"),
         *(paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())),
         *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
-        _scenario_table(found, {plan.name: plan for plan in choice.ranked}, baseline),
+        _scenario_table(figures, {plan.name: plan for plan in choice.ranked}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
     body.extend(paragraph(f"Note: {note}", class_="note") for note in summary.get("notes", ()))
@@ -111,13 +111,13 @@ def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str]
     return None if interval is None else (interval[0], interval[1], summary["chance"][choice.best.name]["words"])
 
 
-def _scenario_table(found: dict[str, dict[str, float | None]], plans: dict[str, Served], baseline: str) -> Html:
-    names = [name for name in SHOWN_MEASURES if any(figures.get(name) is not None for figures in found.values())]
-    palette = colours(found)
+def _scenario_table(by_plan: dict[str, dict[str, float | None]], plans: dict[str, Served], baseline: str) -> Html:
+    names = [name for name in SHOWN_MEASURES if any(figures.get(name) is not None for figures in by_plan.values())]
+    palette = colours(by_plan)
     most = max((plan.cost or 0.0 for plan in plans.values()), default=0.0) or 1.0
     rows = []
     for scenario, plan in plans.items():
-        figures, base = found[scenario], plans[baseline]
+        figures, base = by_plan[scenario], plans[baseline]
         stands = against(plan.cost, base.cost) if comparable(plan, base) else ""
         parts = [
             Part(name=scenario, share=(plan.cost or 0.0) / most, colour=palette[scenario], shown=unit_price(plan.cost))
@@ -188,16 +188,16 @@ def bridge_section(contents: Contents) -> Section | None:
     most = max((abs(part) for _, _, part in rows), default=0.0) or 1.0
     tables = []
     for scenario in dict.fromkeys(name for name, _, _ in rows):
-        own = [(cause, part) for name, cause, part in rows if name == scenario]
+        parts = [(cause, part) for name, cause, part in rows if name == scenario]
         cells = [
             (
                 cause.replace("_", " "),
                 [f"{'+' if part > 0 else ''}{unit_price(part)}", "dearer" if part > 0 else "cheaper" if part else ""],
                 [Part(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=unit_price(part))],
             )
-            for cause, part in sorted(own, key=lambda pair: -abs(pair[1]))
+            for cause, part in sorted(parts, key=lambda pair: -abs(pair[1]))
         ]
-        total = sum(part for _, part in own)
+        total = sum(part for _, part in parts)
         caption = f"{scenario}: {unit_price(abs(total))} per million tokens {'dearer' if total > 0 else 'cheaper'}"
         tables.append(bar_table(("cause", "per million tokens", "which is", "size"), cells, caption))
     said = paragraph(
@@ -214,12 +214,12 @@ def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
         return []
     points = itertools.product(*vary.values()) if vary else [()] * len(sweep)
     columns = {name: sweep.numbers(name) if name in sweep else [None] * len(sweep) for name in JUDGED}
-    found = []
+    swept = []
     for values, *figures in zip(points, *columns.values(), strict=True):
         named = ", ".join(f"{path} = {value}" for path, value in zip(vary, values, strict=True))
         settings = [f"{path}={value}" for path, value in zip(vary, values, strict=True)]
-        found.append((served(named, dict(zip(columns, figures, strict=True))), settings))
-    return found
+        swept.append((served(named, dict(zip(columns, figures, strict=True))), settings))
+    return swept
 
 
 def frontier_picture(contents: Contents) -> Picture | None:
@@ -231,7 +231,7 @@ def frontier_picture(contents: Contents) -> Picture | None:
     costs, worst = zip(*places.values(), strict=True)
     room = 0.06 * ((max(costs) - min(costs)) or max(costs))
     left, right, low = min(costs) - room, max(costs) + room, min(worst)
-    marks: list[Mark] = [Line(points=[places[id(plan)] for plan in frontier(plans)], colour=WHOLE, stroke=1.6)]
+    marks: list[Mark] = [Line(points=[places[id(plan)] for plan in frontier(plans)], colour=TOTAL, stroke=1.6)]
     for kept, colour in ((False, 1), (True, 2)):
         dots = [places[id(plan)] for plan in plans if plan.keeps_promise is kept]
         marks.append(Line(points=dots, colour=colour, stroke=0.0, radius=5.0))
@@ -276,8 +276,8 @@ def _heat_map(contents: Contents, plans: list[Served]) -> Html:
     low, high = (min(kept), max(kept)) if kept else (0.0, 0.0)
     cells = []
     for place, value in enumerate(rows):
-        own = plans[place * len(columns) : (place + 1) * len(columns)]
-        cells.append((str(value), *(_tinted(plan, low, high) for plan in own)))
+        row_plans = plans[place * len(columns) : (place + 1) * len(columns)]
+        cells.append((str(value), *(_tinted(plan, low, high) for plan in row_plans)))
     caption = "Cost per million tokens, levelised: the deeper the tint the dearer; struck out breaks its promise"
     head = join([breakable(down), " \\ ", breakable(across)])
     return table((head, *columns), cells, caption, numeric=range(1, len(columns) + 1))

@@ -145,12 +145,12 @@ class Contents:
         if name not in self.files:
             return {}
         try:
-            found = json.loads(self.files[name])
+            content = json.loads(self.files[name])
         except (ValueError, RecursionError):
             raise ScenarioError(Problem(file=name, message="is not JSON")) from None
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise ScenarioError(Problem(file=name, message="is not a JSON object"))
-        return found
+        return content
 
     def table(self, name: str) -> Table | None:
         """Return a CSV file by its name without suffix; None where the folder has none."""
@@ -159,8 +159,8 @@ class Contents:
             return None
         if file not in self._parsed:
             self._parsed[file] = self._parse(file)
-        whole = self._parsed[file]
-        return whole.where("scenario", self.plan) if self.plan and "scenario" in whole else whole
+        table = self._parsed[file]
+        return table.where("scenario", self.plan) if self.plan and "scenario" in table else table
 
     def _parse(self, file: str) -> Table:
         separator, mark = self._dialect(file)
@@ -224,8 +224,8 @@ def _is_intact(path: Path, sha256: Any) -> bool:
 
 def openable(names: Iterable[str]) -> tuple[str, ...]:
     """Return the files beside a report that people open, the workbook and a plan first."""
-    found = [name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ]
-    return tuple(sorted(found, key=lambda name: (name.endswith(".csv"), name)))
+    files = [name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ]
+    return tuple(sorted(files, key=lambda name: (name.endswith(".csv"), name)))
 
 
 def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
@@ -250,18 +250,22 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     hint = "give a folder that planner run wrote"
     try:
-        found = json.loads(path.read_bytes())
+        manifest = json.loads(path.read_bytes())
     except OSError as error:
         raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
     except (ValueError, RecursionError):
         raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
-    if not isinstance(found, dict) or found.get("product") != PRODUCT or not isinstance(found.get("files"), dict):
+    if (
+        not isinstance(manifest, dict)
+        or manifest.get("product") != PRODUCT
+        or not isinstance(manifest.get("files"), dict)
+    ):
         raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
     outside = [
         Problem(file=str(path), message=f"names {name!r}, outside the folder")
-        for name in found["files"]
+        for name in manifest["files"]
         if not is_inside(name)
     ]
     if outside:
         raise ScenarioError(outside)
-    return found
+    return manifest

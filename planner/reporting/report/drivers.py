@@ -71,11 +71,11 @@ class Panel:
 
 def rows_of(contents: Contents) -> list[Row]:
     """Return sensitivity.csv row by row."""
-    found = contents.table("sensitivity")
-    if found is None:
+    table = contents.table("sensitivity")
+    if table is None:
         return []
-    texts = (found.texts(name) for name in ("scenario", "against", "method", "input", "measure"))
-    numbers = (found.numbers(name) for name in ("value", "low", "high"))
+    texts = (table.texts(name) for name in ("scenario", "against", "method", "input", "measure"))
+    numbers = (table.numbers(name) for name in ("value", "low", "high"))
     return list(zip(*texts, *numbers, strict=True))
 
 
@@ -83,18 +83,18 @@ def panels(rows: list[Row]) -> Iterator[Panel]:
     """Yield every tornado that the rows allow."""
     for method in TORNADOES:
         for scenario, against in dict.fromkeys((row[0], row[1]) for row in rows if row[2] == method):
-            own = [row for row in rows if row[:3] == (scenario, against, method)]
-            bars, middle = _designed(own) if method == "tornado" else _conditional(own)
+            panel = [row for row in rows if row[:3] == (scenario, against, method)]
+            bars, middle = _designed(panel) if method == "tornado" else _conditional(panel)
             if bars:
-                noise = _overlapping(own) if method == "tornado" else _no_more_than_noise(rows, scenario, against)
+                noise = _overlapping(panel) if method == "tornado" else _no_more_than_noise(rows, scenario, against)
                 yield Panel(
                     scenario=scenario, against=against, method=method, bars=bars, middle=middle, noise=frozenset(noise)
                 )
 
 
-def _overlapping(own: list[Row]) -> set[str]:
+def _overlapping(panel: list[Row]) -> set[str]:
     """Return the inputs whose answers at P10 and P90 have intervals that overlap."""
-    ends = {(row[3], row[4]): (row[6], row[7]) for row in own if row[6] is not None and row[7] is not None}
+    ends = {(row[3], row[4]): (row[6], row[7]) for row in panel if row[6] is not None and row[7] is not None}
     return {
         name
         for name, measure in ends
@@ -107,26 +107,26 @@ def _overlapping(own: list[Row]) -> set[str]:
 
 def _no_more_than_noise(rows: list[Row], scenario: str, against: str) -> set[str]:
     """Return the inputs whose share of the variance is no more than an input without effect would show."""
-    own = [row for row in rows if row[:3] == (scenario, against, "variance-share")]
-    level = {row[3]: row[5] or 0.0 for row in own if row[4] == "noise_level"}
-    return {row[3] for row in own if row[4] == "first_order" and (row[5] or 0.0) <= level.get(row[3], 0.0)}
+    shares = [row for row in rows if row[:3] == (scenario, against, "variance-share")]
+    level = {row[3]: row[5] or 0.0 for row in shares if row[4] == "noise_level"}
+    return {row[3] for row in shares if row[4] == "first_order" and (row[5] or 0.0) <= level.get(row[3], 0.0)}
 
 
-def _designed(own: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
+def _designed(panel: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
     """Return bars from the answer at P10 and at P90, about the answer with every input at its median."""
-    values = {(row[3], row[4]): row[5] for row in own if row[5] is not None}
+    values = {(row[3], row[4]): row[5] for row in panel if row[5] is not None}
     bars = [
         (name, values[name, "at_p10"], values[name, "at_p90"])
-        for name in dict.fromkeys(row[3] for row in own)
+        for name in dict.fromkeys(row[3] for row in panel)
         if (name, "at_p10") in values and (name, "at_p90") in values
     ]
     bases = [value for (_, measure), value in values.items() if measure == "base"]
     return bars, bases[0] if bases else _centre(bars)
 
 
-def _conditional(own: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
+def _conditional(panel: list[Row]) -> tuple[list[tuple[str, float, float]], float]:
     """Return bars from the lowest to the highest conditional mean, about the middle of them all."""
-    bars = [(row[3], row[6], row[7]) for row in own if row[6] is not None and row[7] is not None]
+    bars = [(row[3], row[6], row[7]) for row in panel if row[6] is not None and row[7] is not None]
     return bars, _centre(bars)
 
 
@@ -141,8 +141,8 @@ def hangs_section(contents: Contents) -> Section | None:
     if not rows:
         return None
     output = headline_of(contents)
-    own, spans = {row[0] for row in rows if not row[1]}, _spans(contents)
-    first = next((plan.name for plan in judged(contents)[1].ranked if plan.name in own), rows[0][0])
+    plans, spans = {row[0] for row in rows if not row[1]}, _spans(contents)
+    first = next((plan.name for plan in judged(contents)[1].ranked if plan.name in plans), rows[0][0])
     parts: list[Html] = [_sentence(rows, output, first)]
     drawn = [(panel.title, _tornado(panel, output, spans)) for panel in sorted(panels(rows), key=_order(first))]
     parts.append(paragraph("Grey bars are no longer than chance alone would draw them.", class_="note"))
@@ -151,8 +151,8 @@ def hangs_section(contents: Contents) -> Section | None:
         parts.append(shown if place < OPEN_TORNADOES else details(title, shown))
     cells = [(*row[:5], *("" if n is None else f"{n:.4g}" for n in row[5:])) for row in rows]
     header = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
-    whole = table(header, cells, "All measures", numeric=(5, 6, 7))
-    parts.append(details(f"All {len(rows):,} measures", whole, class_=DUMP))
+    full = table(header, cells, "All measures", numeric=(5, 6, 7))
+    parts.append(details(f"All {len(rows):,} measures", full, class_=DUMP))
     return Section(key="hangs", title="What the answer hangs on", body=join(parts))
 
 
@@ -165,18 +165,18 @@ def _order(first: str) -> Callable[[Panel], int]:
 
 def _spans(contents: Contents) -> dict[str, str]:
     """Return from where to where each input goes, P10 to P90, with its unit."""
-    found = contents.table("uncertain")
-    if found is None:
+    inputs = contents.table("uncertain")
+    if inputs is None:
         return {}
-    columns = (found.texts(name) for name in ("input", "p10", "p90", "unit"))
+    columns = (inputs.texts(name) for name in ("input", "p10", "p90", "unit"))
     return {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in zip(*columns, strict=True)}
 
 
 def _variance(rows: list[Row], plan: str) -> str:
     """Say which inputs a plan's variance comes from; what is not named is no more than noise."""
-    own = [row for row in rows if row[0] == plan and not row[1] and row[2] == "variance-share"]
-    noise = {row[3]: row[5] or 0.0 for row in own if row[4] == "noise_level"}
-    shares = {row[3]: row[5] or 0.0 for row in own if row[4] == "first_order"}
+    variance = [row for row in rows if row[0] == plan and not row[1] and row[2] == "variance-share"]
+    noise = {row[3]: row[5] or 0.0 for row in variance if row[4] == "noise_level"}
+    shares = {row[3]: row[5] or 0.0 for row in variance if row[4] == "first_order"}
     named = sorted(((share, name) for name, share in shares.items() if share > noise.get(name, 0.0)), reverse=True)
     if not named:
         return ""
@@ -227,10 +227,12 @@ def _ranked(rows: list[Row], output: str) -> Iterator[tuple[str, Html]]:
     for (method, measure), said in SHARES.items():
         shown_as = "cost_usd" if measure == "worth_usd" else output
         for scenario, against in dict.fromkeys((row[0], row[1]) for row in rows if row[2] == method):
-            own = [row for row in rows if row[:3] == (scenario, against, method) and row[4] == measure]
-            own = sorted((row for row in own if row[5] is not None), key=lambda row: -(row[5] or 0.0))[:SHOWN_INPUTS]
+            ranked = [row for row in rows if row[:3] == (scenario, against, method) and row[4] == measure]
+            ranked = sorted((row for row in ranked if row[5] is not None), key=lambda row: -(row[5] or 0.0))[
+                :SHOWN_INPUTS
+            ]
             title = f"{scenario} less {against}" if against else scenario
-            ends = max((abs(row[5] or 0.0) for row in own), default=0.0) or 1.0
+            ends = max((abs(row[5] or 0.0) for row in ranked), default=0.0) or 1.0
             shares = [
                 (
                     row[3],
@@ -238,7 +240,7 @@ def _ranked(rows: list[Row], output: str) -> Iterator[tuple[str, Html]]:
                      f"{_figure(row[7], method, shown_as)}"],
                     [Part(name=row[3], share=abs(row[5] or 0.0) / ends, colour=0, shown="")],
                 )
-                for row in own
+                for row in ranked
             ]  # fmt: skip
             if shares:
                 yield title, bar_table(("input", "measure", "95% interval", "compared"), shares, f"{title}. {said}")

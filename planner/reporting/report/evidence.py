@@ -29,15 +29,15 @@ def warnings_section(contents: Contents) -> Section | None:
 
 def uncertain_section(contents: Contents) -> Section | None:
     """Return what the study draws, with percentiles, source and grade."""
-    found = contents.table("uncertain")
-    if found is None or not len(found):
+    inputs = contents.table("uncertain")
+    if inputs is None or not len(inputs):
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
     rows = [
         (breakable(name), *map(figure, percentiles), *rest)
         for name, *percentiles, rest in zip(
-            *(found.texts(name) for name in names[:4]),
-            zip(*(found.texts(name) for name in names[4:]), strict=True),
+            *(inputs.texts(name) for name in names[:4]),
+            zip(*(inputs.texts(name) for name in names[4:]), strict=True),
             strict=True,
         )
     ]
@@ -54,14 +54,14 @@ def uncertain_section(contents: Contents) -> Section | None:
 
 def assumptions_section(contents: Contents) -> Section | None:
     """Return every input with its source and grade."""
-    found = contents.table("assumptions")
-    if found is None or not len(found):
+    assumed = contents.table("assumptions")
+    if assumed is None or not len(assumed):
         return None
     names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
-    plans = list(dict.fromkeys(found.texts("scenario"))) if "scenario" in found else []
-    rows = list(zip(*(found.texts(name) for name in names), strict=True))
+    plans = list(dict.fromkeys(assumed.texts("scenario"))) if "scenario" in assumed else []
+    rows = list(zip(*(assumed.texts(name) for name in names), strict=True))
     if len(plans) > 1:
-        names, rows = (*names, "in"), _merged(rows, found.texts("scenario"), len(plans))
+        names, rows = (*names, "in"), _merged(rows, assumed.texts("scenario"), len(plans))
     grades: dict[str, int] = defaultdict(int)
     for row in rows:
         grades[row[5]] += 1
@@ -91,10 +91,10 @@ def assumptions_section(contents: Contents) -> Section | None:
 
 def _merged(rows: Sequence[tuple[str, ...]], scenarios: Sequence[str], plans: int) -> list[tuple[str, ...]]:
     """Put scenarios that say the same into one row, which ends in their names."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    plans_of: dict[tuple[str, ...], list[str]] = {}
     for row, scenario in zip(rows, scenarios, strict=True):
-        found.setdefault(row, []).append(scenario)
-    return [(*row, "all" if len(own) == plans else ", ".join(own)) for row, own in found.items()]
+        plans_of.setdefault(row, []).append(scenario)
+    return [(*row, "all" if len(names) == plans else ", ".join(names)) for row, names in plans_of.items()]
 
 
 QUANTITIES = {
@@ -106,13 +106,13 @@ QUANTITIES = {
 
 def error_section(contents: Contents) -> Section | None:
     """Return how far the throughput formula is from public measurements."""
-    found = contents.table("model_error")
-    if found is None or not len(found):
+    errors = contents.table("model_error")
+    if errors is None or not len(errors):
         return None
     rows = []
     for quantity, group, fitted, unseen, number in zip(
-        found.texts("quantity"), found.texts("group"), found.numbers("fitted_median_fraction"),
-        found.numbers("unseen_median_fraction"), found.numbers("rows"), strict=True,
+        errors.texts("quantity"), errors.texts("group"), errors.numbers("fitted_median_fraction"),
+        errors.numbers("unseen_median_fraction"), errors.numbers("rows"), strict=True,
     ):  # fmt: skip
         share = unseen if unseen is not None else fitted
         parts = [Part(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]

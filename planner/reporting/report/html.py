@@ -45,14 +45,14 @@ def text(content: object) -> Html:
 @functools.cache
 def environment() -> Environment:
     """Return the templates; what they are given is text, and escaped, unless it is :class:`Html` already."""
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda content: content if isinstance(content, Html) else printable(str(content)),
     )  # fmt: skip
-    found.filters |= {"colour": colour_class, "percent": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%"}
-    found.filters["shortened"] = shortened
-    return found
+    templates.filters |= {"colour": colour_class, "percent": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%"}
+    templates.filters["shortened"] = shortened
+    return templates
 
 
 @functools.cache

@@ -20,22 +20,22 @@ KEY = (
 
 def measures_section(contents: Contents) -> Section | None:
     """Return the measures, one row each, folded: what each plan comes to, and how that is defined."""
-    found = _by_plan(contents)
-    names = list(dict.fromkeys(name for own in found.values() for name in own))
-    known = [name for name in names if any(own.get(name) is not None for own in found.values())]
+    by_plan = _by_plan(contents)
+    names = list(dict.fromkeys(name for figures in by_plan.values() for name in figures))
+    known = [name for name in names if any(figures.get(name) is not None for figures in by_plan.values())]
     if not known:
         return None
     rows = [
         (
             _words(name),
-            *(measured(own.get(name), name) for own in found.values()),
+            *(measured(figures.get(name), name) for figures in by_plan.values()),
             FORMULAS.get(name, ""),
             VIEWS.get(name, ""),
         )
         for name in known
     ]
-    header = ("measure", *found, "definition", "view")
-    body = [table(header, rows, "The measures", numeric=range(1, 1 + len(found))), paragraph(KEY, class_="note")]
+    header = ("measure", *by_plan, "definition", "view")
+    body = [table(header, rows, "The measures", numeric=range(1, 1 + len(by_plan))), paragraph(KEY, class_="note")]
     missing = [_words(name) for name in names if name not in known]
     if missing:
         body.append(paragraph(f"Without meaning here: {', '.join(missing)}.", class_="note"))
@@ -53,8 +53,8 @@ def _by_plan(contents: Contents) -> Mapping[str, Mapping[str, float | None]]:
     return {plan: _pairs(compared.where("scenario", plan)) for plan in dict.fromkeys(compared.texts("scenario"))}
 
 
-def _pairs(found: Table) -> dict[str, float | None]:
-    return dict(zip(found.texts("measure"), found.numbers("value"), strict=True))
+def _pairs(table: Table) -> dict[str, float | None]:
+    return dict(zip(table.texts("measure"), table.numbers("value"), strict=True))
 
 
 def _words(name: str) -> str:

@@ -72,16 +72,16 @@ def memo_parts(contents: Contents) -> list[Part]:
         message = f"a folder of {contents.kind} decides nothing that a memo could say"
         raise ScenarioError(Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing"))
     plan = chosen_plan(contents)
-    own = contents.of_plan(plan) if plan and plan in contents.plans else contents
+    of_plan = contents.of_plan(plan) if plan and plan in contents.plans else contents
     parts = [
         Part(heading="Question", lines=[_question(contents)]),
         Part(heading="Answer", lines=_answer(contents)),
         Part(heading="Promise, and when it runs out", lines=_promise(contents, plan)),
-        _cost(contents, own, plan),
-        _cash(contents, own, plan),
+        _cost(contents, of_plan, plan),
+        _cash(contents, of_plan, plan),
         _alternatives(contents),
         Part(heading="What it hangs on", lines=_hangs(contents, plan)),
-        Part(heading="Risks", lines=_risks(contents, own)),
+        Part(heading="Risks", lines=_risks(contents, of_plan)),
         _assumptions(contents),
         Part(heading="To get it again", lines=_again(contents)),
     ]
@@ -112,8 +112,12 @@ def _question(contents: Contents) -> str:
             said = promise_words(summary["promise"])
             return f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
         case _:
-            found, inputs = study_sections.judged(contents)[0], contents.table("uncertain")
-            which = f"which of {', '.join(found)} to take" if len(found) > 1 else f"what {', '.join(found)} comes to"
+            statistics, inputs = study_sections.judged(contents)[0], contents.table("uncertain")
+            which = (
+                f"which of {', '.join(statistics)} to take"
+                if len(statistics) > 1
+                else f"what {', '.join(statistics)} comes to"
+            )
             return f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
 
 
@@ -161,7 +165,7 @@ def _runs_out(promise: Mapping[str, Any]) -> str:
     return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
 
 
-def _cost(contents: Contents, own: Contents, plan: str) -> Part:
+def _cost(contents: Contents, of_plan: Contents, plan: str) -> Part:
     heading, summary = f"Cost of {plan}" if plan else "Cost", contents.json("summary.json")
     if contents.kind == "size":
         sum_, gap = dollars(summary["net_present_cost_usd"]), percent(summary["gap_fraction"])
@@ -175,18 +179,18 @@ def _cost(contents: Contents, own: Contents, plan: str) -> Part:
         span = " to ".join(dict.fromkeys(ends)) or NOTHING
         rows.append((FIGURES[name], measured(value, name), span))
     what = "nine in ten replications" if contents.kind == "study" else "in other replications"
-    lines = [line] if (line := price_line(own)) else []
+    lines = [line] if (line := price_line(of_plan)) else []
     return Part(heading=heading, lines=lines, header=("figure", "expected", what), rows=rows)
 
 
 def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, float | None, float | None]]:
     """Return the board's figures of the plan to take, each with its interval where there is one."""
     if (percentiles := contents.table("percentiles")) is not None:
-        found = {name: study_sections.statistics_of(percentiles, name).get(plan, {}) for name in FIGURES}
+        statistics = {name: study_sections.statistics_of(percentiles, name).get(plan, {}) for name in FIGURES}
         none = study_sections.NO_FIGURE
         return {
             name: (row["mean"][0], row.get("p5", none)[0], row.get("p95", none)[0])
-            for name, row in found.items()
+            for name, row in statistics.items()
             if "mean" in row
         }
     plans = [plan for plan, _ in compare_sections.swept_plans(contents)]
@@ -202,7 +206,7 @@ def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, flo
     return {name: known[name] for name in FIGURES if name in known and known[name][0] is not None}
 
 
-def _cash(contents: Contents, own: Contents, plan: str) -> Part:
+def _cash(contents: Contents, of_plan: Contents, plan: str) -> Part:
     heading = f"Cash by year, {plan}" if plan else "Cash by year"
     if contents.kind == "size" and (bought := contents.table("plan")) is not None:
         sums: dict[str, float] = defaultdict(float)
@@ -211,7 +215,7 @@ def _cash(contents: Contents, own: Contents, plan: str) -> Part:
         said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
         paid = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
         return Part(heading=heading, lines=[said], header=("year", "nodes"), rows=paid)
-    ledger = own.table("ledger")
+    ledger = of_plan.table("ledger")
     if ledger is None:
         return Part(heading=heading)
     years = cash_by_year(ledger)
@@ -271,19 +275,19 @@ def _hangs(contents: Contents, plan: str) -> list[str]:
     return [f"{title}: {'; '.join(swings)}."]
 
 
-def _risks(contents: Contents, own: Contents) -> list[str]:
+def _risks(contents: Contents, of_plan: Contents) -> list[str]:
     summary = contents.json("summary.json")
-    found = [str(line) for line in (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()))]
-    found += [str(line) for line in summary.get("notes", ())]
+    lines = [str(line) for line in (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()))]
+    lines += [str(line) for line in summary.get("notes", ())]
     if worst := summary.get("worst_month"):
-        found.append(f"Worst month {worst['month']}: {percent(worst['missed_fraction'], 2)} of requests shed or late.")
-    listed = own.table("warnings")
+        lines.append(f"Worst month {worst['month']}: {percent(worst['missed_fraction'], 2)} of requests shed or late.")
+    listed = of_plan.table("warnings")
     if contents.kind == "study" and listed is not None and "text" in listed:
-        found += listed.texts("text")
-    delivered = own.table("events")
+        lines += listed.texts("text")
+    delivered = of_plan.table("events")
     if delivered is not None and "delivered" in delivered.texts("event"):
-        found.append("A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later.")
-    return [*dict.fromkeys(found)][:SHOWN]
+        lines.append("A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later.")
+    return [*dict.fromkeys(lines)][:SHOWN]
 
 
 def _assumptions(contents: Contents) -> Part:
@@ -328,16 +332,16 @@ def _cell(text: str) -> str:
 
 def memo_body(contents: Contents) -> Html:
     """Return the memo as part of a page."""
-    found: list[Html] = []
+    parts_html: list[Html] = []
     for part in memo_parts(contents):
-        found.append(element("h2", part.heading))
-        found += [element("p", line) for line in part.lines]
+        parts_html.append(element("h2", part.heading))
+        parts_html += [element("p", line) for line in part.lines]
         if part.rows:
             head = element("tr", *(element("th", cell, scope="col") for cell in part.header))
             body = [element("tr", *(element("td", cell) for cell in row)) for row in part.rows]
             caption = element("caption", part.heading)  # for those who meet the table without its heading
-            found.append(element("table", caption, element("thead", head), element("tbody", *body)))
-    return join(found, "\n")
+            parts_html.append(element("table", caption, element("thead", head), element("tbody", *body)))
+    return join(parts_html, "\n")
 
 
 def write_memo(folder: str | os.PathLike[str]) -> list[Path]:

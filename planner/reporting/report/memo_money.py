@@ -49,13 +49,13 @@ def price_effect(contents: Contents, fall: float) -> tuple[float, float] | None:
         sums[cluster][account] += amount
     paths = assumptions.texts("path") if assumptions is not None else []
     bought = accrued = 0.0
-    for cluster, own in sums.items():
-        capital = sum(own[account] for account in BOUGHT)
+    for cluster, by_account in sums.items():
+        capital = sum(by_account[account] for account in BOUGHT)
         if capital <= 0.0 or any(path.startswith(f"clusters.{cluster}.owned") for path in paths):
             continue
-        accelerators = own[Account.CAPEX_ACCELERATORS] * fall
+        accelerators = by_account[Account.CAPEX_ACCELERATORS] * fall
         bought += accelerators
-        accrued += accelerators / capital * sum(own[account] for account in FOLLOW_THE_PRICE)
+        accrued += accelerators / capital * sum(by_account[account] for account in FOLLOW_THE_PRICE)
     return (bought, accrued) if bought else None
 
 
@@ -66,16 +66,16 @@ def _tokens(contents: Contents) -> float:
 
 def books(contents: Contents, plan: str) -> tuple[str, str]:
     """Return a plan's cost per million tokens in the books, as it is and with accelerators a fifth cheaper."""
-    if plan not in contents.plans or not (tokens := _tokens(own := contents.of_plan(plan)) / 1e6):
+    if plan not in contents.plans or not (tokens := _tokens(of_plan := contents.of_plan(plan)) / 1e6):
         return NOTHING, NOTHING
-    cost = sum(account_totals(own).values())
-    _, less = price_effect(own, PRICE_FALL) or (0.0, 0.0)
+    cost = sum(account_totals(of_plan).values())
+    _, less = price_effect(of_plan, PRICE_FALL) or (0.0, 0.0)
     return unit_price(cost / tokens), unit_price((cost - less) / tokens)
 
 
-def price_line(own: Contents) -> str:
+def price_line(of_plan: Contents) -> str:
     """Say what the plan would cost if accelerators cost a fifth less."""
-    effect, tokens = price_effect(own, PRICE_FALL), _tokens(own)
+    effect, tokens = price_effect(of_plan, PRICE_FALL), _tokens(of_plan)
     if effect is None or not tokens:
         return ""
     bought, accrued = effect

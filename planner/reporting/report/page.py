@@ -45,7 +45,7 @@ def policy(*scripts: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("")) -> bytes:  # noqa: B008 - frozen text
     """Return the whole file; ``memo`` is what it prints as, where there is one."""
     style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
-    whole = (
+    document = (
         environment()
         .get_template("page.html")
         .render(
@@ -58,7 +58,7 @@ def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("
             script=Html(script),
         )
     )
-    return f"{whole}\n".encode()
+    return f"{document}\n".encode()
 
 
 def code(content: str) -> Html:

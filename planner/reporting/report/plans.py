@@ -23,7 +23,7 @@ def single(make: Callable[[Contents], Section | None]) -> Callable[[Contents], S
     return lambda contents: None if contents.plans else make(contents)
 
 
-def _each(contents: Contents, make: Callable[[Contents], Section | None], title: str) -> Html:
+def _plan_by_plan(contents: Contents, make: Callable[[Contents], Section | None], title: str) -> Html:
     """Return one run's section for each plan, folded; that of the plan to take is open, and comes first."""
     ranked = (judged(contents)[1] if contents.kind == STUDY else choose(compared(contents)[1])).ranked
     first = ranked[0].name if ranked else ""
@@ -46,7 +46,9 @@ def timeline_section(contents: Contents) -> Section | None:
     """Return every plan's own timelines by cluster and workload, with its events."""
     if not contents.plans:
         return None
-    body = join([paragraph(_chance(contents)), _each(contents, timelines.timeline_section, "Clusters and workloads")])
+    body = join(
+        [paragraph(_chance(contents)), _plan_by_plan(contents, timelines.timeline_section, "Clusters and workloads")]
+    )
     return Section(key="time", title="How it goes over time", body=body)
 
 
@@ -56,23 +58,23 @@ def money_section(contents: Contents) -> Section | None:
     totals = {plan: run_sections.account_totals(contents.of_plan(plan)) for plan in plans}
     if not any(totals.values()):
         return None
-    accounts = {account for own in totals.values() for account in own}
-    order = sorted(accounts, key=lambda account: -max(own.get(account, 0.0) for own in totals.values()))
+    accounts = {account for sums in totals.values() for account in sums}
+    order = sorted(accounts, key=lambda account: -max(sums.get(account, 0.0) for sums in totals.values()))
     palette = timelines.colours(plans)
-    longest = max((own.get(a, 0.0) for a in order for own in totals.values()), default=0.0) or 1.0
+    longest = max((sums.get(a, 0.0) for a in order for sums in totals.values()), default=0.0) or 1.0
     rows: list[tuple[str, list[str], Html]] = []
     for account in order:
         parts = [
-            Part(name=plan, share=own.get(account, 0.0) / longest, colour=palette[plan],
-                 shown=dollars(own.get(account)))
-            for plan, own in totals.items()
+            Part(name=plan, share=sums.get(account, 0.0) / longest, colour=palette[plan],
+                 shown=dollars(sums.get(account)))
+            for plan, sums in totals.items()
         ]  # fmt: skip
-        cells = [dollars(own[account]) if account in own else NOTHING for own in totals.values()]
+        cells = [dollars(sums[account]) if account in sums else NOTHING for sums in totals.values()]
         rows.append((run_sections.words_of(account), cells, group(parts)))
-    rows.append(("all of it", [dollars(sum(own.values())) for own in totals.values()], Html("")))
+    rows.append(("all of it", [dollars(sum(sums.values())) for sums in totals.values()], Html("")))
     table = bar_table(("account", *plans, "side by side"), rows, "Accrued cost by account and scenario")
     body = [legend([(plan, palette[plan]) for plan in plans]), table, paragraph(_chance(contents))]
-    body.append(_each(contents, run_sections.money_section, "Accounts and months"))
+    body.append(_plan_by_plan(contents, run_sections.money_section, "Accounts and months"))
     return Section(key="money", title="Where the money goes", body=join(body))
 
 
@@ -80,10 +82,10 @@ def losses_section(contents: Contents) -> Section | None:
     """Return what became of the node-hours on site, plans side by side, and each plan's own below."""
     by_plan: dict[str, dict[str, float]] = {}
     for plan in contents.plans:
-        found = run_sections.node_hours(contents.of_plan(plan))
-        if found is not None:
+        lost = run_sections.node_hours(contents.of_plan(plan))
+        if lost is not None:
             sums: dict[str, float] = defaultdict(float)
-            for row in found.values():
+            for row in lost.values():
                 for name, hours in row.items():
                     sums[name] += hours
             by_plan[plan] = sums
@@ -91,7 +93,7 @@ def losses_section(contents: Contents) -> Section | None:
         return None
     names = list(dict.fromkeys(name for row in by_plan.values() for name in row))
     body = [run_sections.loss_table(by_plan, names, "scenario"), _lost(by_plan, names), paragraph(_chance(contents))]
-    body.append(_each(contents, run_sections.losses_section, "Clusters and causes"))
+    body.append(_plan_by_plan(contents, run_sections.losses_section, "Clusters and causes"))
     return Section(key="losses", title="Where capacity was lost, and to what", body=join(body))
 
 

@@ -20,7 +20,7 @@ def answer_section(contents: Contents) -> Section | None:
     summary = contents.json("summary.json")
     if "clusters" not in summary:
         return None
-    found = element("ul", *(element("li", line) for line in findings(summary)))
+    listed = element("ul", *(element("li", line) for line in findings(summary)))
     body = join(
         [
             *(
@@ -31,7 +31,7 @@ def answer_section(contents: Contents) -> Section | None:
             paragraph(headline(summary), class_="headline"),
             _cards(summary),
             draw(chart) if (chart := demand_chart(contents)) else Html(""),
-            found,
+            listed,
             _cluster_table(summary),
             _baseline(summary),
         ]
@@ -91,14 +91,14 @@ def findings(summary: dict[str, Any]) -> list[str]:
     fleet = summary["clusters"][FLEET]
     clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
     told = verdict(summary)
-    found = [advice] if (advice := sizing(summary)) and advice not in told else []
+    lines = [advice] if (advice := sizing(summary)) and advice not in told else []
     priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
     if len(priced) > 1:
         dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
         cheap = min(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
         times = priced[dear]["cost_per_million_tokens_usd"] / priced[cheap]["cost_per_million_tokens_usd"]
         if times > 1.2:
-            found.append(
+            lines.append(
                 f"A token served by {dear} carries {times:.1f} times the cost of one on {cheap}: {dear} takes "
                 f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
                 f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
@@ -107,16 +107,16 @@ def findings(summary: dict[str, Any]) -> list[str]:
             )
     unused = [name for name, row in clusters.items() if not row["served_tokens"]]
     if unused:
-        found.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
+        lines.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
     if (
         (worst := summary.get("worst_month"))
         and worst["missed_fraction"] > 0.001
         and worst["month"] not in " ".join(told)
     ):
         missed = percent(worst["missed_fraction"], 2)
-        found.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
-    found += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
-    return [*found, *(f"Note: {note}" for note in summary.get("notes", ()))]
+        lines.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
+    lines += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
+    return [*lines, *(f"Note: {note}" for note in summary.get("notes", ()))]
 
 
 def _cluster_table(summary: dict[str, Any]) -> Html:
@@ -126,11 +126,11 @@ def _cluster_table(summary: dict[str, Any]) -> Html:
     rows = []
     for name in names:
         row = summary["clusters"][name]
-        each = row["cost_per_million_tokens_usd"]
-        parts = [Part(name=name, share=(each or 0.0) / most, colour=palette[name], shown=unit_price(each))]
+        cost = row["cost_per_million_tokens_usd"]
+        parts = [Part(name=name, share=(cost or 0.0) / most, colour=palette[name], shown=unit_price(cost))]
         numbers = (
             percent(row["availability_fraction"]), percent(row["utilisation_fraction"]), count(row["served_tokens"]),
-            dollars(row["cost_usd"]), unit_price(row["cost_per_million_output_tokens_usd"]), unit_price(each),
+            dollars(row["cost_usd"]), unit_price(row["cost_per_million_output_tokens_usd"]), unit_price(cost),
         )  # fmt: skip
         rows.append((name, numbers, parts))
     header = (

@@ -45,14 +45,14 @@ def money_section(contents: Contents) -> Section | None:
     bought = sum(amount for account, amount in rows if account.startswith("capex_"))
     clusters = sorted(dict.fromkeys(_places(ledger)), key=lambda name: name == SITE)  # clusters keep their colours
     order = sorted(totals, key=lambda account: -sum(totals[account].values()))
-    whole = sum(sum(row.values()) for row in totals.values())
+    total = sum(sum(row.values()) for row in totals.values())
     body = join(
         [
             paragraph(
-                f"{dollars(whole)} of accrued cost: purchases of {dollars(bought)} are spread over their life as "
+                f"{dollars(total)} of accrued cost: purchases of {dollars(bought)} are spread over their life as "
                 "depreciation. Every dollar is one row of ledger.csv."
             ),
-            _account_table(totals, order, clusters, whole),
+            _account_table(totals, order, clusters, total),
             _money_chart(f"{contents.anchor}money-months", monthly, order, Calendar(ledger.texts("month"))),
         ]
     )
@@ -82,11 +82,11 @@ def account_sums(contents: Contents) -> dict[str, dict[str, float]]:
 
 def account_totals(contents: Contents) -> dict[str, float]:
     """Return accrued cost over the whole horizon by account."""
-    return {account: sum(own.values()) for account, own in account_sums(contents).items()}
+    return {account: sum(by_cluster.values()) for account, by_cluster in account_sums(contents).items()}
 
 
 def _account_table(
-    totals: dict[str, dict[str, float]], order: Sequence[str], clusters: Sequence[str], whole: float
+    totals: dict[str, dict[str, float]], order: Sequence[str], clusters: Sequence[str], total_usd: float
 ) -> Html:
     palette = colours(clusters)
     # The bars are steps of a waterfall: each begins where the one before it ends, what is received steps back.
@@ -103,14 +103,16 @@ def _account_table(
         drawn = bar(parts, max(0.0, min(reached, reached + total)) / most)
         reached += total
         numbers = [*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(total)]
-        numbers.append(percent(total / whole if whole else None))
+        numbers.append(percent(total / total_usd if total_usd else None))
         rows.append((words_of(account), numbers, drawn))
     sums = [sum(row.get(c, 0.0) for row in totals.values()) for c in clusters]
     steps = [
         Part(name=c, share=cost / most, colour=palette[c], shown=dollars(cost))
         for c, cost in zip(clusters, sums, strict=True)
     ]
-    rows.append(("accrued cost", [*map(dollars, sums), dollars(whole), percent(1.0 if whole else None)], bar(steps)))
+    rows.append(
+        ("accrued cost", [*map(dollars, sums), dollars(total_usd), percent(1.0 if total_usd else None)], bar(steps))
+    )
     header = ("account", *clusters, "total", "share", "step by step, by cluster")
     return join([legend([(c, palette[c]) for c in clusters]), bar_table(header, rows, "Accrued cost by account")])
 
@@ -222,10 +224,10 @@ def loss_table(
     """Return what became of node-hours, or another whole, one row for each cluster, scenario or workload."""
     rows = []
     for cluster, row in shares.items():
-        whole = sum(row.values()) or 1.0
-        parts = [Part(name=n, share=row[n] / whole, colour=_loss_colour(names, n), shown=percent(row[n] / whole, 2))
+        total = sum(row.values()) or 1.0
+        parts = [Part(name=n, share=row[n] / total, colour=_loss_colour(names, n), shown=percent(row[n] / total, 2))
                  for n in names]  # fmt: skip
-        rows.append((cluster, [percent(row[n] / whole, 2) for n in names], parts))
+        rows.append((cluster, [percent(row[n] / total, 2) for n in names], parts))
     caption = what.removeprefix("of ").capitalize()
     return join([legend([(n, _loss_colour(names, n)) for n in names]), bar_table((of, *names, what), rows, caption)])
 
@@ -247,8 +249,8 @@ def routing_section(contents: Contents) -> Section | None:
     served_by: list[tuple[str, list[str], Html]] = []
     used: list[tuple[str, list[str], Html]] = []
     for name in names:
-        whole = sum(tokens[name, c] for c in clusters) or 1.0
-        cut = {c: tokens[name, c] / whole for c in clusters}
+        total = sum(tokens[name, c] for c in clusters) or 1.0
+        cut = {c: tokens[name, c] / total for c in clusters}
         mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
         parts = [Part(name=c, share=cut[c], colour=hues[c], shown=percent(cut[c])) for c in clusters]
         served_by.append((name, [percent(cut[c]) for c in clusters], bar(parts)))
@@ -278,8 +280,8 @@ def _causes(contents: Contents) -> Html:
                events.totals("lost_capacity_tokens"), strict=True)  # fmt: skip
     for event, cause, hours, lost in rows:
         if event in ("failure", "maintenance", "software", "outage"):
-            found = sums[event, cause]
-            found[0], found[1], found[2] = found[0] + 1, found[1] + hours, found[2] + lost
+            sums_of = sums[event, cause]
+            sums_of[0], sums_of[1], sums_of[2] = sums_of[0] + 1, sums_of[1] + hours, sums_of[2] + lost
     ordered = sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))
     most = max((cost[2] for _, cost in ordered), default=0.0) or 1.0
     cells = [

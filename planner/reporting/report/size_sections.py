@@ -66,8 +66,8 @@ def months_section(contents: Contents) -> Section | None:
         )
     ]  # fmt: skip
     header = ("month", "workload", "in time", "utilised", "what binds")
-    found = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
-    return Section(key="time", title="What binds in each month", body=found)
+    month_table = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
+    return Section(key="time", title="What binds in each month", body=month_table)
 
 
 def review_section(contents: Contents) -> Section | None:

@@ -58,15 +58,15 @@ def headline_of(contents: Contents) -> str:
 
 def statistics_of(percentiles: Table, output: str) -> Statistics:
     """Return (value, low, high) by scenario and statistic for one output."""
-    found: Statistics = defaultdict(dict)
+    statistics: Statistics = defaultdict(dict)
     rows = zip(
         percentiles.texts("scenario"), percentiles.texts("output"), percentiles.texts("statistic"),
         percentiles.numbers("value"), percentiles.numbers("low"), percentiles.numbers("high"), strict=True,
     )  # fmt: skip
     for scenario, name, statistic, value, low, high in rows:
         if name == output:
-            found[scenario][statistic] = (value, low, high)
-    return found
+            statistics[scenario][statistic] = (value, low, high)
+    return statistics
 
 
 def spoken(output: str) -> str:
@@ -77,36 +77,36 @@ def spoken(output: str) -> str:
 def judged(contents: Contents) -> tuple[Statistics, Choice]:
     """Return the headline's statistics by scenario, and the scenarios in the order in which they are recommended."""
     percentiles, output = contents.table("percentiles"), headline_of(contents)
-    found = statistics_of(percentiles, output) if percentiles is not None and len(percentiles) else {}
-    if percentiles is None or not found:
+    statistics = statistics_of(percentiles, output) if percentiles is not None and len(percentiles) else {}
+    if percentiles is None or not statistics:
         return {}, Choice(keeping=(), breaking=())
-    return found, _choice(found, output, percentiles, promises_of(contents))
+    return statistics, _choice(statistics, output, percentiles, promises_of(contents))
 
 
 def answer_section(contents: Contents) -> Section | None:
     """Return the headline of a study with its interval, and how often each scenario is the best."""
     percentiles, output = contents.table("percentiles"), headline_of(contents)
-    found, choice = judged(contents)
-    if percentiles is None or not found:
+    statistics, choice = judged(contents)
+    if percentiles is None or not statistics:
         return None
     promises = promises_of(contents)
     body = [paragraph(line, class_="headline") for line in much_shed(choice.ranked)]
     body.append(paragraph(advice(contents), class_="headline"))
     body += [paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())]
-    body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(found) > 1 and choice.best]
+    body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(statistics) > 1 and choice.best]
     dropped = contents.manifest.get("dropped", ())
     if isinstance(dropped, list) and dropped:
         body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
     if said := ROWS_OF.get(design_of(contents)):
         body.append(paragraph(said, class_="note"))
-    ranked = {plan.name: found[plan.name] for plan in choice.ranked}
+    ranked = {plan.name: statistics[plan.name] for plan in choice.ranked}
     body += [
         _promise_table(promises, choice),
-        _percentile_table(ranked, output, colours(found)),
+        _percentile_table(ranked, output, colours(statistics)),
         _decision_table(contents, output),
     ]
     body.append(_histogram(contents, output))
-    if len(percentiles) > len(found):
+    if len(percentiles) > len(statistics):
         body.append(_all_statistics(percentiles))
     return Section(key="answer", title=ANSWER, body=join(body))
 
@@ -117,17 +117,17 @@ def design_of(contents: Contents) -> str:
     return str(design.get("name", "")) if isinstance(design, dict) else ""
 
 
-def _mean_of(found: Statistics, name: str) -> Figure:
-    return found.get(name, {}).get("mean", NO_FIGURE)
+def _mean_of(statistics: Statistics, name: str) -> Figure:
+    return statistics.get(name, {}).get("mean", NO_FIGURE)
 
 
-def _choice(found: Statistics, output: str, percentiles: Table, promises: Promises) -> Choice:
+def _choice(statistics: Statistics, output: str, percentiles: Table, promises: Promises) -> Choice:
     """Judge the scenarios by their promises, then by their means; without service the headline alone orders them."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
     service = {name: statistics_of(percentiles, name) for name in (IN_TIME, SHED)}
     plans = []
-    for name in found:
-        value = _mean_of(found, name)[0]
+    for name in statistics:
+        value = _mean_of(statistics, name)[0]
         figures = {measure: _mean_of(means, name)[0] for measure, means in service.items()}
         plan = served(name, figures, promises.get(name, {}).get("shortfall_fraction"))
         plans.append(replace(plan, cost=None if value is None else sign * value))
@@ -142,12 +142,12 @@ Promises = dict[str, dict[str, Any]]
 
 def promises_of(contents: Contents) -> Promises:
     """Return promise.csv by scenario, as a summary has it; nothing for a folder written before there was one."""
-    found = contents.table("promise")
-    if found is None:
+    promises = contents.table("promise")
+    if promises is None:
         return {}
-    texts = {name: found.texts(name) for name in ("scenario", "each", "of", "stated", "first_broken_month")}
-    numbers = {name: found.numbers(name) for name in ("in_time_fraction", "in_replications_fraction", "kept_fraction",
-               "kept_low", "kept_high", "shortfall_fraction", "best_fraction", "best_low", "best_high")}  # fmt: skip
+    texts = {name: promises.texts(name) for name in ("scenario", "each", "of", "stated", "first_broken_month")}
+    numbers = {name: promises.numbers(name) for name in ("in_time_fraction", "in_replications_fraction",
+               "kept_fraction", "kept_low", "kept_high", "shortfall_fraction", "best_fraction", "best_low", "best_high")}  # fmt: skip
     return {
         name: {
             **{key: column[i] for key, column in (texts | numbers).items()},
@@ -179,17 +179,17 @@ def _promise_table(promises: Promises, choice: Choice) -> Html:
 
 def advice(contents: Contents) -> str:
     """Say which scenario of a study to take, with its interval, and how it stands against the baseline."""
-    output, (found, choice) = headline_of(contents), judged(contents)
-    if all(_mean_of(found, name)[0] is None for name in found):
+    output, (statistics, choice) = headline_of(contents), judged(contents)
+    if all(_mean_of(statistics, name)[0] is None for name in statistics):
         return "No replication of any scenario could be run; samples.csv says why."
-    if choice.best is None and len(found) > 1:
+    if choice.best is None and len(statistics) > 1:
         return none_keeps(choice)
     chosen = choice.best or choice.ranked[0]
-    said = _figures(found, output, chosen.name)
-    if len(found) < 2:
+    said = _figures(statistics, output, chosen.name)
+    if len(statistics) < 2:
         short = "" if choice.best else f" But it {chosen.service}."
         return f"{chosen.name}: {said}.{short} It has no baseline: a study of two scenarios or more has."
-    baseline = next(iter(found))
+    baseline = next(iter(statistics))
     names = [plan.name for plan in choice.keeping]
     lead = f"{chosen.name} does best{' of the plans that keep their promise' if choice.breaking else ''}: {said}."
     if len(names) < 2:
@@ -199,13 +199,13 @@ def advice(contents: Contents) -> str:
     else:
         rival = baseline if baseline in names else names[1]
     whose = f"the baseline {baseline}" if rival == baseline else f"the next best, {rival}"
-    return lead + _against(contents, (chosen.name, rival, whose), _mean_of(found, rival)[0], output)
+    return lead + _against(contents, (chosen.name, rival, whose), _mean_of(statistics, rival)[0], output)
 
 
-def _figures(found: Statistics, output: str, name: str) -> str:
+def _figures(statistics: Statistics, output: str, name: str) -> str:
     """Return a scenario's headline in words: its mean, how sure that is, and how far replications lie apart."""
-    value, low, high = _mean_of(found, name)
-    p5, p95 = (found[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
+    value, low, high = _mean_of(statistics, name)
+    p5, p95 = (statistics[name].get(end, NO_FIGURE)[0] for end in ("p5", "p95"))
     said = f"{spoken(output)} {measured(value, output)} on average"
     if low is not None and high is not None:
         said += f" ({measured(low, output)} to {measured(high, output)} with 95% confidence)"
@@ -241,11 +241,11 @@ def _against(contents: Contents, who: tuple[str, str, str], reference: float | N
 
 def _histogram(contents: Contents, output: str) -> Html:
     """Return how the headline is spread, one strip of bars for each scenario on one scale."""
-    found = contents.table("distribution")
-    if found is None or not len(found):
+    bins = contents.table("distribution")
+    if bins is None or not len(bins):
         return Html("")
     rows = list(
-        zip(found.texts("scenario"), found.numbers("bin_low"), found.numbers("bin_high"), found.totals("replications"),
+        zip(bins.texts("scenario"), bins.numbers("bin_low"), bins.numbers("bin_high"), bins.totals("replications"),
             strict=True)
     )  # fmt: skip
     scenarios = list(dict.fromkeys(row[0] for row in rows))
@@ -269,12 +269,12 @@ def _histogram(contents: Contents, output: str) -> Html:
                    aria_label=f"{said} The table above has the percentiles.")  # fmt: skip
 
 
-def _percentile_table(found: Statistics, output: str, palette: dict[str, int]) -> Html:
-    shown = [name for name in PERCENTILES if any(name in row for row in found.values())]
-    highest = max((row[top][0] or 0.0 for row in found.values() for top in ("p95", "mean") if top in row),
+def _percentile_table(statistics: Statistics, output: str, palette: dict[str, int]) -> Html:
+    shown = [name for name in PERCENTILES if any(name in row for row in statistics.values())]
+    highest = max((row[top][0] or 0.0 for row in statistics.values() for top in ("p95", "mean") if top in row),
                   default=0.0) or 1.0  # fmt: skip
     rows = []
-    for scenario, row in found.items():
+    for scenario, row in statistics.items():
         value, low, high = row.get("mean", NO_FIGURE)
         half = (high - low) / 2 if low is not None and high is not None else None
         numbers = [measured(value, output), "± " + measured(half, output) if half is not None else NOTHING]
@@ -304,8 +304,8 @@ def _decision_table(contents: Contents, output: str) -> Html:
         return Html("")
     rows = []
     numbers = zip(*(decision.numbers(name) for name in columns), strict=True)
-    for scenario, against, found in zip(decision.texts("scenario"), decision.texts("against"), numbers, strict=True):
-        chance, chance_low, chance_high, *rest = found
+    for scenario, against, figures in zip(decision.texts("scenario"), decision.texts("against"), numbers, strict=True):
+        chance, chance_low, chance_high, *rest = figures
         cells = [percent(chance), f"{percent(chance_low)} to {percent(chance_high)}"]
         cells += [measured(rest[0], output), f"{measured(rest[1], output)} to {measured(rest[2], output)}"]
         cells += [measured(rest[3], output), measured(rest[4], output)]

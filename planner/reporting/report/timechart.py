@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from planner.reporting.picture import Area, Axis, Line, Mark, Panel
 from planner.reporting.report.html import Html, details, macro, table
 from planner.reporting.report.words import axis_label
-from planner.reporting.scales import WHOLE, Points, Scale, outline, ring, shortened
+from planner.reporting.scales import TOTAL, Points, Scale, outline, ring, shortened
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
 LANE_HEIGHT = 16
@@ -136,9 +136,9 @@ def scale_of(chart: TimeChart) -> Scale:
         return Scale(low=0.0, high=1.0, logarithmic=chart.logarithmic)
     if chart.logarithmic:
         low, high = math.log10(min(values)), math.log10(max(values))
-        whole = [v for s in chart.series if s.colour == WHOLE for _, v in s.points if v is not None and v > 0]
-        if whole:  # a part that hardly works costs any amount: let it leave the chart before it flattens the rest
-            high = min(high, math.log10(OFF_THE_CHART * max(whole)))
+        totals = [v for s in chart.series if s.colour == TOTAL for _, v in s.points if v is not None and v > 0]
+        if totals:  # a part that hardly works costs any amount: let it leave the chart before it flattens the rest
+            high = min(high, math.log10(OFF_THE_CHART * max(totals)))
         return Scale(low=low - 0.05, high=max(high, low + 0.3) + 0.05, logarithmic=True)
     low, high = min(0.0, *values), max(0.0, *values)
     if chart.unit == "percent" and high <= 1.0 and high > 0.5:
@@ -163,7 +163,7 @@ def panel_of(chart: TimeChart, title: str = "", height: float = 320.0) -> Panel:
         for line in chart.series:
             marks += [Area(upper=upper, lower=lower, colour=line.colour, opacity=0.13) for lower, upper in line.bands]
         for line in chart.series:
-            marks.append(Line(points=line.points, colour=line.colour, stroke=3.2 if line.colour == WHOLE else 2.4))
+            marks.append(Line(points=line.points, colour=line.colour, stroke=3.2 if line.colour == TOTAL else 2.4))
     return Panel(
         x=Axis(scale=Scale(low=0.0, high=chart.days), ticks=_month_labels(chart.start, chart.days), grid=False),
         y=Axis(scale=scale, ticks=[(t, axis_label(t, chart.unit)) for t in scale.ticks()], label=chart.summary),

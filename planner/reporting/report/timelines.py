@@ -11,7 +11,7 @@ from planner.reporting.report.html import Html, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Marker, Series, TimeChart, draw
 from planner.reporting.report.words import count
-from planner.reporting.scales import WHOLE, Points
+from planner.reporting.scales import TOTAL, Points
 from planner.results.measure_names import FLEET
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
@@ -51,17 +51,17 @@ def by_name(
     table_: Table, name: str, x: str, column: str, place: Callable[[str], float]
 ) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
-    found: dict[str, list[tuple[float, float | None]]] = {}
+    points: dict[str, list[tuple[float, float | None]]] = {}
     rows = zip(table_.texts(name), table_.texts(x), table_.numbers(column), strict=True)
     for key, stamp, value in rows:
-        found.setdefault(key, []).append((place(stamp), value))
-    return found
+        points.setdefault(key, []).append((place(stamp), value))
+    return points
 
 
 def colours(names: Iterable[str]) -> dict[str, int]:
     """Give each name a colour of its own; the fleet has that of text."""
     others = [name for name in dict.fromkeys(names) if name != FLEET]
-    return {**{name: i for i, name in enumerate(others)}, FLEET: WHOLE}
+    return {**{name: i for i, name in enumerate(others)}, FLEET: TOTAL}
 
 
 def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
@@ -75,7 +75,7 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
         events.totals("accelerators"),
         strict=True,
     )  # fmt: skip
-    found = []
+    marks = []
     for event, time, end, cluster, cause, detail, lost, accelerators in rows:
         if event not in SHOWN_EVENTS or not time:
             continue
@@ -83,8 +83,8 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
         size = f"{accelerators:,.0f} accelerators" if accelerators else ""
         words = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
         stop = calendar.day(end) if end else start
-        found.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=words)))
-    kept = sorted(found, key=lambda pair: -pair[0])[:MAX_MARKERS]
+        marks.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=words)))
+    kept = sorted(marks, key=lambda pair: -pair[0])[:MAX_MARKERS]
     lane = {kind: i for i, kind in enumerate(SHOWN_EVENTS.values())}
     return sorted((marker for _, marker in kept), key=lambda m: (lane[m.kind], m.start, m.label))
 
@@ -149,7 +149,7 @@ def demand_chart(contents: Contents) -> TimeChart | None:
         return None
     fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
     lines = {
-        "in service": ("accelerators_in_service", WHOLE),
+        "in service": ("accelerators_in_service", TOTAL),
         "needed in the highest hour": ("peak_accelerators_needed", 1),
         "needed on average": ("accelerators_needed", 0),
     }
@@ -178,7 +178,7 @@ def power_chart(contents: Contents) -> TimeChart | None:
         return None
     fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in fleet.texts("month")]
-    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("power_limit_kw", WHOLE)}
+    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("power_limit_kw", TOTAL)}
     series = [
         Series(name=name, colour=colour, points=list(zip(places, fleet.numbers(column), strict=True)))
         for name, (column, colour) in lines.items()

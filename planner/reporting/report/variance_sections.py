@@ -9,7 +9,7 @@ from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar
 from planner.reporting.report.words import dollars, figure, measured
-from planner.reporting.scales import WHOLE
+from planner.reporting.scales import TOTAL
 
 CAUSES = ("volume", "efficiency", "price", "timing", "unexplained")
 
@@ -47,18 +47,18 @@ def forecast_section(contents: Contents) -> Section | None:
         return None
     charts = []
     for name in dict.fromkeys(monthly.texts("figure")):
-        own = monthly.where("figure", name)
-        calendar = Calendar(own.texts("month"))
-        places = [calendar.middle(month) for month in own.texts("month")]
+        months = monthly.where("figure", name)
+        calendar = Calendar(months.texts("month"))
+        places = [calendar.middle(month) for month in months.texts("month")]
 
         def line(column: str) -> list[tuple[float, float | None]]:
-            return list(zip(places, own.numbers(column), strict=True))  # noqa: B023 - called within the turn
+            return list(zip(places, months.numbers(column), strict=True))  # noqa: B023 - called within the turn
 
         series = [
             Series(name=said, points=line(f"{age}_p50"), colour=colour, bands=[(line(f"{age}_p5"), line(f"{age}_p95"))])
             for said, age, colour in (("forecast before", "old", 1), ("forecast now", "new", 0))
         ]
-        series.append(Series(name="actual", points=line("actual"), colour=WHOLE))
+        series.append(Series(name="actual", points=line("actual"), colour=TOTAL))
         unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
         title = name.removesuffix("_usd").removesuffix("_fraction").replace("_", " ").capitalize()
         charts.append(
@@ -102,8 +102,8 @@ def figures_section(contents: Contents) -> Section | None:
         "Months in which a figure lay outside what nine of ten replications of the plan hold. One in ten does so by "
         "chance; several of one figure in a row do not."
     )
-    found = table(header, rows, f"{len(rows)} of {len(held)} lay outside", numeric=(2, 3, 4, 5))
-    return Section(key="outside", title="What the plan did not expect", body=join([said, found], "\n"))
+    shown = table(header, rows, f"{len(rows)} of {len(held)} lay outside", numeric=(2, 3, 4, 5))
+    return Section(key="outside", title="What the plan did not expect", body=join([said, shown], "\n"))
 
 
 def dollars_section(contents: Contents) -> Section | None:
@@ -115,16 +115,16 @@ def dollars_section(contents: Contents) -> Section | None:
     most = max((abs(part) for *_, part in rows), default=0.0) or 1.0
     tables = []
     for scenario in dict.fromkeys(name for name, *_ in rows):
-        own = {cause: part for name, cause, part in rows if name == scenario}
+        parts = {cause: part for name, cause, part in rows if name == scenario}
         cells = [
             (
                 cause,
                 [f"{part:+,.2f}"],
                 [Part(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=dollars(part))],
             )
-            for cause, part in own.items()
+            for cause, part in parts.items()
         ]
-        total = sum(own.values())
+        total = sum(parts.values())
         caption = f"{scenario}: {dollars(abs(total))} {'more' if total > 0 else 'less'} over the horizon"
         tables.append(bar_table(("cause", "USD", "size"), cells, caption))
     said = paragraph(

@@ -24,15 +24,17 @@ NamedLine = tuple[str, Sequence[tuple[float, float]]]
 
 def answer_section(contents: Contents) -> Section | None:
     """Return who was in time, beside what the hourly model says."""
-    found = contents.table("workloads")
-    if found is None or contents.kind != "zoom":
+    workloads = contents.table("workloads")
+    if workloads is None or contents.kind != "zoom":
         return None
     summary = contents.json("summary.json")
     names = ("in_time", "in_time_low", "in_time_high", "late", "shed", "hourly_in_time", "hourly_late", "hourly_shed")
-    columns = [found.numbers(f"{name}_fraction") for name in names]
+    columns = [workloads.numbers(f"{name}_fraction") for name in names]
     rows = [
         (name, f"{requests or 0:,.0f}", *(percent(column[i], 2) for column in columns))
-        for i, (name, requests) in enumerate(zip(found.texts("workload"), found.numbers("requests"), strict=True))
+        for i, (name, requests) in enumerate(
+            zip(workloads.texts("workload"), workloads.numbers("requests"), strict=True)
+        )
     ]
     header = (
         "workload", "requests", "in time", "from", "to", "late", "shed", "hourly: in time", "hourly: late",
@@ -51,10 +53,10 @@ def answer_section(contents: Contents) -> Section | None:
 
 def _reasons(contents: Contents) -> Html:
     """Return why requests were not in time."""
-    found = contents.table("reasons")
-    if found is None:
+    reasons = contents.table("reasons")
+    if reasons is None:
         return Html("")
-    shares = zip(found.texts("workload"), found.texts("reason"), found.numbers("fraction"), strict=True)
+    shares = zip(reasons.texts("workload"), reasons.texts("reason"), reasons.numbers("fraction"), strict=True)
     rows = [(workload, reason, percent(share, 2)) for workload, reason, share in shares if share]
     if not rows:
         return paragraph("Every request was in time.")
@@ -63,16 +65,21 @@ def _reasons(contents: Contents) -> Html:
 
 def latency_section(contents: Contents) -> Section | None:
     """Return percentiles and distributions of latency."""
-    found, curves = contents.table("latencies"), contents.table("distributions")
-    if found is None or curves is None:
+    latencies, curves = contents.table("latencies"), contents.table("distributions")
+    if latencies is None or curves is None:
         return None
-    percentiles = list(dict.fromkeys(found.texts("percentile")))
+    percentiles = list(dict.fromkeys(latencies.texts("percentile")))
     header = ("workload", *(f"P{100 * float(p.replace(',', '.')):g}" for p in percentiles))
     parts: list[Html] = []
     for quantity, words in QUANTITIES.items():
-        own = found.where("quantity", quantity)
+        of_quantity = latencies.where("quantity", quantity)
         rows: dict[str, list[str]] = {}
-        columns = (own.texts("workload"), own.numbers("value"), own.numbers("low"), own.numbers("high"))
+        columns = (
+            of_quantity.texts("workload"),
+            of_quantity.numbers("value"),
+            of_quantity.numbers("low"),
+            of_quantity.numbers("high"),
+        )
         for workload, *figures in zip(*columns, strict=True):
             value, low, high = (figure or 0.0 for figure in figures)
             rows.setdefault(workload, []).append(f"{value:.3g} ({low:.3g} to {high:.3g})")
@@ -85,11 +92,11 @@ def latency_section(contents: Contents) -> Section | None:
     return Section(key="latency", title="How long requests took", body=join([paragraph(said), *parts], "\n"))
 
 
-def _curves(found: Table) -> list[NamedLine]:
+def _curves(latencies: Table) -> list[NamedLine]:
     """Return the share of requests at or below each value, by workload."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for name, share, value in zip(
-        found.texts("workload"), found.totals("share_fraction"), found.totals("value"), strict=True
+        latencies.texts("workload"), latencies.totals("share_fraction"), latencies.totals("value"), strict=True
     ):
         lines.setdefault(name, []).append((max(value, 1e-4), share))
     return list(lines.items())
@@ -97,8 +104,8 @@ def _curves(found: Table) -> list[NamedLine]:
 
 def queue_section(contents: Contents) -> Section | None:
     """Return queue, batch and cache over time."""
-    found = contents.table("seconds")
-    if found is None:
+    seconds = contents.table("seconds")
+    if seconds is None:
         return None
     parts = []
     for column, words in (
@@ -108,7 +115,7 @@ def queue_section(contents: Contents) -> Section | None:
     ):
         lines: dict[str, list[tuple[float, float]]] = {}
         for name, second, value in zip(
-            found.texts("replicas"), found.totals("second"), found.totals(column), strict=True
+            seconds.texts("replicas"), seconds.totals("second"), seconds.totals(column), strict=True
         ):
             lines.setdefault(name, []).append((second / 60.0, value))
         parts.append(chart(words, "minutes", [(name, _thinned(points)) for name, points in lines.items()]))

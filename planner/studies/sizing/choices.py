@@ -89,7 +89,7 @@ class Choices:
         """Return the least and the most nodes of each group of purchases, shape (groups,) each."""
         choose = self.choose
         limits = [choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
-        return np.array([each.least_nodes for each in limits]), np.array([each.most_nodes for each in limits])
+        return np.array([limit.least_nodes for limit in limits]), np.array([limit.most_nodes for limit in limits])
 
     def place(self, name: str) -> int:
         """Return the place of a cluster in the compiled plan."""
@@ -104,7 +104,7 @@ class Choices:
             int(most) if self._has_tiers(purchase) else min(int(most), _FEW_NODES)
             for purchase, most in zip(self.purchases, self.nodes_allowed()[1][self.group_of], strict=True)
         ]
-        return (*few, *(min(day, len(each.dates)) for each in self.retirements))
+        return (*few, *(min(day, len(retirement.dates)) for retirement in self.retirements))
 
     def _has_tiers(self, purchase: Purchase) -> bool:
         cluster = self.scenario.clusters[purchase.name]
@@ -127,8 +127,8 @@ class Choices:
         if cluster.price_book is None or cluster.lease is not None:
             return 0.0, 0.0, 0.0, 0.0
         day = order_date(self.scenario, self.scenario.clusters[cluster.name])
-        each = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
-        return (each * cluster.accelerators_per_node, *cluster.prices_usd[1:])
+        unit_usd = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
+        return (unit_usd * cluster.accelerators_per_node, *cluster.prices_usd[1:])
 
     def power_kw(self, counts: Counts) -> Floats:
         """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""
@@ -142,8 +142,8 @@ class Choices:
         """Return nameplate IT power on site at a moment, by cluster; none for what stands at a provider's."""
         bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
         leaves_h = {
-            each.cluster: (each.dates[place - 1] - self.scenario.start).days * 24.0
-            for each, place in zip(self.retirements, counts[len(self.purchases) :], strict=True)
+            retirement.cluster: (retirement.dates[place - 1] - self.scenario.start).days * 24.0
+            for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True)
             if place
         }
         return {
@@ -200,8 +200,8 @@ class Choices:
             sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
             for i in range(bought)
         ]
-        stays = [len(each.dates) + 1 if day == 0 else day
-                 for each, day in zip(self.retirements, counts[bought:], strict=True)]  # fmt: skip
+        stays = [len(retirement.dates) + 1 if day == 0 else day
+                 for retirement, day in zip(self.retirements, counts[bought:], strict=True)]  # fmt: skip
         return np.array([*reached, *stays], dtype=np.int64)
 
     def bundles(self) -> list[tuple[int, ...]]:
@@ -322,4 +322,4 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
 
 
 def _spread(listed_names: Sequence[str], names: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(own for name in listed_names for own in names.get(name, ())))
+    return tuple(dict.fromkeys(listed for name in listed_names for listed in names.get(name, ())))

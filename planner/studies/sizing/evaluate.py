@@ -107,10 +107,10 @@ class Evaluator:
         """
         if counts not in self._pooling:
             choices = self.trial.choices
-            bought = (int(each) for each in choices.nodes_allowed()[1][choices.group_of])
+            bought = (int(most_nodes) for most_nodes in choices.nodes_allowed()[1][choices.group_of])
             most = (*bought, *counts[len(choices.purchases) :])
-            own, large = (self._compiled(each, 0, {})[1].requests_per_node_h[:, :, 0] for each in (counts, most))
-            ratio = np.divide(large, own, out=np.ones_like(own), where=own > 0)
+            small, large = (self._compiled(nodes, 0, {})[1].requests_per_node_h[:, :, 0] for nodes in (counts, most))
+            ratio = np.divide(large, small, out=np.ones_like(small), where=small > 0)
             self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
         return self._pooling[counts]
 
@@ -141,7 +141,9 @@ class Evaluator:
             clusters[name] = {**clusters[name], field: value}
         base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
         there = set(clusters)
-        inputs = Inputs(each=tuple(_within(found, there, set(changes)) for found in trial.inputs.each), mixing=None)
+        inputs = Inputs(
+            entries=tuple(_within(uncertain, there, set(changes)) for uncertain in trial.inputs.entries), mixing=None
+        )
         scenario, factors = changed(base, 0, inputs, trial.values(replication))
         return scenario, build_plan(scenario, self._reuse, factors)
 
@@ -173,20 +175,20 @@ class Evaluator:
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
             tokens=result.tokens(monthly.demand_requests).sum(axis=1),
             delivered_h={
-                result.plan.clusters[each.cluster].name: each.time_h
-                for each in sorted(result.run.log.purchases, key=lambda each: each.time_h)
+                result.plan.clusters[purchase.cluster].name: purchase.time_h
+                for purchase in sorted(result.run.log.purchases, key=lambda purchase: purchase.time_h)
             },
         )
 
 
-def _within(found: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
+def _within(uncertain: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
     """Return an input without the fields of clusters that are not bought, or that are set."""
     targets = tuple(
         path
-        for path in (found.targets[0] if found.targets else ())
+        for path in (uncertain.targets[0] if uncertain.targets else ())
         if path[0] != "clusters" or (path[1] in there and (path[1], path[2]) not in fixed)
     )
-    return dataclasses.replace(found, targets=(targets,))
+    return dataclasses.replace(uncertain, targets=(targets,))
 
 
 class Workers(Crew[Evaluator]):

@@ -113,13 +113,13 @@ def _nines(search: Search, every: Sequence[int]) -> tuple[tuple[float, Judged | 
     """Return the cheapest plan found for each promised share; one for a higher share than promised is searched for."""
     missed = 1.0 - search.in_time
     asked = [max(1.0 - 10.0 * missed, 0.0), search.in_time, 1.0 - missed / 10.0]  # one nine fewer, and one more
-    found: list[tuple[float, Judged | None]] = []
-    for share in dict.fromkeys(round(each, 9) for each in asked):
+    kept: list[tuple[float, Judged | None]] = []
+    for share in dict.fromkeys(round(share, 9) for share in asked):
         if share > search.in_time:
             search.promising(share).run()
-        keeping = [each for each in _known(search, every) if _keeps(search, each, share)]
-        found.append((share, min(keeping, key=lambda each: each.cost, default=None)))
-    return tuple(found)
+        keeping = [plan for plan in _known(search, every) if _keeps(search, plan, share)]
+        kept.append((share, min(keeping, key=lambda plan: plan.cost, default=None)))
+    return tuple(kept)
 
 
 def _keeps(search: Search, plan: Judged, share: float) -> bool:
@@ -133,8 +133,8 @@ def _known(search: Search, every: Sequence[int]) -> list[Judged]:
     wanted = set(every)
     for counts, replication in search.archive.known:
         runs[counts] = runs.get(counts, 0) + (replication in wanted)
-    whole = [counts for counts, count in runs.items() if count == len(wanted)]
-    return [judged(counts, search.outcomes(counts, every)) for counts in whole]
+    complete = [counts for counts, count in runs.items() if count == len(wanted)]
+    return [judged(counts, search.outcomes(counts, every)) for counts in complete]
 
 
 def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:
@@ -145,7 +145,7 @@ def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:
         return plan.cost, -plan.service(share), -float(plan.kept(search.in_time).mean())
 
     kept: list[Judged] = []
-    for plan in sorted(plans, key=lambda each: (*figures(each), each.counts)):
+    for plan in sorted(plans, key=lambda plan: (*figures(plan), plan.counts)):
         _, service, probability = figures(plan)
         if all(service < figures(other)[1] - 1e-12 or probability < figures(other)[2] - 1e-12 for other in kept):
             kept.append(plan)
@@ -157,18 +157,20 @@ def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow,
     choices = search.trial.choices
     catalog = choices.scenario.load_catalog()
     usual = catalog.precisions[catalog.precision_with("default")].weight_bytes.value
-    found = []
+    narrow = []
     for purchase, nodes in zip(choices.purchases, plan.counts, strict=False):
         precision = choices.scenario.clusters[purchase.name].precision
         if not nodes or precision is None or catalog.precisions[precision].weight_bytes.value >= usual:
             continue
         changes: dict[tuple[str, str], object] = {(purchase.name, "precision"): None}
-        outcomes = search.archive.workers.all(Evaluator.outcome, [(plan.counts, each, changes) for each in every])
+        outcomes = search.archive.workers.all(
+            Evaluator.outcome, [(plan.counts, replication, changes) for replication in every]
+        )
         kept = int(judged(plan.counts, outcomes).kept(search.in_time).sum())
-        found.append(
+        narrow.append(
             Narrow(cluster=purchase.name, precision=precision, rate_ratio=_ratio(search, purchase.name), kept=kept)
         )
-    return tuple(found)
+    return tuple(narrow)
 
 
 def _ratio(search: Search, name: str) -> tuple[float, ...]:
@@ -179,7 +181,7 @@ def _ratio(search: Search, name: str) -> tuple[float, ...]:
     wider = Scenario.model_validate(content)
     wider._document = choices.scenario.document
     place = choices.place(name)
-    own = choices.plan.requests_per_node_h[place, :, 0]
+    stated = choices.plan.requests_per_node_h[place, :, 0]
     other = build_plan(wider, Reuse(wider)).requests_per_node_h[place, :, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return tuple(float(ratio) for ratio in own / other)
+        return tuple(float(ratio) for ratio in stated / other)

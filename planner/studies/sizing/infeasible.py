@@ -50,7 +50,7 @@ def nearest_miss(search: Search) -> str:
     nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
     service = judged(nearest, search.outcomes(nearest, every)).service(promise.in_replications_fraction)
     more = [tuple(nodes + (at == place) for at, nodes in enumerate(nearest)) for place in range(len(choices.purchases))]
-    room = "" if any(choices.within_limits(each) for each in more) else ", and limits allow no node more"
+    room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
     return (
         f"nothing that may be chosen was found to keep the promise: {choices.words(nearest)} comes nearest, with "
         f"{service:.2%} in time in {promise.in_replications_fraction:.0%} of replications{room}; promise no more than "
@@ -70,8 +70,8 @@ def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None
         rows += [_below(kw, size, 1.0, existing) for kw, existing in program.power_rows()]
     else:
         for group, nodes in enumerate(program.choices.nodes_allowed()[1]):
-            own = np.where(program.choices.group_of == group, 1.0, 0.0)
-            rows.append(_below(own, size, float(nodes), 0.0))
+            in_group = np.where(program.choices.group_of == group, 1.0, 0.0)
+            rows.append(_below(in_group, size, float(nodes), 0.0))
     solved = minimised(cost, rows, np.zeros(size, dtype=np.int64), np.append(program.upper(), np.inf))
     return None if solved is None else float(solved[0][-1])
 

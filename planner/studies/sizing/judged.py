@@ -65,10 +65,10 @@ def judged(counts: Counts, outcomes: Sequence[Outcome]) -> Judged:
     """Return a choice over its outcomes."""
     return Judged(
         counts=counts,
-        cost=float(np.mean([each.cost for each in outcomes])),
-        net_present_cost_usd=float(np.mean([each.net_present_cost_usd for each in outcomes])),
-        capital_usd=float(np.mean([each.capital_usd for each in outcomes])),
-        worst=np.array([each.worst for each in outcomes]),
-        shares=np.stack([each.shares for each in outcomes]),
-        utilisation=np.mean([each.utilisation for each in outcomes], axis=0),
+        cost=float(np.mean([outcome.cost for outcome in outcomes])),
+        net_present_cost_usd=float(np.mean([outcome.net_present_cost_usd for outcome in outcomes])),
+        capital_usd=float(np.mean([outcome.capital_usd for outcome in outcomes])),
+        worst=np.array([outcome.worst for outcome in outcomes]),
+        shares=np.stack([outcome.shares for outcome in outcomes]),
+        utilisation=np.mean([outcome.utilisation for outcome in outcomes], axis=0),
     )

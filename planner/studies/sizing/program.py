@@ -60,21 +60,21 @@ def _silenced() -> Iterator[None]:
         os.close(nowhere)
 
 
-def minimised(cost: Floats, rows: Sequence[Rows], whole: Places, upper: Floats) -> tuple[Floats, float] | None:
+def minimised(cost: Floats, rows: Sequence[Rows], integral: Places, upper: Floats) -> tuple[Floats, float] | None:
     """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
-    starts = np.cumsum([0, *(each.least.size for each in rows)])
-    places = np.concatenate([each.row + start for each, start in zip(rows, starts[:-1], strict=True)])
-    columns, values = np.concatenate([each.column for each in rows]), np.concatenate([each.value for each in rows])
+    starts = np.cumsum([0, *(block.least.size for block in rows)])
+    places = np.concatenate([block.row + start for block, start in zip(rows, starts[:-1], strict=True)])
+    columns, values = np.concatenate([block.column for block in rows]), np.concatenate([block.value for block in rows])
     matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
-    least, most = np.concatenate([each.least for each in rows]), np.concatenate([each.most for each in rows])
+    least, most = np.concatenate([block.least for block in rows]), np.concatenate([block.most for block in rows])
     scale = float(np.abs(cost).max()) or 1.0
     with _silenced():
-        found = milp(
-            cost / scale, integrality=whole, bounds=Bounds(0.0, upper),
+        solution = milp(
+            cost / scale, integrality=integral, bounds=Bounds(0.0, upper),
             constraints=LinearConstraint(matrix, least, most),
             options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
         )  # fmt: skip
-    if found.x is None:
+    if solution.x is None:
         return None
-    dual = found.mip_dual_bound if whole.any() and found.mip_dual_bound is not None else found.fun
-    return np.asarray(found.x), float(dual) * scale
+    dual = solution.mip_dual_bound if integral.any() and solution.mip_dual_bound is not None else solution.fun
+    return np.asarray(solution.x), float(dual) * scale

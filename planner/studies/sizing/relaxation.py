@@ -54,7 +54,7 @@ class Relaxation:
         self.survey, self.variants = surveys[0], surveys
         self.margin = np.broadcast_to(np.asarray(margin, dtype=np.float64), len(surveys[0].hours))[:, None]
         choices = self.choices
-        self.offsets = np.cumsum([0, *(1 + len(each.dates) for each in choices.retirements)])
+        self.offsets = np.cumsum([0, *(1 + len(retirement.dates) for retirement in choices.retirements)])
         self.columns = len(choices.purchases) + int(self.offsets[-1])
         self.groups = _groups(choices)
         self._lay_out()
@@ -92,14 +92,14 @@ class Relaxation:
     def _work_cost(self) -> Floats:
         """Return what a node at work costs in each variable of work."""
         first = np.array([members[0] for members in self.groups])
-        own = self.group < len(self.groups)
+        in_group = self.group < len(self.groups)
         cost = np.zeros(self.served.size)
-        cost[own] = self.prices.work[first[self.group[own]], self.month[own]]
+        cost[in_group] = self.prices.work[first[self.group[in_group]], self.month[in_group]]
         burst, capital = self.choices.plan.money.market.burst, self.choices.plan.money.capital
         if burst is not None:
             edges = self.choices.plan.months.edge_coordinates
             running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
-            cost[~own] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~own]]
+            cost[~in_group] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~in_group]]
         return cost * self.hours
 
     def _presence(self) -> tuple[Floats, Floats]:
@@ -109,7 +109,7 @@ class Relaxation:
         there, always = np.zeros((*shape, self.columns)), np.zeros(shape)
         names = {cluster.name: place for place, cluster in enumerate(choices.plan.clusters)}
         bought = {names[purchase.name]: column for column, purchase in enumerate(choices.purchases)}
-        leaving = {names[each.cluster]: which for which, each in enumerate(choices.retirements)}
+        leaving = {names[retirement.cluster]: which for which, retirement in enumerate(choices.retirements)}
         for group, members in enumerate(self.groups):
             for member in members:
                 share, nodes = survey.present[member], choices.plan.clusters[member].nodes
@@ -206,15 +206,15 @@ class Relaxation:
     def _power_blocks(self) -> Rows:
         """Nodes at work have been energised, where power comes in blocks."""
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
-        own = np.flatnonzero(self.group < len(self.groups))
+        in_group = np.flatnonzero(self.group < len(self.groups))
         first = np.array([members[0] for members in self.groups])
         kw = np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters])[first]
         limit = np.full(self.survey.hours.shape, np.inf)
         if site.block_h.size:
             energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])
             limit = np.repeat(energised[:, None], BINS, axis=1)
-        row = self.month[own] * BINS + self.bin[own]
-        return rows_of(row, self.columns + own, kw[self.group[own]], most=limit.ravel())
+        row = self.month[in_group] * BINS + self.bin[in_group]
+        return rows_of(row, self.columns + in_group, kw[self.group[in_group]], most=limit.ravel())
 
     def _demand(self) -> list[Rows]:
         """Nobody serves more than is asked for."""
@@ -289,17 +289,17 @@ class Relaxation:
         rows = []
         for at_h in choices.moments_h():
             kw, fixed = np.zeros(self.columns), 0.0
-            for which, each in enumerate(choices.retirements):
-                for day in range(1 + len(each.dates)):
+            for which, retirement in enumerate(choices.retirements):
+                for day in range(1 + len(retirement.dates)):
                     leave = (0,) * which + (day,) + (0,) * (len(choices.retirements) - which - 1)
                     place = len(choices.purchases) + int(self.offsets[which]) + day
-                    kw[place] = choices.kw_at((*unit, *leave), at_h).get(each.cluster, 0.0)
+                    kw[place] = choices.kw_at((*unit, *leave), at_h).get(retirement.cluster, 0.0)
             there = choices.kw_at((*unit, *(0,) * len(choices.retirements)), at_h)
             for name, kilowatts in there.items():
                 column = next((i for i, purchase in enumerate(choices.purchases) if purchase.name == name), None)
                 if column is not None:
                     kw[column] = kilowatts
-                elif all(each.cluster != name for each in choices.retirements):
+                elif all(other.cluster != name for other in choices.retirements):
                     fixed += kilowatts
             rows.append((kw, fixed))
         return rows

@@ -36,15 +36,17 @@ class Surveyed:
         """Survey the replications, with nodes enough that no hour of their runs has to be planned anew."""
         choices = trial.choices
         self.trial, self.workers = trial, workers
-        variants = 1 + max((len(each.dates) for each in choices.retirements), default=0)
-        few = [survey(workers.own, choices.reference(day), 0) for day in range(variants)]
-        one = solve_together([Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE)], whole=False)
+        variants = 1 + max((len(retirement.dates) for retirement in choices.retirements), default=0)
+        few = [survey(workers.subject, choices.reference(day), 0) for day in range(variants)]
+        one = solve_together(
+            [Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE)], integral=False
+        )
         reference = choices.reference()
         if one is not None:
             reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
         bought = reference[: len(choices.purchases)]
         days = [(*bought, *choices.reference(day)[len(bought) :]) for day in range(variants)]
-        made = workers.all(survey, [(day, each) for each in range(replications) for day in days])
+        made = workers.all(survey, [(day, replication) for replication in range(replications) for day in days])
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
@@ -68,17 +70,20 @@ class Surveyed:
         Whole nodes take several times the time of parts of them, and matter where there are few.
         """
         programs = self.programs(design, margin)
-        parts = solve_together(programs, whole=False, allowed=allowed)
+        parts = solve_together(programs, integral=False, allowed=allowed)
         if parts is None:
             return None
         made = parts.counts()
         if self.choices.within_limits(made) and self.predicted(made) <= _ROUNDED * self.predicted(parts.choice):
             return parts
-        return solve_together(programs, whole=True, allowed=allowed)
+        return solve_together(programs, integral=True, allowed=allowed)
 
     def programs(self, design: Sequence[int], margin: Floats) -> list[Relaxation]:
         """Return the programs of some replications, failures and incidents counted."""
-        return [Relaxation(self.trial, self.surveys[each], self.prices, margin, working=True) for each in design]
+        return [
+            Relaxation(self.trial, self.surveys[replication], self.prices, margin, working=True)
+            for replication in design
+        ]
 
     def worth(self, purchase: int, replication: int) -> float:
         """Return what a node serves of the mean traffic of the last month, in its proportions."""
@@ -99,17 +104,17 @@ class Surveyed:
         if working or not (promise.each_month and promise.of_workload):
             return self._least(self.surveys, allowed, working=working)
         least = self._least(
-            [[averaged(each, promise.in_time_fraction) for each in days] for days in self.surveys], allowed
+            [[averaged(variants, promise.in_time_fraction) for variants in days] for days in self.surveys], allowed
         )
         hard = np.argsort(-least, kind="stable")[: 2 * spared(count, promise.in_replications_fraction) + _HARD]
-        least[hard] = np.maximum(least[hard], self._least([self.surveys[each] for each in hard], allowed))
+        least[hard] = np.maximum(least[hard], self._least([self.surveys[replication] for replication in hard], allowed))
         return least
 
     def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
         return np.array(
             self.workers.all(
                 least_cost,
-                [(self.trial.promise, each, self.bound_prices, tuple(allowed), working) for each in surveys],
+                [(self.trial.promise, survey, self.bound_prices, tuple(allowed), working) for survey in surveys],
                 runs=False,
             )
         )
@@ -123,9 +128,9 @@ class Surveyed:
     def _with_days(self, cost: float, days: Sequence[float]) -> float:
         """Add what the days of retirements cost."""
         place = len(self.trial.choices.purchases)
-        for each, day in zip(self.trial.choices.retirements, days, strict=True):
+        for retirement, day in zip(self.trial.choices.retirements, days, strict=True):
             cost += float(self.prices.column[place + int(day)])
-            place += 1 + len(each.dates)
+            place += 1 + len(retirement.dates)
         return cost
 
 
@@ -139,5 +144,5 @@ def least_cost(
 ) -> float:
     """Return the least that one replication costs with some purchases alone, infinity where nothing will do."""
     trial = dataclasses.replace(evaluator.trial, promise=promise)
-    solved = solve_together([Relaxation(trial, surveys, prices, working=working)], whole=False, allowed=allowed)
+    solved = solve_together([Relaxation(trial, surveys, prices, working=working)], integral=False, allowed=allowed)
     return math.inf if solved is None else solved.cost

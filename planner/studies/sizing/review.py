@@ -78,8 +78,8 @@ def levels_of(outcomes: Sequence[Outcome], due: Sequence[str], months: int, revi
     """Part replications into levels of equal number; late ones apart where they are neither few nor nearly all."""
     fewest = max(1.0, _FEWEST * len(outcomes))
     all_alike = Levels(months=months, review_h=review_h, cuts=((),))
-    late = np.array([all_alike.is_late(each, due) for each in outcomes])
-    seen = np.array([forecast(each.tokens, months) for each in outcomes])
+    late = np.array([all_alike.is_late(outcome, due) for outcome in outcomes])
+    seen = np.array([forecast(outcome.tokens, months) for outcome in outcomes])
     apart = fewest <= late.sum() <= late.size - fewest
     groups = [seen[~late], seen[late]] if apart else [seen]
     cuts = []
@@ -108,21 +108,29 @@ class Reviewed(Surveyed):
         review_h = (review - plain.scenario.start).days * float(HOURS_PER_DAY)
         edges = plain.plan.month_edges_h
         months = int(np.searchsorted(edges, review_h, side="right")) - 1
-        bought = {each.name for each, nodes in zip(plain.purchases, fixed, strict=False) if nodes}
+        bought = {purchase.name for purchase, nodes in zip(plain.purchases, fixed, strict=False) if nodes}
         # What nobody ordered tells nothing: only deliveries of the plan itself are seen.
-        self.due = [each.name for each in plain.plan.clusters if each.name in bought and _all_due_h(each) <= review_h]
+        self.due = [
+            cluster.name
+            for cluster in plain.plan.clusters
+            if cluster.name in bought and _all_due_h(cluster) <= review_h
+        ]
         every = range(len(self.surveys))
-        self.levels = levels_of(archive.outcomes([(fixed, each) for each in every]), self.due, months, review_h)
+        self.levels = levels_of(
+            archive.outcomes([(fixed, replication) for replication in every]), self.due, months, review_h
+        )
         self.policies = Policies.of(plain, review, self.levels.count)
-        level = np.array([self.level(each) for each in every])
-        own = [
-            prices_of(self.trial, [self.surveys[each] for each in np.flatnonzero(level == at)], bound=False).column
+        level = np.array([self.level(replication) for replication in every])
+        by_level = [
+            prices_of(
+                self.trial, [self.surveys[replication] for replication in np.flatnonzero(level == at)], bound=False
+            ).column
             * (level == at).mean()
             for at in range(self.levels.count)
         ]
         places, days = len(plain.purchases), self.prices.column[len(plain.purchases) :]
         self.column: Floats = np.concatenate([np.zeros(len(self.policies.purchases)), days])
-        for at, column in enumerate(own):
+        for at, column in enumerate(by_level):
             self.column[self.policies.places(at)] += column[:places]
 
     @property
@@ -140,9 +148,11 @@ class Reviewed(Surveyed):
 
     def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
         """Return the hardest replications of each level that must keep the promise."""
-        must = [each for each in hardest[sparing:] if each < len(self.surveys)]
-        by_level = [[each for each in must if self.level(each) == at] for at in range(self.levels.count)]
-        return [each for members in by_level for each in members[:_DESIGNED]]
+        must = [replication for replication in hardest[sparing:] if replication < len(self.surveys)]
+        by_level = [
+            [replication for replication in must if self.level(replication) == at] for at in range(self.levels.count)
+        ]
+        return [replication for members in by_level for replication in members[:_DESIGNED]]
 
     def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
         """Return the cheapest policy that keeps the promise in some replications with a margin on demand."""
@@ -150,8 +160,10 @@ class Reviewed(Surveyed):
         days = np.arange(self.column.size - len(policies.purchases))
         shared = Shared(
             places=[
-                np.concatenate([policies.places(self.level(each)), len(policies.purchases) + days]).astype(np.int64)
-                for each in design
+                np.concatenate([policies.places(self.level(replication)), len(policies.purchases) + days]).astype(
+                    np.int64
+                )
+                for replication in design
             ],
             cost=self.column,
             upper=np.concatenate([np.where(allowed, np.inf, 0.0), np.ones(days.size)]),
@@ -159,7 +171,7 @@ class Reviewed(Surveyed):
         )
         programs = self.programs(design, margin)
         assert programs[0].columns == plain + days.size
-        return solve_together(programs, whole=True, shared=shared)
+        return solve_together(programs, integral=True, shared=shared)
 
     def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:  # noqa: ARG002 - none is told
         """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
@@ -230,19 +242,21 @@ def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: rang
     firsts = [confirm(policy), fresh.start]
     if early and any(later):
         main.clock.say("searching among plans that buy everything before the review")
-        searches[NOW] = _found(Search(main.surveyed, main.archive, main.clock, [not each for each in later], like=main))
+        searches[NOW] = _with_answer(
+            Search(main.surveyed, main.archive, main.clock, [not is_later for is_later in later], like=main)
+        )
     if following and early:
         main.clock.say(f"searching among policies without {', '.join(following)}")
         allowed = [purchase.accelerator in early for purchase in choices.purchases]
-        without = _found(Search(main.surveyed, main.archive, main.clock, allowed, like=main))
+        without = _with_answer(Search(main.surveyed, main.archive, main.clock, allowed, like=main))
         searches[without_name(following)] = without and policy_search(
             main, without.best or (), review, lambda part: part in early
         )
-    firsts += [confirm(each) for each in list(searches.values())[2:] if each is not None]
+    firsts += [confirm(search) for search in list(searches.values())[2:] if search is not None]
     seen = range(max(firsts), max(firsts) + len(fresh))
     costs = {
-        name: None if each is None or each.best is None else each.outcomes(each.best, seen)
-        for name, each in searches.items()
+        name: None if search is None or search.best is None else search.outcomes(search.best, seen)
+        for name, search in searches.items()
     }
     return Review(
         date=review,
@@ -263,13 +277,13 @@ def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: C
     parts = [allowed(purchase.accelerator) for purchase in reviewed.policies.purchases]
     search = Search(reviewed, main.archive, main.clock, parts, like=main)
     start = reviewed.policies.same(fixed)
-    found = search.run()
-    if found is None or reviewed.predicted(start) < reviewed.predicted(found):
+    counts = search.run()
+    if counts is None or reviewed.predicted(start) < reviewed.predicted(counts):
         search.best = search.run(start) or start
     return search
 
 
-def _found(search: Search) -> Search | None:
+def _with_answer(search: Search) -> Search | None:
     return search if search.run() is not None else None
 
 
@@ -278,9 +292,11 @@ def _levels(policy: Search) -> tuple[Level, ...]:
     reviewed = policy.surveyed
     assert isinstance(reviewed, Reviewed)
     assert policy.best is not None
-    outcomes = reviewed.archive.outcomes([(reviewed.fixed, each) for each in range(len(reviewed.surveys))])
-    seen = np.array([forecast(each.tokens, reviewed.levels.months) for each in outcomes])
-    level = np.array([reviewed.levels.of(each, reviewed.due) for each in outcomes])
+    outcomes = reviewed.archive.outcomes(
+        [(reviewed.fixed, replication) for replication in range(len(reviewed.surveys))]
+    )
+    seen = np.array([forecast(outcome.tokens, reviewed.levels.months) for outcome in outcomes])
+    level = np.array([reviewed.levels.of(outcome, reviewed.due) for outcome in outcomes])
     first_late = len(reviewed.levels.cuts[0]) + 1
     return tuple(
         Level(

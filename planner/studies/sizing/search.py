@@ -61,9 +61,9 @@ class Search:
         """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
         if like is None and math.isfinite(self.bound):
             least = surveyed.least_costs(allowed, working=True)
-        self.order: list[int] = [int(each) for each in np.argsort(-least, kind="stable")]
+        self.order: list[int] = [int(replication) for replication in np.argsort(-least, kind="stable")]
         if like is not None:
-            self.order = [each for each in like.order if each < len(least)]
+            self.order = [replication for replication in like.order if replication < len(least)]
         self.design = surveyed.designed(self.order, self.spared)
         self._failed: list[NDArray[np.int64]] = []
         self.best: Counts | None = None
@@ -79,7 +79,7 @@ class Search:
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[Outcome]:
         """Return what a choice comes to in some replications."""
-        return self.archive.outcomes([self.surveyed.run_of(counts, each) for each in replications])
+        return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
         """Say whether a choice keeps the promise in enough replications, hardest first."""
@@ -110,11 +110,11 @@ class Search:
         if (
             self.best is None
             or not self.spared
-            or any(self.surveyed.run_of(self.best, each) not in self.archive.known for each in last)
+            or any(self.surveyed.run_of(self.best, replication) not in self.archive.known for replication in last)
         ):
             return False
         self.clock.check()
-        broken = [each.worst <= self.in_time - LEAST_SHORTFALL for each in self.outcomes(counts, last)]
+        broken = [outcome.worst <= self.in_time - LEAST_SHORTFALL for outcome in self.outcomes(counts, last)]
         return sum(broken) > 1
 
     def run(self, start: Counts | None = None) -> Counts | None:
@@ -141,18 +141,18 @@ class Search:
         None costs less than the bound, which counts the energy of work besides what is predicted.
         """
         least = self.bound - self.surveyed.bound_prices.fixed + self.surveyed.prices.fixed
-        below = sorted((self.surveyed.predicted(each), each) for each in self._all_below(held) or [])
-        allowed = (each for cost, each in below if cost > least - 1e-6 * abs(least))
-        return next((each for each in allowed if self.holds(each, fully=True)), held)
+        below = sorted((self.surveyed.predicted(counts), counts) for counts in self._all_below(held) or [])
+        allowed = (counts for cost, counts in below if cost > least - 1e-6 * abs(least))
+        return next((counts for counts in allowed if self.holds(counts, fully=True)), held)
 
     def _all_below(self, counts: Counts) -> list[Counts] | None:
         """Return every allowed choice that costs less than one; None where there are many."""
         bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
-        days = itertools.product(*(range(1 + len(each.dates)) for each in self.choices.retirements))
-        found, begun = list[Counts](), [((0,) * bought + each, 0) for each in days]
+        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
+        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
         for _ in range(_MOST_LISTED):
             if not begun:
-                return found
+                return below
             chosen, place = begun.pop()
             if self.surveyed.predicted(chosen) >= most:
                 continue
@@ -161,7 +161,7 @@ class Search:
                 if self.allowed[place]:
                     begun.append((_moved(chosen, {place: 1}), place))
             elif self.choices.within_limits(chosen):
-                found.append(chosen)
+                below.append(chosen)
         return None
 
     def _cheaper(self, one: Counts, other: Counts) -> bool:
@@ -173,17 +173,19 @@ class Search:
         Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
         """
         known, run_of = self.archive.known, self.surveyed.run_of
-        worst = {each: known[run].worst for each in self.order if (run := run_of(counts, each)) in known}
-        broken = [each for each, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
+        worst = {
+            replication: known[run].worst for replication in self.order if (run := run_of(counts, replication)) in known
+        }
+        broken = [replication for replication, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
         bought = len(self.choices.purchases)
         twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
         ample = zip(broken, self.outcomes(twice, broken), strict=True)
-        hopeless = {each for each, outcome in ample if outcome.worst <= self.in_time - LEAST_SHORTFALL}
-        self.order.sort(key=lambda each: (each not in hopeless, worst.get(each, 1.0)))
+        hopeless = {replication for replication, outcome in ample if outcome.worst <= self.in_time - LEAST_SHORTFALL}
+        self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
 
     def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
         """Take in further replications; with a margin, fewer may break the promise, by half a standard error."""
-        self.order += [each for each in replications if each not in self.order]
+        self.order += [replication for replication in replications if replication not in self.order]
         share, count = self.trial.promise.in_replications_fraction, len(self.order)
         fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
         self.spared = max(0, spared(count, share) - fewer)
@@ -230,7 +232,7 @@ class Search:
 
     def _short(self, counts: Counts, stretches: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
-        runs = (self.surveyed.run_of(counts, each) for each in self.order[self.spared :])
+        runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.spared :])
         must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
         short = np.zeros(1 + stretches.max(), dtype=np.bool_)
         if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
@@ -297,10 +299,10 @@ class Search:
         bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
         while step < 4 * (sum(counts) + 8):
             grown = [_moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
-            grown = [each for each in grown if self.choices.within_limits(each)]
-            for each in sorted(grown, key=self.surveyed.predicted):
-                if self.holds(each):
-                    return each
+            grown = [candidate for candidate in grown if self.choices.within_limits(candidate)]
+            for counts_grown in sorted(grown, key=self.surveyed.predicted):
+                if self.holds(counts_grown):
+                    return counts_grown
             if not grown:
                 return None
             step = step + 1 if step < 4 else 2 * step
@@ -312,9 +314,9 @@ class Search:
         step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
         while step:
             tried, moves = 0, self._moves(counts, step)
-            while (found := next(moves, None)) is not None and tried < self.tries:
-                if self.holds(found):
-                    counts, tried = found, 0
+            while (move := next(moves, None)) is not None and tried < self.tries:
+                if self.holds(move):
+                    counts, tried = move, 0
                     self.best = counts
                     if self._tell() <= self.gap:
                         return counts
@@ -351,8 +353,8 @@ class Search:
             for given in {taken, math.ceil(taken * ratio), math.floor(taken * ratio), math.ceil(taken * ratio) + 1}:
                 if given > 0:
                     near.add(_moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
-        for place, each in enumerate(choices.retirements):
-            for day in range(1 + len(each.dates)):
+        for place, retirement in enumerate(choices.retirements):
+            for day in range(1 + len(retirement.dates)):
                 near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
         for group in (less, near - less):
             for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):

@@ -113,7 +113,7 @@ class Sized:
     def as_stated(self) -> RunResult:
         """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
         stated = dataclasses.replace(
-            self.trial, inputs=Inputs(each=(), mixing=None), design=None, seed=self.scenario.seed
+            self.trial, inputs=Inputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
         )
         return Evaluator(stated).simulate(self.plan.counts, 0)
 
@@ -142,12 +142,15 @@ def trial_of(
     promise = promise_plan(scenario)
     if study is None:
         used = scenario.seed if seed is None else seed
-        none = Inputs(each=(), mixing=None)
+        none = Inputs(entries=(), mixing=None)
         return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, promise=promise)
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
     every = choices_of(scenario).base
-    bases = {"": every, **{name: stated(name, each) for name, each in scenarios.items()}}  # no scenario is called so
+    bases = {
+        "": every,
+        **{name: stated(name, scenario) for name, scenario in scenarios.items()},
+    }  # no scenario is called so
     inputs = resolve_inputs(written, bases)
     used = written.seed if seed is None else seed
     points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
@@ -241,8 +244,8 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
     search.choices = dataclasses.replace(choices, mixed=True)
     places = range(len(choices.purchases))
     more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
-    allowed = [each for each in more if search.choices.within_limits(each)]
-    held = (each for each in sorted(allowed, key=main.surveyed.predicted) if search.holds(each))
+    allowed = [counts for counts in more if search.choices.within_limits(counts)]
+    held = (counts for counts in sorted(allowed, key=main.surveyed.predicted) if search.holds(counts))
     if (start := next(held, None)) is not None:
         search.best = start
         rivals[MIXED] = search
@@ -250,8 +253,8 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
 
 
 def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
-    found = [rival.best for rival in rivals.values() if rival.best is not None]
-    return min(found, key=surveyed.predicted, default=None)
+    plans = [rival.best for rival in rivals.values() if rival.best is not None]
+    return min(plans, key=surveyed.predicted, default=None)
 
 
 def _confirmed(search: Search, effort: Effort) -> Confirmation:
@@ -306,13 +309,13 @@ def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
     if rival.best is None:
         return Family(name=name, plan=None, bound=rival.bound, price_changes={})
     count = len(main.surveyed.surveys)
-    own = judged(rival.best, main.outcomes(rival.best, range(count)))
+    outcome = judged(rival.best, main.outcomes(rival.best, range(count)))
     changes = {}
     for part in main.trial.choices.accelerators:
-        change = price_change(main, own, plan, part)
+        change = price_change(main, outcome, plan, part)
         if change is not None:
             changes[part] = change
-    return Family(name=name, plan=own, bound=rival.bound, price_changes=changes)
+    return Family(name=name, plan=outcome, bound=rival.bound, price_changes=changes)
 
 
 def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float | None:
@@ -320,7 +323,7 @@ def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float 
 
     Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
     """
-    slopes = [_slope(main, each.counts, part) for each in (rival, plan)]
+    slopes = [_slope(main, plan_of.counts, part) for plan_of in (rival, plan)]
     if slopes[0] == slopes[1]:
         return None
     change = (plan.cost - rival.cost) / (slopes[0] - slopes[1])
@@ -340,8 +343,8 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
     ]
     if not names:
         return 0.0
-    cheaper = main.archive.workers.all(cost_at_price, [(counts, each, names, _NEARBY) for each in few])
-    before = [each.cost for each in main.outcomes(counts, few)]
+    cheaper = main.archive.workers.all(cost_at_price, [(counts, replication, names, _NEARBY) for replication in few])
+    before = [outcome.cost for outcome in main.outcomes(counts, few)]
     return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
 
 

@@ -54,7 +54,7 @@ class Shared:
 def solve_together(
     programs: Sequence[Relaxation],
     *,
-    whole: bool,
+    integral: bool,
     allowed: Sequence[bool] | None = None,
     shared: Shared | None = None,
 ) -> Relaxed | None:
@@ -64,29 +64,31 @@ def solve_together(
     """
     first = programs[0]
     if shared is None:
-        own = first.columns
+        count = first.columns
         shared = Shared(
-            places=[np.arange(own)] * len(programs),
+            places=[np.arange(count)] * len(programs),
             cost=first.prices.column,
-            upper=first.upper(allowed)[:own],
+            upper=first.upper(allowed)[:count],
             purchases=len(first.choices.purchases),
         )
     rows, costs, upper = list[Rows](), [shared.cost], [shared.upper]
     size = shared.cost.size
     for program, places in zip(programs, shared.places, strict=True):
-        own = program.columns
+        count = program.columns
         rows += [
             replace(
-                each,
-                column=np.where(each.column < own, places[np.minimum(each.column, own - 1)], each.column - own + size),
+                block,
+                column=np.where(
+                    block.column < count, places[np.minimum(block.column, count - 1)], block.column - count + size
+                ),
             )
-            for each in program.constraints()
+            for block in program.constraints()
         ]
-        costs.append(program.cost()[own:] / len(programs))
-        upper.append(program.upper()[own:])
-        size += program.variables - own
+        costs.append(program.cost()[count:] / len(programs))
+        upper.append(program.upper()[count:])
+        size += program.variables - count
     marks = np.zeros(size, dtype=np.int64)
-    marks[: shared.cost.size] = int(whole)
+    marks[: shared.cost.size] = int(integral)
     solved = minimised(np.concatenate(costs), rows, marks, np.concatenate(upper))
     if solved is None:
         return None

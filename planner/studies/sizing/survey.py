@@ -228,12 +228,12 @@ def mean_load(share: Floats, in_time_fraction: float) -> Floats:
     than g(L), so L is at most where g(L) = q·L.
     """
     loads = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
-    found = np.ones(len(share))
+    load = np.ones(len(share))
     for workload, in_time in enumerate(loads * share):
         corners = _hull(loads, in_time)
         envelope = np.interp(loads, loads[corners], in_time[corners])
-        found[workload] = loads[envelope >= in_time_fraction * loads - 1e-12].max()
-    return found + MOST_LOAD / LOAD_CELLS  # the next cell is the first that is known not to do
+        load[workload] = loads[envelope >= in_time_fraction * loads - 1e-12].max()
+    return load + MOST_LOAD / LOAD_CELLS  # the next cell is the first that is known not to do
 
 
 def _hull(x: Floats, y: Floats) -> list[int]:
@@ -253,9 +253,9 @@ def averaged(of: Survey, in_time_fraction: float) -> Survey:
     """Return a survey with each month's hours in one bin, and what a node serves at the highest mean load."""
 
     def first(figures: Floats) -> Floats:
-        whole = np.zeros_like(figures)
-        whole[:, 0] = figures.sum(axis=1)
-        return whole
+        padded = np.zeros_like(figures)
+        padded[:, 0] = figures.sum(axis=1)
+        return padded
 
     there = of.hours[:, :, None] > 0
     least, most = np.zeros_like(of.least_demand), np.zeros_like(of.most_demand)
@@ -342,32 +342,34 @@ class Prices:
 def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool) -> Prices:
     """Return mean prices over replications, each surveyed by variant; those of a bound leave out what luck decides."""
     choices, objective = trial.choices, trial.objective
-    weights = [1.0 / max(each[0].tokens, 1e-9) if objective == "levelised" else 1.0 for each in surveys]
+    weights = [1.0 / max(survey[0].tokens, 1e-9) if objective == "levelised" else 1.0 for survey in surveys]
     names = [cluster.name for cluster in choices.plan.clusters]
     nodes = np.array([cluster.nodes for cluster in choices.plan.clusters])
 
     def mean(figures: Sequence[Floats]) -> Floats:
-        found: Floats = np.mean([weight * each for weight, each in zip(weights, figures, strict=True)], axis=0)
-        return found
+        weighted: Floats = np.mean([weight * figure for weight, figure in zip(weights, figures, strict=True)], axis=0)
+        return weighted
 
     def node(variant: int) -> Floats:
         if objective == "capital":
-            return mean([each[variant].capital_usd for each in surveys])
-        return mean([each[variant].owned_usd + each[variant].idle_usd for each in surveys])
+            return mean([survey[variant].capital_usd for survey in surveys])
+        return mean([survey[variant].owned_usd + survey[variant].idle_usd for survey in surveys])
 
     stays = node(0)
     column = [stays[names.index(purchase.name)] for purchase in choices.purchases]
-    for each in choices.retirements:
-        place = names.index(each.cluster)
-        column += [nodes[place] * node(day)[place] for day in range(1 + len(each.dates))]
-    chosen = {purchase.name for purchase in choices.purchases} | {each.cluster for each in choices.retirements}
+    for retirement in choices.retirements:
+        place = names.index(retirement.cluster)
+        column += [nodes[place] * node(day)[place] for day in range(1 + len(retirement.dates))]
+    chosen = {purchase.name for purchase in choices.purchases} | {
+        retirement.cluster for retirement in choices.retirements
+    }
     fixed = sum(nodes[place] * stays[place] for place, name in enumerate(names) if name not in chosen)
     work = np.zeros_like(surveys[0][0].busy_usd)
     if objective != "capital":
         if bound:
             fixed += _least_energy(trial, surveys, weights)
         else:
-            work = mean([each[0].busy_usd for each in surveys])
+            work = mean([survey[0].busy_usd for survey in surveys])
     return Prices(column=np.array(column), work=work, rents=not bound and objective != "capital", fixed=float(fixed))
 
 

@@ -65,9 +65,9 @@ def middle_date(texts: Sequence[str]) -> datetime.date | None:
     """Return the median of dates as tables write them: a day, a month (its 15th), or a range (its middle)."""
     days = []
     for text in texts:
-        found = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
+        dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
         with contextlib.suppress(ValueError):  # no such day: as if none were stated
-            days += [sum(datetime.date(*each).toordinal() for each in found) / len(found)] if found else []
+            days += [sum(datetime.date(*parts).toordinal() for parts in dates) / len(dates)] if dates else []
     return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
 
 
@@ -81,7 +81,7 @@ def refuse_few_rows(path: Path, data: Measurements) -> None:
     }
     count = sum(numbers.values())
     if data.rows < count * ROWS_PER_NUMBER:
-        told = ", ".join(f"{each} {what}" for what, each in numbers.items())
+        told = ", ".join(f"{count} {what}" for what, count in numbers.items())
         message = (
             f"a refit fits {count} numbers ({told}) and each needs {ROWS_PER_NUMBER} rows, so "
             f"{count * ROWS_PER_NUMBER} in all; there are {data.rows}"
@@ -104,32 +104,32 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
     refuse_few_rows(path, data)
-    found = fit(data)
+    fitted = fit(data)
     specs, _ = specs_of(rows, prior_calibration())
     masks = _masks(specs)
-    held, first_token, by_request = {}, dict(found.calibration.first_token_log_effect), None
+    held, first_token, by_request = {}, dict(fitted.calibration.first_token_log_effect), None
     if cross_validation:
         left_out = _left_out(data, specs)
-        held = {name: cross_validate(data, labels, found.unknowns) for name, labels in left_out.items()}
-        first_token[REQUESTS], by_request = _by_request(frame, rows, found.calibration, left_out)
+        held = {name: cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
+        first_token[REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
     spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
-    groups = dict(found.calibration.group_log_effect)
+    groups = dict(fitted.calibration.group_log_effect)
     if len(pools):
-        effects, spread_apart = _separate_pools(pools, prepare(pools, catalog), found.calibration)
+        effects, spread_apart = _separate_pools(pools, prepare(pools, catalog), fitted.calibration)
         groups |= effects
         spread |= {DISAGGREGATED: spread_apart} if held else {}
     return CalibrationFile(
         measurements=path.name,
         rows=len(frame) + len(pools),
         measured_on=middle_date(dates),
-        common=_rounded(found.calibration.common),
-        engines={name: _rounded(table) for name, table in found.calibration.engine_log_deviation.items()},
-        vendors={name: _rounded(table) for name, table in found.calibration.vendor_log_deviation.items()},
+        common=_rounded(fitted.calibration.common),
+        engines={name: _rounded(table) for name, table in fitted.calibration.engine_log_deviation.items()},
+        vendors={name: _rounded(table) for name, table in fitted.calibration.vendor_log_deviation.items()},
         groups={name: round(effect, 4) for name, effect in groups.items()},
         first_token={name: dict(effects) for name, effects in first_token.items()},
         spread=spread,
         coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
-        fitted=_errors_by(predict_with(data, found.calibration), data, masks),
+        fitted=_errors_by(predict_with(data, fitted.calibration), data, masks),
         cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
         by_request=by_request,
     )
@@ -142,17 +142,17 @@ def _by_request(
 
     Rows are left out of those effects alone: the times of a step are those fitted to all rows.
     """
-    found = predict_by_request(rows, calibration)
+    by_request = predict_by_request(rows, calibration)
     labels = first_token_labels(rows, calibration)
     measured_s = frame["ttft_ms"].to_numpy() * MILLISECOND
-    effects = fit_effects(labels, np.log(measured_s / found["ttft_s"]))
-    errors = {"fitted": np.abs(found["ttft_s"] * factors(labels, effects) / measured_s - 1.0)}
+    effects = fit_effects(labels, np.log(measured_s / by_request["ttft_s"]))
+    errors = {"fitted": np.abs(by_request["ttft_s"] * factors(labels, effects) / measured_s - 1.0)}
     for name in ("setting", "layout", "campaign"):
         label_of_row = np.asarray(left_out[name])
         errors[name] = np.full(len(frame), np.nan)
         for label in dict.fromkeys(left_out[name]):
             out = label_of_row == label
-            first_s = corrected(labels, found["ttft_s"], measured_s, ~out)
+            first_s = corrected(labels, by_request["ttft_s"], measured_s, ~out)
             errors[name][out] = np.abs(first_s / measured_s - 1.0)[out]
     names = ("model", "accelerator", "precision", "scenario", "output_tokens_per_s_per_gpu")
     promised = [
@@ -160,7 +160,7 @@ def _by_request(
             run=f"{model} on {part}, {precision}, {scenario}", measured=measured, predicted=round(float(predicted), 1)
         )
         for model, part, precision, scenario, measured, predicted in zip(
-            *(frame[name].tolist() for name in names), found["tokens_per_s_per_accelerator"], strict=True
+            *(frame[name].tolist() for name in names), by_request["tokens_per_s_per_accelerator"], strict=True
         )
         if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted)
     ]
@@ -193,8 +193,8 @@ def _separate_pools(
     candidates = np.linspace(-1.0, 1.0, 201)
     effects = {}
     for campaign in dict.fromkeys(campaigns.tolist()):
-        own = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
-        near = np.exp(-(((own[:, None] - candidates) / POOL_WIDTH) ** 2)).sum(axis=0)
+        ratios = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
+        near = np.exp(-(((ratios[:, None] - candidates) / POOL_WIDTH) ** 2)).sum(axis=0)
         effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * POOL_SIGMA**2))])
     setting = _sigma_of(log_ratio - np.array([effects[campaign] for campaign in campaigns]), POOL_SIGMA)
     first_token = _sigma_of(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / predicted["ttft_s"]), 1.0)

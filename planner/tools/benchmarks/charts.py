@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.picture import FORMATS, Line, Mark, Panel, Picture, even_axis, files_of, ratio_axis
-from planner.reporting.scales import WHOLE
+from planner.reporting.scales import TOTAL
 
 if TYPE_CHECKING:
     from planner.tools.benchmarks.check import Check
@@ -47,10 +47,10 @@ def validation_picture(check: Check) -> Picture:
         measured, predicted = check.measured[chosen].tolist(), check.predicted[chosen].tolist()
         x, y = ratio_axis(measured, "measured"), ratio_axis(predicted, "predicted")
         ends = [(end, end) for end in (min(measured, default=1.0), max(measured, default=1.0))]
-        marks: list[Mark] = [Line(points=ends, colour=WHOLE, stroke=1.0)]
+        marks: list[Mark] = [Line(points=ends, colour=TOTAL, stroke=1.0)]
         for colour, name in enumerate(accelerators):
-            own = chosen & (labels == name)
-            points = list(zip(check.measured[own].tolist(), check.predicted[own].tolist(), strict=True))
+            shown = chosen & (labels == name)
+            points = list(zip(check.measured[shown].tolist(), check.predicted[shown].tolist(), strict=True))
             marks.append(Line(points=points, colour=colour, stroke=0.0, radius=2.6))
         panels.append(Panel(x=x, y=y, marks=marks, title=title, height=300.0))
     keys = {name: colour for colour, name in enumerate(accelerators)}

@@ -83,11 +83,11 @@ def check_benchmarks(
     rows = prepare(frame, catalog)
     size = len(frame)
     empty = {name: np.full(size, np.nan) for name in PREDICTED}
-    found = predict(rows, calibration) if (rows.deployment >= 0).any() else empty
+    points = predict(rows, calibration) if (rows.deployment >= 0).any() else empty
     predicted = {
-        "ttft_ms": found["ttft_s"] / MILLISECOND,
-        "tpot_ms": found["tpot_s"] / MILLISECOND,
-        "output_tokens_per_s_per_gpu": found["tokens_per_s_per_accelerator"],
+        "ttft_ms": points["ttft_s"] / MILLISECOND,
+        "tpot_ms": points["tpot_s"] / MILLISECOND,
+        "output_tokens_per_s_per_gpu": points["tokens_per_s_per_accelerator"],
     }
     positions, quantities, measured, values = [], [], [], []
     for name in MEASURED_COLUMNS:

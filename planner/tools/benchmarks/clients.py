@@ -129,13 +129,13 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
     )
     promised = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
     for row in np.flatnonzero(promised).tolist():
-        found = promised_tokens_per_s(
+        promises = promised_tokens_per_s(
             rows.deployments[int(rows.deployment[row])],
             calibration,
             (float(rows.input_tokens[row]), float(rows.output_tokens[row])),
             (float(rows.ttft_objective_s[row]), float(rows.tpot_objective_s[row])),
         )
-        result["tokens_per_s_per_accelerator"][row] = found
+        result["tokens_per_s_per_accelerator"][row] = promises
     return result
 
 

@@ -112,14 +112,14 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
         normal, gradient = derivative.T @ derivative, derivative.T @ residuals
         while damping < _MOST_DAMPING:
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
-            found = problem.residuals(unknowns + step)
-            if found @ found < residuals @ residuals:
+            left = problem.residuals(unknowns + step)
+            if left @ left < residuals @ residuals:
                 break
             damping *= 10.0
         else:
             break
-        gain = 1.0 - (found @ found) / (residuals @ residuals)
-        unknowns, residuals, damping = unknowns + step, found, damping / 10.0
+        gain = 1.0 - (left @ left) / (residuals @ residuals)
+        unknowns, residuals, damping = unknowns + step, left, damping / 10.0
         if gain < _SMALLEST_GAIN:
             break
     calibration = problem.fitted(unknowns)
@@ -255,9 +255,9 @@ def _group_columns(groups: Sequence[Groups]) -> tuple[list[str], Floats, Floats]
     labels: list[str] = []
     sigma: list[float] = []
     for level, spread in enumerate(GROUP_SIGMA):
-        found = list(dict.fromkeys(row[level] for row in groups))
-        labels += found
-        sigma += [spread] * len(found)
+        levels = list(dict.fromkeys(row[level] for row in groups))
+        labels += levels
+        sigma += [spread] * len(levels)
     place = {label: number for number, label in enumerate(labels)}
     inside = np.zeros((len(groups), len(labels)))
     for number, row in enumerate(groups):

@@ -91,8 +91,8 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
     if misspelt or not possible:
         reasons = dict.fromkeys([*misspelt, *(cell["problem"] for cell in cells if isinstance(cell, dict))])
         raise ScenarioError([Problem(message=reason) for reason in reasons])
-    found = iter(_evaluated(grid, possible, calibration))
-    return [record for cell in cells for record in ([cell] if isinstance(cell, dict) else next(found))]
+    points = iter(_evaluated(grid, possible, calibration))
+    return [record for cell in cells for record in ([cell] if isinstance(cell, dict) else next(points))]
 
 
 def _evaluated(grid: Grid, cells: Sequence[Cell], calibration: Calibration) -> list[list[dict[str, Any]]]:

@@ -121,8 +121,8 @@ def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
     for name in filter(None, names):
         try:
             return find_model(name, catalog).name
-        except CannotPredictError as found:
-            error = found if str(error).startswith("no model") else error
+        except CannotPredictError as unknown:
+            error = unknown if str(error).startswith("no model") else error
     raise error
 
 

@@ -196,8 +196,8 @@ def decode_workers(stated: Floats, accelerators: Floats, concurrency: Floats) ->
 
 def _attention_groups(part: Part, shape: ModelShape, precision: str, accelerators: int) -> list[int]:
     """Return the numbers of attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
-    whole = shape.experts and accelerators > 1 and _holds(part, shape, precision, accelerators, accelerators)
-    return [1, accelerators] if whole else [1]
+    is_wide = shape.experts and accelerators > 1 and _holds(part, shape, precision, accelerators, accelerators)
+    return [1, accelerators] if is_wide else [1]
 
 
 def _holds(part: Part, shape: ModelShape, precision: str, accelerators: int, attention_groups: int = 1) -> bool:

@@ -45,9 +45,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def check_report(check: Check, worst: int) -> str:
     """Return the error tables of a check, its worst rows and what it could not predict."""
-    found = summary(check)
-    parts = [f"{found['predicted']} measurements predicted, {found['unpredicted']} not, from {found['rows']} rows"]
-    for name, errors in found["quantities"].items():
+    totals = summary(check)
+    parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
+    for name, errors in totals["quantities"].items():
         rows = [_line("all", errors["all"])]
         rows += [_line(label, errors[label]) for label in check.classes if label in errors]
         for group in GROUPS:
@@ -106,43 +106,43 @@ def _line(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def calibration_table(found: CalibrationFile) -> str:
+def calibration_table(file: CalibrationFile) -> str:
     """Return the errors of a calibration: fitted, and on rows left out of the fit in each way."""
     parts = []
-    for name, errors in found.fitted.items():
+    for name, errors in file.fitted.items():
         rows = []
         for label, fitted in errors.items():
             held = [
                 f"{members[name][label].mean_fraction:.1%}" if label in members.get(name, {}) else ""
-                for members in found.cross_validated.values()
+                for members in file.cross_validated.values()
             ]
             rows.append(
                 (label, str(fitted.rows), f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}", *held)
             )
-        header = ("", "rows", "mean", "median", *(f"without its {group}" for group in found.cross_validated))
+        header = ("", "rows", "mean", "median", *(f"without its {group}" for group in file.cross_validated))
         parts.append(f"{_CALIBRATION_TITLES[name]}\n" + table(header, rows))
     return "\n\n".join(parts)
 
 
-def update_table(own: OwnRows, before: Calibration, after: Calibration) -> str:
+def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> str:
     """Return what one's own rows changed: time per token of each pair over the formula's, and how far it is trusted."""
-    campaigns = [label for label in own.groups if label.count(" / ") > 2]  # the others are shares of these
+    campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]  # the others are shares of these
     rows = []
     for label in campaigns:
         model, part, engine, precision, kind = label.split(" / ")
         groups = groups_of(model, part, engine, precision, kind)
-        factor = [float(np.exp(each.log_effects([groups])[0])) for each in (before, after)]
-        width = np.sinh(NORMAL_90 * own.groups[label].sigma)
+        factor = [float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after)]
+        width = np.sinh(NORMAL_90 * own_rows.groups[label].sigma)
         name = f"{model} {part} {engine} {precision} {kind}"
         told = (f"{factor[0]:.3f}", f"{factor[1]:.3f}", f"{factor[0] / factor[1] - 1:+.1%}", f"±{width:.0%}")
-        rows.append((name, str(own.groups[label].rows), *told))
+        rows.append((name, str(own_rows.groups[label].rows), *told))
     header = ("pair", "rows", "before", "after", "speed", "90% of that")
     lines = [
         "time per token over the formula's, before and after; no coefficient of the formula moves",
         table(header, rows),
-        f"error on these {own.rows} rows: mean {own.error_before.mean_fraction:.1%} before, "
-        f"{own.error_after.mean_fraction:.1%} after; median {own.error_before.median_fraction:.1%} before, "
-        f"{own.error_after.median_fraction:.1%} after",
+        f"error on these {own_rows.rows} rows: mean {own_rows.error_before.mean_fraction:.1%} before, "
+        f"{own_rows.error_after.mean_fraction:.1%} after; median {own_rows.error_before.median_fraction:.1%} before, "
+        f"{own_rows.error_after.median_fraction:.1%} after",
     ]
     if idle := sum(label.endswith(SATURATED) for label in campaigns):
         lines.append(f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them")

@@ -240,10 +240,10 @@ def _specs(rows: BenchmarkRows) -> tuple[list[ReplicaSpec], list[str], Ints, Int
     for mode, kind in enumerate(_MODES):
         for number, deployment in enumerate(rows.deployments):
             first[mode, number] = len(specs)
-            found = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
-            count[mode, number] = len(found)
-            specs += found
-            kinds += [kind] * len(found)
+            deployed = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
+            count[mode, number] = len(deployed)
+            specs += deployed
+            kinds += [kind] * len(deployed)
     mode_of_row = np.select([rows.is_apart, rows.is_offline, rows.is_open], [3, 2, 1], 0)
     place = (mode_of_row, np.maximum(rows.deployment, 0))
     return specs, kinds, first[place], count[place]

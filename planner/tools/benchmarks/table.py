@@ -25,7 +25,7 @@ HIT_COLUMN = "prefix_hit_fraction"
 OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
 """Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
 separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
-_WHOLE = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
+_INTEGRAL = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
 DISAGGREGATED_SCENARIO = "Disaggregated"
 OPEN_SCENARIOS = ("Server", "Interactive")
 """MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
@@ -119,9 +119,9 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
         wrong, allowed = (numbers < 0) | (numbers > 1), "between 0 and 1"
     else:
         wrong, allowed = numbers <= 0, "above zero"
-    whole = column in _WHOLE
-    bad = ~blank & (~finite | wrong | (numbers > MOST) | ((numbers % 1 != 0) if whole else False))
-    wanted = f"a whole number {allowed}" if whole else f"a number {allowed}"
+    integral = column in _INTEGRAL
+    bad = ~blank & (~finite | wrong | (numbers > MOST) | ((numbers % 1 != 0) if integral else False))
+    wanted = f"a whole number {allowed}" if integral else f"a number {allowed}"
     for row in cells.index[bad][: MAX_PROBLEMS + 1]:
         asked = f"at most {MOST:g}" if numbers[row] > MOST else wanted
         problems.append(
@@ -133,15 +133,15 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
 def _check_scenarios(path: Path, frame: pd.DataFrame, problems: list[Problem]) -> None:
     """Bring scenario names to their usual spelling; a blank one follows from the concurrency."""
     known = {name.lower(): name for name in SCENARIOS}
-    found = frame["scenario"].str.lower().map(known)
+    scenarios = frame["scenario"].str.lower().map(known)
     blank = frame["scenario"] == ""
-    found = found.where(~blank, frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"}))
-    for row in frame.index[found.isna()][: MAX_PROBLEMS + 1]:
+    scenarios = scenarios.where(~blank, frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"}))
+    for row in frame.index[scenarios.isna()][: MAX_PROBLEMS + 1]:
         name = str(frame.at[row, "scenario"])
         message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
         hint = nearest(name, SCENARIOS)
         problems.append(Problem(file=str(path), line=int(row), path="scenario", message=message, hint=hint))
-    frame["scenario"] = found
+    frame["scenario"] = scenarios
 
 
 def _limited(problems: list[Problem]) -> list[Problem]:

@@ -75,27 +75,27 @@ def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
         mean, covariance = posterior(slope, measured - predicted + slope @ mean, noise, sigma)
     after = _shifted(before, labels, mean)
     # Rows show the sum of a pair's effects better than each of them, so a campaign carries the spread of that sum.
-    whole = {group.campaign: row for group, row in zip(groups, inside, strict=True)}
+    by_campaign = {group.campaign: row for group, row in zip(groups, inside, strict=True)}
     counts = Counter(label for group in groups for label in group)
-    found = {}
+    updates = {}
     for label, unit in zip(labels, np.eye(len(labels)), strict=True):
-        along = whole.get(label, unit)
-        found[label] = GroupUpdate(
+        along = by_campaign.get(label, unit)
+        updates[label] = GroupUpdate(
             rows=counts[label],
             before=round(before.group_log_effect.get(label, 0.0), 4),
             after=round(after.group_log_effect[label], 4),
             sigma=round(float(np.sqrt(along @ covariance @ along)), 4),
         )
-    own = OwnRows(
+    own_rows = OwnRows(
         measurements=path.name,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         rows=len(groups),
-        groups=found,
+        groups=updates,
         error_before=_errors(measured - _predicted_log_time(frame, rows, before)),
         error_after=_errors(measured - _predicted_log_time(frame, rows, after)),
     )
-    effects = base.groups | {name: each.after for name, each in found.items()}
-    return base.model_copy(update={"groups": effects, "own": own})
+    effects = base.groups | {name: update.after for name, update in updates.items()}
+    return base.model_copy(update={"groups": effects, "own": own_rows})
 
 
 def _standing(rows: BenchmarkRows, calibration: Calibration) -> tuple[list[Groups], list[Spread]]:
@@ -154,9 +154,9 @@ def _measured_log_time(frame: pd.DataFrame) -> Floats:
 
 def _predicted_log_time(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration) -> Floats:
     """Return the same as the formula says."""
-    found = predict_rows(rows, calibration)
+    predicted = predict_rows(rows, calibration)
     is_time = np.isfinite(frame["tpot_ms"].to_numpy())
-    return np.where(is_time, np.log(found["tpot_s"]), -np.log(found["tokens_per_s_per_accelerator"]))
+    return np.where(is_time, np.log(predicted["tpot_s"]), -np.log(predicted["tokens_per_s_per_accelerator"]))
 
 
 def _errors(log_ratio: Floats) -> Errors:

@@ -113,7 +113,7 @@ def _cell(cell: str | float | None) -> str:
 
 def _parse(line: dict[str, str], number: int, path: Path, problems: list[Problem]) -> ProbeRow | None:
     """Turn one CSV line into a row, or note what is wrong with it."""
-    found = len(problems)
+    before = len(problems)
     cells: dict[str, str | float | None] = {}
     for name in COLUMNS:
         text = (line[name] or "").strip()
@@ -125,7 +125,7 @@ def _parse(line: dict[str, str], number: int, path: Path, problems: list[Problem
         message = f"{cells['phase']!r} is not a phase"
         hint = f"one of {', '.join(PHASES)}"
         problems.append(Problem(message=message, file=str(path), line=number, path="phase", hint=hint))
-    return ProbeRow(**cells) if len(problems) == found else None  # type: ignore[arg-type]
+    return ProbeRow(**cells) if len(problems) == before else None  # type: ignore[arg-type]
 
 
 def _number(text: str, name: str, place: Problem, problems: list[Problem]) -> float | None:

@@ -42,10 +42,10 @@ def _function(name: str) -> str:
     """Return the signature and documentation of a public function."""
     module, _, attribute = planner._HOMES[name].partition(":")
     file = _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    found = next(n for n in _parsed(file).body if isinstance(n, ast.FunctionDef) and n.name == attribute)
-    shown = ",\n    ".join(_parameters(found.args))
-    returned = f" -> {ast.unparse(found.returns)}" if found.returns else ""
-    return f"```text\n{name}(\n    {shown},\n){returned}\n```\n\n{_documentation(found)}"
+    function = next(n for n in _parsed(file).body if isinstance(n, ast.FunctionDef) and n.name == attribute)
+    shown = ",\n    ".join(_parameters(function.args))
+    returned = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"```text\n{name}(\n    {shown},\n){returned}\n```\n\n{_documentation(function)}"
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
@@ -63,18 +63,18 @@ def _parameters(arguments: ast.arguments) -> list[str]:
 
 def _class(file: Path, name: str) -> str:
     """Return a class's documentation and a table of its public fields and methods."""
-    found = next(n for n in _parsed(file).body if isinstance(n, ast.ClassDef) and n.name == name)
+    definition = next(n for n in _parsed(file).body if isinstance(n, ast.ClassDef) and n.name == name)
     rows = []
-    for node, after in zip(found.body, [*found.body[1:], None], strict=True):
+    for node, after in zip(definition.body, [*definition.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
             rows += [(code(node.target.id), text(str(said)))] if said else []
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             is_property = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list)
             rows.append((code(node.name if is_property else f"{node.name}()"), _documentation(node)))
-    bases = [ast.unparse(base) for base in found.bases if ast.unparse(base) != "ABC"]
+    bases = [ast.unparse(base) for base in definition.bases if ast.unparse(base) != "ABC"]
     heading = f"### `{name}`" + (
-        f"\n\n{_documentation(found)} An `{bases[0]}`." if bases else f"\n\n{_documentation(found)}"
+        f"\n\n{_documentation(definition)} An `{bases[0]}`." if bases else f"\n\n{_documentation(definition)}"
     )
     return f"{heading}\n\n{table(('name', 'what it is'), rows)}"
 

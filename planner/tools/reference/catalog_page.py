@@ -83,8 +83,8 @@ def _changes(known: Catalog, other: Catalog, section: str) -> list[tuple[str, st
     changes = []
     for entry, changed in getattr(other, section).items():
         base = getattr(known, section).get(entry)
-        before, after = ({key: (fact, unit) for key, fact, unit in each.facts()} if each else {}
-                         for each in (base, changed))  # fmt: skip
+        before, after = ({key: (fact, unit) for key, fact, unit in entry.facts()} if entry else {}
+                         for entry in (base, changed))  # fmt: skip
         for key in dict.fromkeys([*before, *after]):
             (old, unit), (new, _) = before.get(key) or (None, after[key][1]), after.get(key) or (None, None)
             if _shown(old) != _shown(new):
@@ -113,7 +113,7 @@ def _section(known: Catalog, section: str, model: type[Entry]) -> str:
 def _values(entries: dict[str, Entry]) -> str:
     """Show every value of every entry, the longer side of the table downwards."""
     facts = {name: {key: fact for key, fact, _ in entry.facts()} for name, entry in entries.items()}
-    names, keys = list(entries), list(dict.fromkeys(key for each in facts.values() for key in each))
+    names, keys = list(entries), list(dict.fromkeys(key for entries in facts.values() for key in entries))
     cell = {(name, key): _shown(facts[name].get(key)) for name in names for key in keys}
     if len(names) > len(keys):
         return table(("entry", *map(code, keys)), [(code(n), *(cell[n, k] for k in keys)) for n in names])

@@ -68,8 +68,8 @@ def metrics_page() -> str:
 def _measures(described: Iterable[MeasureDescription]) -> str:
     """Lay out measures with formula, view and meaning."""
     rows = [
-        (code(each.name), text(unit_of(each.name) or ""), text(each.formula), each.view, each.meaning)
-        for each in described
+        (code(measure.name), text(unit_of(measure.name) or ""), text(measure.formula), measure.view, measure.meaning)
+        for measure in described
     ]
     return table(("metric", "unit", "formula", "view", "what it says"), rows)
 
@@ -77,8 +77,8 @@ def _measures(described: Iterable[MeasureDescription]) -> str:
 def _outputs(described: Iterable[Output]) -> str:
     """Lay out a study's figures with the way in which they are better."""
     rows = [
-        (code(each.name), text(each.unit), each.description, "lower" if each.lower_is_better else "higher")
-        for each in described
+        (code(output.name), text(output.unit), output.description, "lower" if output.lower_is_better else "higher")
+        for output in described
     ]
     return table(("metric", "unit", "what it says", "better"), rows)
 

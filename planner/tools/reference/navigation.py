@@ -15,9 +15,9 @@ TUTORIAL = ("first-plan", "compare-the-alternatives", "how-sure", "decide")
 
 def tutorial_pages(docs: Path) -> list[str]:
     """Return the tutorial's pages in order; one that is not listed comes last."""
-    found = {path.stem: path.relative_to(docs).as_posix() for path in sorted((docs / "tutorial").glob("*.md"))}
-    order = [*(name for name in TUTORIAL if name in found), *(name for name in found if name not in TUTORIAL)]
-    return [found[name] for name in order]
+    pages = {path.stem: path.relative_to(docs).as_posix() for path in sorted((docs / "tutorial").glob("*.md"))}
+    order = [*(name for name in TUTORIAL if name in pages), *(name for name in pages if name not in TUTORIAL)]
+    return [pages[name] for name in order]
 
 
 def navigation(docs: Path) -> list[dict[str, Any]]:
