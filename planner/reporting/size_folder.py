@@ -175,7 +175,8 @@ def sentences(sized: Sized) -> list[str]:
         if ratios:
             said.append(
                 f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
-                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the promise."
+                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the "
+                "promise."
             )
     said += _review_sentences(sized)
     if sized.stopped:

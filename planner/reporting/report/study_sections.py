@@ -146,8 +146,9 @@ def promises_of(contents: Contents) -> Promises:
     if promises is None:
         return {}
     texts = {name: promises.texts(name) for name in ("scenario", "each", "of", "stated", "first_broken_month")}
-    numbers = {name: promises.numbers(name) for name in ("in_time_fraction", "in_replications_fraction",
-               "kept_fraction", "kept_low", "kept_high", "shortfall_fraction", "best_fraction", "best_low", "best_high")}  # fmt: skip
+    shares = ("in_time_fraction", "in_replications_fraction", "kept_fraction", "kept_low", "kept_high",
+              "shortfall_fraction", "best_fraction", "best_low", "best_high")  # fmt: skip
+    numbers = {name: promises.numbers(name) for name in shares}
     return {
         name: {
             **{key: column[i] for key, column in (texts | numbers).items()},
