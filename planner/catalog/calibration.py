@@ -188,12 +188,6 @@ def shipped_file() -> CalibrationFile:
     return read_calibration(SHIPPED_CALIBRATION)
 
 
-@functools.cache
-def shipped_calibration() -> Calibration:
-    """Return the calibration that comes with the planner."""
-    return shipped_file().calibration()
-
-
 def write_calibration(file: CalibrationFile, path: Path) -> None:
     """Write a calibration file; nothing is left half written."""
     import yaml  # noqa: PLC0415

@@ -98,13 +98,6 @@ class Tenant:
         return self.mean_on_h / (self.mean_on_h + self.mean_off_h)
 
 
-def lognormal_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Return one replication's noise factors, mean 1, shape (hours,)."""
-    factors = np.exp2(log2_noise(noise, hours, generator))
-    factors *= np.exp(-0.5 * noise.sigma**2)
-    return factors
-
-
 def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Return X(t) / ln 2, X the stationary Gaussian AR(1) with standard deviation σ, shape (hours,).
 

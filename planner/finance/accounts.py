@@ -149,11 +149,6 @@ class AccountDescription:
     """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
     takes from it."""
 
-    @property
-    def is_income(self) -> bool:
-        """Whether it is a line of the income statement, and so moves equity."""
-        return self.category in INCOME_CATEGORIES
-
 
 _EVERY = View.CASH | View.ACCRUAL | View.ECONOMIC
 _PAID = View.CASH | View.ECONOMIC

@@ -48,14 +48,6 @@ def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np
     return factors
 
 
-def annuity_factor(rate: float, periods: float) -> float:
-    """Return the present value of 1 at the end of each period: (1 − (1 + i)^−n) / i, or n when i = 0."""
-    refusals.raise_problems([refusals.annual_rate("rate", rate)])
-    if rate == 0:
-        return float(periods)
-    return float(-np.expm1(-periods * np.log1p(rate)) / rate)
-
-
 def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:
     """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2 and so on."""
     flows = np.asarray(flows_usd, dtype=np.float64)

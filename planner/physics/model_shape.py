@@ -132,12 +132,6 @@ class ModelShape:
         return self.moe_layers * self.experts * self.expert_parameters
 
     @property
-    def total_parameters(self) -> float:
-        """All parameters, the input embedding included (once more than the head, unless they are tied)."""
-        embedding = 0.0 if self.tied_embeddings else float(self.vocab * self.hidden)
-        return self.shared_parameters + self.routed_parameters + embedding
-
-    @property
     def active_parameters(self) -> float:
         """Parameters one token is multiplied with."""
         return self.shared_parameters + self.moe_layers * self.experts_per_token * self.expert_parameters

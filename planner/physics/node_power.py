@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-# Outputs of planner.physics.power_fit.fit_host_slope on the shipped table.
+# Output of planner.physics.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
 HOST_SLOPE_AIR = 0.1055
-HOST_SLOPE_LIQUID = 0.0230
 # Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
 HOST_IDLE_W = 1800.0
 # Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.

@@ -21,7 +21,6 @@ import yaml
 from scipy.stats import gamma
 
 import planner.catalog
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Service
@@ -34,6 +33,7 @@ from planner.physics.power import BoardRating
 from planner.physics.promptness import late_curve
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.physics.replica_times import Asked
+from tests.shipped import shipped_calibration
 
 YEAR_H = 8766.0
 Doc = dict[str, Any]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile import build_plan
@@ -23,6 +22,7 @@ from planner.language.loading import load_scenario
 from planner.physics.memory import candidate_degrees
 from planner.physics.operating import Traffic, at_objective, separate_pools
 from planner.physics.replica import ReplicaSpec, price_replicas
+from tests.shipped import shipped_calibration
 
 SCENARIO = """\
 name: layouts

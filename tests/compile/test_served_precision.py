@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Service, build_services, stream_s
 from planner.compile.reuse import Reuse
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
+from tests.shipped import shipped_calibration
 from tests.simulation.worlds import merged, plan_of, scenario_of
 
 DENSE_70B_FLOP = 2 * 70.55e9 - 2 * 128_256 * 8_192  # two a parameter, without the table of embeddings

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.results.run import simulate
 from planner.tools.benchmarks.grid import Grid, evaluate_grid
+from tests.shipped import shipped_calibration
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
 
 STATED = 1000.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from planner.demand.noise import (
@@ -11,11 +12,15 @@ from planner.demand.noise import (
     LognormalNoise,
     Tenant,
     log2_noise,
-    lognormal_noise,
     spike_factor,
     tenant_on_fraction,
 )
 from planner.errors import ScenarioError
+
+
+def lognormal_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return noise factors of mean 1, shape (hours,)."""
+    return np.asarray(np.exp2(log2_noise(noise, hours, generator)) * np.exp(-0.5 * noise.sigma**2))
 
 
 @settings(deadline=None, max_examples=40)

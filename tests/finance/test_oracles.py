@@ -16,9 +16,10 @@ from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid, add_months
-from planner.finance.present_value import CashFlows, annuity_factor, internal_rate, net_present_value
+from planner.finance.present_value import CashFlows, internal_rate, net_present_value
 from planner.finance.purchase import DiscountTier, Quote, TierRule
 from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_of_peaks_usd, hourly_prices_usd_per_kwh
+from tests.finance.annuity import annuity_factor
 
 START = date(2026, 1, 1)
 DAYS = st.dates(min_value=date(2025, 6, 1), max_value=date(2028, 6, 1))

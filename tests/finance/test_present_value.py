@@ -10,34 +10,17 @@ from planner.errors import ScenarioError
 from planner.finance.present_value import (
     CashFlows,
     Timing,
-    annuity_factor,
     discount_factors,
     internal_rate,
     net_present_value,
 )
+from tests.finance.annuity import annuity_factor
 
 RATES = st.floats(-0.5, 2.0)
 
 
 def test_discount_factor_of_a_year() -> None:
     assert discount_factors(0.1, [0, 12, 24]) == pytest.approx([1, 1 / 1.1, 1 / 1.21])
-
-
-@given(rate=st.floats(-0.2, 0.5), periods=st.integers(1, 120))
-def test_annuity_is_the_sum_it_stands_for(rate: float, periods: int) -> None:
-    assume(rate == 0 or abs(rate) > 1e-9)
-    by_sum = float(np.sum((1 + rate) ** -np.arange(1.0, periods + 1)))
-    assert annuity_factor(rate, periods) == pytest.approx(by_sum, rel=1e-6)
-
-
-def test_annuity_without_interest_is_the_number_of_payments() -> None:
-    assert annuity_factor(0.0, 36) == 36
-    assert annuity_factor(1e-12, 36) == pytest.approx(36, rel=1e-9)
-
-
-def test_annuity_from_a_textbook() -> None:
-    # 10% over four years: 3.16987 (any table of annuity factors).
-    assert annuity_factor(0.10, 4) == pytest.approx(3.169865, abs=1e-6)
 
 
 def test_npv_without_discount_is_the_sum() -> None:
@@ -231,6 +214,5 @@ def test_a_difference_of_plans_is_the_difference_of_their_values() -> None:
 
 @pytest.mark.parametrize("rate", [-1.0, -1.5, float("nan"), float("inf")])
 def test_a_discount_rate_of_minus_100_percent_is_refused(rate: float) -> None:
-    for measure in (lambda r: discount_factors(r, [1]), lambda r: annuity_factor(r, 3)):
-        with pytest.raises(ScenarioError, match=r"must be above -1 \(-100%\)"):
-            measure(rate)
+    with pytest.raises(ScenarioError, match=r"must be above -1 \(-100%\)"):
+        discount_factors(rate, [1])

@@ -18,10 +18,10 @@ from planner.finance.cents import series_cents
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.ledger import LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid
-from planner.finance.present_value import annuity_factor
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tariffs import flat_tariff, hourly_prices_usd_per_kwh
 from planner.units import HOURS_PER_YEAR
+from tests.finance.annuity import annuity_factor
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation" / "finance.md"
 GRID = MonthGrid(start=date(2025, 8, 1), horizon_months=48)

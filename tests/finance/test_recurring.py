@@ -7,8 +7,9 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.finance.months import MonthGrid
-from planner.finance.present_value import annuity_factor, net_present_value
+from planner.finance.present_value import net_present_value
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
+from tests.finance.annuity import annuity_factor
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
 

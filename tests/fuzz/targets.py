@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.compile import build_plan
 from planner.language.loading import load_scenario
@@ -36,6 +35,7 @@ from planner.tools.traffic_log import is_hourly_series, read_hourly_rates, read_
 from planner.tools.traffic_statistics import fit_hourly_shape, fit_traffic
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
+from tests.shipped import shipped_calibration
 from tests.studies.conftest import SMALL
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.node_power import (
-    HOST_SLOPE_LIQUID,
     NodePower,
     NodeRating,
     ServingMix,
@@ -173,7 +172,7 @@ def test_wall_and_board_power_are_inverse() -> None:
 
 
 def test_liquid_cooling_saves_fans() -> None:
-    liquid = NodeRating(board=H200, host_slope=HOST_SLOPE_LIQUID)
+    liquid = NodeRating(board=H200, host_slope=0.0230)
     saved_w = float(NODE.wall_w(700.0) - liquid.wall_w(700.0))
     assert saved_w == pytest.approx(8 * 590.0 * (0.1055 - 0.0230))
 

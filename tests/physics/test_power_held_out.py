@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import planner.catalog
-from planner.catalog.calibration import shipped_calibration
 from planner.physics.power import BoardRating, board_power_w, power_fraction
 from planner.physics.power_fit import read_power_measurements
 from planner.tools.benchmarks.validation import serving_board_w
 from planner.tools.probe import ProbeRow, read_rows
 from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
+from tests.shipped import shipped_calibration
 
 CATALOG = Path(planner.catalog.__path__[0])
 SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}

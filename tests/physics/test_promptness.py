@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics import promptness
@@ -25,6 +24,7 @@ from planner.physics.late_shares import (
 from planner.physics.promptness import late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
+from tests.shipped import shipped_calibration
 
 ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)
 

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
@@ -20,6 +19,7 @@ from planner.physics.replica import (
     price_replicas,
 )
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, MI300X, MIXTRAL
+from tests.shipped import shipped_calibration
 
 PEAK = Calibration(
     common=dict.fromkeys(NAMES, 1.0)

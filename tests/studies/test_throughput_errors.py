@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.language.loading import load_scenario
 from planner.language.study import Lognormal
 from planner.studies.inputs import stated
 from planner.studies.resolve import _throughput_errors
 from tests.conftest import TINY
+from tests.shipped import shipped_calibration
 
 
 def _sigmas(write: Any, text: str) -> dict[str, float]:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.catalog.calibration import shipped_calibration
 from planner.compile import Reuse
 from planner.compile.capacity import Service, build_services
 from planner.compile.in_time import Candidates, lengths_of
@@ -32,6 +31,7 @@ from planner.physics.replica import price_replicas
 from planner.physics.replica_times import ReplicaTimes
 from planner.simulation.zoom.outcome import outcomes
 from planner.simulation.zoom.zoom import Asked, zoom
+from tests.shipped import shipped_calibration
 
 TEMPLATE = """\
 name: cell

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
@@ -18,6 +17,7 @@ from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 from planner.tools.benchmarks.clients import Load, closed_loop
+from tests.shipped import shipped_calibration
 from tests.simulation.zoom.naive_batching import Sequence, Walk
 
 PLAIN = StepTimes(

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS
 from planner.catalog.load import load_catalog
 from planner.tools.benchmarks.check import Check, check_benchmarks, entries, summary
 from planner.tools.benchmarks.report import check_report
 from planner.tools.benchmarks.table import COLUMNS, read_benchmarks
 from tests.benchmarks.tables import write_table
+from tests.shipped import shipped_calibration
 
 SHARED = Path(os.environ.get("PLANNER_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS
 from planner.catalog.load import load_catalog
 from planner.physics.memory import PREFILL_CHUNK_TOKENS
 from planner.simulation.zoom.steps import StepTimes
@@ -22,6 +22,7 @@ from planner.tools.benchmarks.clients import (
 )
 from planner.tools.benchmarks.rows import prepare
 from planner.tools.benchmarks.table import read_benchmarks
+from tests.shipped import shipped_calibration
 
 
 def waits_at_most(t_over_d: float, busy: float) -> float:

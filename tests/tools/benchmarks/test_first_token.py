@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration, shipped_file
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.catalog.load import load_catalog
 from planner.physics.coefficients import groups_of
 from planner.tools.benchmarks.first_token import FORMULA, corrected, factors, fit_effects, labels_of
 from planner.tools.benchmarks.rows import first_token_labels, predict_rows, prepare
 from planner.tools.benchmarks.table import read_benchmarks
+from tests.shipped import shipped_calibration
 
 
 def labels(model: str, part: str, engine: str, prompt: float) -> tuple[str, ...]:

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.tools.benchmarks.grid import DEFAULT_CONCURRENCY, Grid, evaluate_grid
 from planner.tools.benchmarks.report import throughput_table
+from tests.shipped import shipped_calibration
 
 GRID = Grid(
     models=["llama-3.1-70b"], accelerators=["H200"], engines=["vllm"], precisions=[""], tensor_parallel=[None],

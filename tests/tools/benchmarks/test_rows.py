@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_calibration
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS
 from planner.catalog.load import load_catalog
 from planner.tools.benchmarks.fit import predict_with
 from planner.tools.benchmarks.rows import measurements, predict_rows, prepare, priced_rows
 from planner.tools.benchmarks.table import read_benchmarks
 from tests.benchmarks.tables import write_table
+from tests.shipped import shipped_calibration
 
 SHIPPED = shipped_calibration()
 OFFLINE = {
