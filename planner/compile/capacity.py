@@ -58,7 +58,6 @@ class Service:
     batch: float
     tpot_s: float
     single_tpot_s: float
-    single_ttft_s: float
     prefill_fraction: float
     """Share of a loaded replica's time spent in prefill."""
     single_stream_s: float
@@ -241,7 +240,6 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
         batch=held.batch,
         tpot_s=held.tpot_s,
         single_tpot_s=float(single.tpot_s[best]),
-        single_ttft_s=float(single.ttft_s[best]),
         prefill_fraction=held.prefill_fraction,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,

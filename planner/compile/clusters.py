@@ -195,7 +195,7 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
 
 _IDLE = Service(
     tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
-    tpot_s=0.01, single_tpot_s=0.01, single_ttft_s=0.1, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
+    tpot_s=0.01, single_tpot_s=0.01, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
     compute_s_per_token=1e-6, prefill_compute_fraction=0.5, wide_factor=1.0,
 )  # fmt: skip
 

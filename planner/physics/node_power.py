@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-# Output of planner.physics.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
+# Output of planner.tools.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
 HOST_SLOPE_AIR = 0.1055
 # Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
 HOST_IDLE_W = 1800.0

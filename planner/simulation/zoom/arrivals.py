@@ -36,8 +36,6 @@ class Arrivals:
     output_tokens: Ints
     minute_factors: Floats
     """Rate of each minute over the hour's, from the first that is simulated, shape (minutes,)."""
-    cut_short: int = 0
-    """Requests that were drawn longer than the model's context, and cut to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,6 @@ def draw_arrivals(
         cached_tokens=cached,
         output_tokens=output,
         minute_factors=factors,
-        cut_short=int((beyond & span.counts(times_s)).sum()),
     )
 
 

@@ -17,18 +17,18 @@ from planner.physics.memory import memory_fit
 from planner.physics.node_power import PREFILL_MEMORY_FRACTION
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import FITTED, BoardRating, board_power_w
-from planner.physics.power_fit import board_power_residuals, column, read_power_measurements
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
 from planner.tools.benchmarks.check import GROUPS, check_benchmarks, entries, summary
 from planner.tools.benchmarks.table import read_benchmarks
+from planner.tools.power_fit import board_power_residuals, column, read_power_measurements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.catalog.calibration import ByRequest
     from planner.physics.coefficients import Calibration
-    from planner.physics.power_fit import PowerMeasurement
     from planner.tools.benchmarks.check import Check
+    from planner.tools.power_fit import PowerMeasurement
 
 SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
 

@@ -18,7 +18,7 @@ from planner.physics.power import (
     power_fraction,
     throughput_fraction_at_cap,
 )
-from planner.physics.power_fit import (
+from planner.tools.power_fit import (
     PowerMeasurement,
     board_power_residuals,
     cap_residuals,
