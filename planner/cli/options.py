@@ -32,6 +32,7 @@ ByteOrderMark = Annotated[bool, typer.Option("--bom", help="Begin CSV files with
 Draws = Annotated[
     int,
     typer.Option(
+        "--replications",
         "--draws",
         min=1,
         max=10_000,

@@ -35,7 +35,7 @@ def test_more_draws_are_said_in_percent_and_remembered(planner: Planner, write: 
 
 
 def test_one_draw_has_no_interval(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "replications, inputs" not in planner("run", write(), "--out", "out", "--draws", "1").out
+    assert "replications, inputs" not in planner("run", write(), "--out", "out", "--replications", "1").out
     assert pd.read_csv(tmp_path / "out" / "measures.csv").low.isna().all()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["chance"] is None
 
