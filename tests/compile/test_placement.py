@@ -17,7 +17,6 @@ from planner.compile.reuse import Reuse
 from planner.fleet.placement import Deployment
 from planner.physics.memory import memory_fit
 from planner.results.run import simulate
-from tests.shipped import shipped_calibration
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
 
 Floats = NDArray[np.float64]

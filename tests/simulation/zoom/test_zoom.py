@@ -24,7 +24,6 @@ from planner.simulation.zoom.zoom import Asked, Zoom, simulate_hour, zoom
 from planner.tools.traffic_log import read_request_log
 from tests.conftest import Planner, WriteScenario
 from tests.demand.shared_traces import trace
-from tests.shipped import shipped_calibration
 
 CHAT = """\
 name: chat-and-batch
