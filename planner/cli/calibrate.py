@@ -38,13 +38,15 @@ def calibrate(
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
     base = read_calibration(calibration or SHIPPED_CALIBRATION)
-    found = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
-    write_calibration(found, out)
+    file = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
+    write_calibration(file, out)
     if as_json:
         from planner.reporting.folder import json_text
 
-        typer.echo(json_text(found.model_dump(mode="json", exclude_none=True)), nl=False)
+        typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif not quiet:
-        own = found.own
-        typer.echo(update_table(own, base.calibration(), found.calibration()) if own else calibration_table(found))
+        own_rows = file.own
+        typer.echo(
+            update_table(own_rows, base.calibration(), file.calibration()) if own_rows else calibration_table(file)
+        )
         typer.echo(f"\nwritten to {out}")

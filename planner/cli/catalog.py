@@ -65,12 +65,12 @@ def show(
     if name.lower() not in names:
         hint = nearest(name, [entry for _, entry in names.values()]) or "planner catalog lists what there is"
         raise ScenarioError(Problem(message=f"the catalogue has no {name!r}", hint=hint))
-    section, found = names[name.lower()]
-    facts = _facts_json(known, section, found)
+    section, shown = names[name.lower()]
+    facts = _facts_json(known, section, shown)
     if as_json:
-        typer.echo(json_text({"section": section, "name": found, "facts": facts}), nl=False)
+        typer.echo(json_text({"section": section, "name": shown, "facts": facts}), nl=False)
         return
-    typer.echo(f"{printable(found)} ({section})\n")
+    typer.echo(f"{printable(shown)} ({section})\n")
     rows = [
         (key, _written(fact["value"]), fact["unit"] or "", fact["grade"], fact["date"], _short(fact))
         for key, fact in facts.items()

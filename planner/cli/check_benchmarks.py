@@ -41,13 +41,13 @@ def check_benchmarks(
         from planner.tools.benchmarks.clients import predict_by_request, rows_by_request
 
         frame = rows_by_request(frame)
-        found = check_table(frame, load_catalog(), coefficients, predict_by_request)
+        checked = check_table(frame, load_catalog(), coefficients, predict_by_request)
     else:
-        found = check_table(frame, load_catalog(), coefficients)
+        checked = check_table(frame, load_catalog(), coefficients)
     if as_json:
         import json
 
-        text = json.dumps({"rows": list(entries(found)), "summary": summary(found)}, indent=None, allow_nan=False)
+        text = json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, indent=None, allow_nan=False)
         typer.echo(text)
         return
-    typer.echo(check_report(found, worst))
+    typer.echo(check_report(checked, worst))

@@ -46,8 +46,8 @@ def say(*, quiet: bool) -> Callable[[str], None]:
 def _warn(answer: Answer, line: Callable[[str], None]) -> None:
     """Print what a reader of the answer should know."""
     for kind, lines in (("warning", answer.warnings), ("note", answer.notes)):
-        for found in lines[:_TOLD]:
-            line(f"{kind}: {found}")
+        for warning in lines[:_TOLD]:
+            line(f"{kind}: {warning}")
         if len(lines) > _TOLD:
             line(f"{kind}: and {len(lines) - _TOLD} more in the report")
 

@@ -73,7 +73,7 @@ def throughput(
         accelerators=_names(accelerator),
         engines=_names(engine) or ["vllm"],
         precisions=_names(precision) or [""],
-        tensor_parallel=[int(number) for number in _numbers("--tp", tp, whole=True)] or [None],
+        tensor_parallel=[int(number) for number in _numbers("--tp", tp, integral=True)] or [None],
         input_tokens=_numbers("--input", input_tokens),
         output_tokens=_numbers("--output", output_tokens),
         cached_fraction=cached,
@@ -108,16 +108,16 @@ def _names(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
+def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
     """Read numbers separated by commas; say which option holds what is none."""
     from planner.errors import Problem, ScenarioError
 
     numbers = []
     for word in _names(text):
         try:
-            number = float(int(word)) if whole else float(word)
+            number = float(int(word)) if integral else float(word)
         except ValueError:
-            kind = "whole numbers" if whole else "numbers"
+            kind = "whole numbers" if integral else "numbers"
             raise ScenarioError(Problem(path=option, message=f"takes {kind} by comma, not {word!r}")) from None
         if not math.isfinite(number):
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))

@@ -117,12 +117,14 @@ def build_services(
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in scenario.clusters.items():
-            found = service_of(cluster, workload, scenario, reuse)
-            if isinstance(found, CapacityError):
-                reasons.append(f"{cluster_name}: {found}")
+            service = service_of(cluster, workload, scenario, reuse)
+            if isinstance(service, CapacityError):
+                reasons.append(f"{cluster_name}: {service}")
                 continue
             dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
-            factor = cluster.throughput_multiplier * min(math.exp(dated), max(found.roofline_factor / found.speed, 1.0))
+            factor = cluster.throughput_multiplier * min(
+                math.exp(dated), max(service.roofline_factor / service.speed, 1.0)
+            )
             for accelerator, model in (
                 (cluster.accelerator, workload.model),
                 ("", workload.model),
@@ -130,10 +132,10 @@ def build_services(
             ):
                 factor *= factors.get((accelerator, cluster.engine, model), 1.0)
             services[cluster_name, workload_name] = dataclasses.replace(
-                found,
-                speed=found.speed * factor,
-                requests_per_s=found.requests_per_s * factor,
-                yearly=tuple(rate * factor for rate in found.yearly),
+                service,
+                speed=service.speed * factor,
+                requests_per_s=service.requests_per_s * factor,
+                yearly=tuple(rate * factor for rate in service.yearly),
             )
         refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
         if len(reasons) == len(scenario.clusters):

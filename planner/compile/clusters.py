@@ -45,8 +45,8 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
     cluster = scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
-    own = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
-    widest = max((service.tensor_parallel for service in own.values()), default=per_node)
+    served = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
+    widest = max((service.tensor_parallel for service in served.values()), default=per_node)
     maker = catalog.vendor(vendor)
     loses_node = maker.lost_with_accelerator.value == "node"
     online = cluster.online or scenario.start
@@ -66,7 +66,7 @@ def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], 
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
-        node_power=_node_power(scenario, entry, own, reuse),
+        node_power=_node_power(scenario, entry, served, reuse),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=_scaled(new, lease.owed_fraction if lease else float(rent is None)),
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, new) if cluster.owned else None,
@@ -110,8 +110,10 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
         interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
         acceptance_failure_fraction=order.acceptance_failure_fraction,
         payments=tuple(
-            PaymentPlan(fraction=each.fraction, from_order=each.when == "order", after_h=each.weeks * HOURS_PER_WEEK)
-            for each in order.payments
+            PaymentPlan(
+                fraction=payment.fraction, from_order=payment.when == "order", after_h=payment.weeks * HOURS_PER_WEEK
+            )
+            for payment in order.payments
         ),
     )
 
@@ -133,12 +135,12 @@ def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
 def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook) -> Prices:
     """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
     per_node = entry.accelerators_per_node.value
-    each = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
+    unit_usd = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
     if cluster.host_usd_per_node is not None:
         host = cluster.host_usd_per_node
-    return each * per_node, host, network, storage
+    return unit_usd * per_node, host, network, storage
 
 
 def _scaled(prices_usd: Prices, factor: float) -> Prices:
@@ -237,10 +239,10 @@ def _events(stated: Reliability, catalog: Catalog) -> dict[str, Any]:
     priors = {path: catalog.prior(name).base for path, name in stated.left_open().items()}
 
     def figure(*path: str) -> float:
-        found: Any = stated
+        figure_of: Any = stated
         for key in path:
-            found = found[key] if isinstance(found, dict) else getattr(found, key)
-        return float(priors.get(path, found) or 0.0)
+            figure_of = figure_of[key] if isinstance(figure_of, dict) else getattr(figure_of, key)
+        return float(priors.get(path, figure_of) or 0.0)
 
     every_h = stated.maintenance.every_weeks * HOURS_PER_WEEK if stated.maintenance else 0.0
     return {

@@ -221,7 +221,7 @@ def _later(day: date, days: float) -> date:
 
 def _unused_quotes(scenario: Scenario) -> list[str]:
     """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
-    found = []
+    unused = []
     end = add_months(scenario.start, scenario.horizon_months)
     for name, cluster in scenario.clusters.items():
         first = order_date(scenario, cluster)
@@ -234,11 +234,11 @@ def _unused_quotes(scenario: Scenario) -> list[str]:
             held = f"from {begins} " if quote.valid_from else ""
             held += f"until {ends}" if quote.valid_until else "on"
             later = f", and a review buys from {scenario.start} on" if reviewed else ""
-            found.append(
+            unused.append(
                 f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are ordered "
                 f"on {first}{later}, at the cluster's own price"
             )
-    return found
+    return unused
 
 
 def _clock(scenario: Scenario) -> list[str]:

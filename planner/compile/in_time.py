@@ -154,12 +154,12 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
     rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
     formula = float(rates.max())
     if workload.priority != "deferrable":
-        own = lengths_of(workload)
+        planned = lengths_of(workload)
         tokens = workload.tokens
         measured = dataclasses.replace(
-            own,
-            prompt_tokens=own.prompt_tokens * (lengths.input_tokens / tokens.input.mean),
-            output_tokens=own.output_tokens * (lengths.output_tokens / tokens.output.mean),
+            planned,
+            prompt_tokens=planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean),
+            output_tokens=planned.output_tokens * (lengths.output_tokens / tokens.output.mean),
         )
         _, _, formula = dataclasses.replace(candidates, mean_rates=rates).best(1.0, workload, measured)
     if formula <= 0:
@@ -283,8 +283,8 @@ def mean_point(
         if growth != 1.0:
             traffic, slo = traffic_of(workload, growth), workload.slo
             later, place = at_objective(replicas, np.array([best]), traffic, slo.ttft_s, slo.tpot_s), 0
-        found = float(later.requests_per_s[place])
-        return found / float(replicas.accelerators[best]) if np.isfinite(found) else 0.0
+        rate = float(later.requests_per_s[place])
+        return rate / float(replicas.accelerators[best]) if np.isfinite(rate) else 0.0
 
     rates, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
     return Point(
@@ -335,7 +335,7 @@ def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, g
     traffic = traffic_of(workload, growth)
     prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
     cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
-    moved = np.array([s.shape.kv_bytes_per_token(each) * prompt for s, each in zip(specs, cached, strict=True)])
+    moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
     pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
     prefill = pools.prefill_requests_per_s / replicas.accelerators

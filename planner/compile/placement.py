@@ -58,7 +58,7 @@ def deployments_of(
     Where there are too few for one replica of each layout, work that can wait has none of its own beside others of its
     model; where there are still too few, models share.
     """
-    found = []
+    deployments = []
     for c, cluster in enumerate(plan.clusters):
         engines = _engines(scenario, plan, services, cluster.name, partial(_laid_out, scenario, factors, reuse))
         per_node = cluster.accelerators_per_node
@@ -70,8 +70,8 @@ def deployments_of(
         for group in groups:
             held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
             speeds = {w: _over_own(scenario, plan, (c, w), service) for w, service in _waiting(group).items()}
-            found.append(dataclasses.replace(held, waiting_speed=speeds))
-    return found
+            deployments.append(dataclasses.replace(held, waiting_speed=speeds))
+    return deployments
 
 
 def _over_own(scenario: Scenario, plan: Plan, pair: tuple[int, int], service: Service) -> Floats:
@@ -103,8 +103,8 @@ def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
 
 def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
     """Return how a group serves work that can wait and whose best layout is another."""
-    own = {w for engine in group for w in engine.workloads if w not in engine.waiting}
-    return {w: service for engine in group for w, service in engine.waiting.items() if w not in own}
+    not_waiting = {w for engine in group for w in engine.workloads if w not in engine.waiting}
+    return {w: service for engine in group for w, service in engine.waiting.items() if w not in not_waiting}
 
 
 def _together(engine: _Engine, least_speed: float) -> int:
@@ -130,27 +130,27 @@ def narrowed(
     The layout that serves most per accelerator may be eight wide where two would hold the model: no matter where there
     are many replicas, but a cluster with room for few then holds fewer models than it could.
     """
-    found = dict(services)
+    kept = dict(services)
     for name, cluster in scenario.clusters.items():
-        own = {workload: service for (c, workload), service in services.items() if c == name}
+        of_cluster = {workload: service for (c, workload), service in services.items() if c == name}
         loads = scenario.workloads
         # What can wait needs no replica of its own beside others of its model.
-        urgent = {loads[w].model for w in own if loads[w].priority != "deferrable"}
+        urgent = {loads[w].model for w in of_cluster if loads[w].priority != "deferrable"}
         layouts = {
-            (loads[w].model, each.tensor_parallel, loads[w].fine_tunes)
-            for w, each in own.items()
+            (loads[w].model, service.tensor_parallel, loads[w].fine_tunes)
+            for w, service in of_cluster.items()
             if loads[w].priority != "deferrable" or loads[w].fine_tunes > 1 or loads[w].model not in urgent
         }
         room = cluster.nodes * reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
         if cluster.tensor_parallel is not None or sum(wide * tuned for _, wide, tuned in layouts) <= room:
             continue
-        for workload, service in own.items():
+        for workload, service in of_cluster.items():
             for degree in (2**k for k in range(service.tensor_parallel.bit_length() - 1)):
                 tried = _laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
                 if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
-                    found[name, workload] = tried
+                    kept[name, workload] = tried
                     break
-    return found
+    return kept
 
 
 def _laid_out(
@@ -185,11 +185,11 @@ def _engines(
             loads.setdefault(layout, (spec, []))[1].append(w)
     engines = []
     for spec, members in loads.values():
-        own = [services[cluster, plan.workloads[w].name] for w in members]
+        held = [services[cluster, plan.workloads[w].name] for w in members]
         fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
         tokens = [scenario.workloads[plan.workloads[w].name].tokens for w in members]
-        contexts = [each.input.mean + each.output.mean / 2 for each in tokens]
-        cached = max(service.batch * context for service, context in zip(own, contexts, strict=True))
+        contexts = [lengths.input.mean + lengths.output.mean / 2 for lengths in tokens]
+        cached = max(service.batch * context for service, context in zip(held, contexts, strict=True))
         cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
         tuned = scenario.workloads[plan.workloads[members[0]].name].fine_tunes
         waiting = {} if tuned > 1 else _served_waiting(plan, services, cluster, spec, laid_out)
@@ -205,7 +205,7 @@ def _served_waiting(
 ) -> dict[int, Service]:
     """Return how a replica serves work of its model that can wait, of which whoever has weights of its own has none."""
     attention = "data-parallel" if held.attention_data_parallel > 1 else "tensor-parallel"
-    found = {}
+    served = {}
     for w, workload in enumerate(plan.workloads):
         service = services.get((cluster, workload.name))
         if not workload.deadline_h or service is None or (spec := service.spec) is None:
@@ -213,8 +213,8 @@ def _served_waiting(
         if (spec.shape.name, spec.precision) == (held.shape.name, held.precision):
             layout = {"tensor_parallel": held.accelerators, "attention": attention}
             if (tried := laid_out(cluster, workload.name, layout)) is not None:
-                found[w] = tried
-    return found
+                served[w] = tried
+    return served
 
 
 def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
@@ -269,18 +269,19 @@ def sharing_notes(scenario: Scenario, plan: Plan) -> list[str]:
     if placement is None:
         return []
     notes = []
-    for each in placement.deployments:
-        models = sorted({plan.workloads[w].model for w in each.workloads})
-        tuned = scenario.workloads[plan.workloads[each.workloads[0]].name].fine_tunes
+    for deployment in placement.deployments:
+        cluster = plan.clusters[deployment.cluster]
+        models = sorted({plan.workloads[w].model for w in deployment.workloads})
+        tuned = scenario.workloads[plan.workloads[deployment.workloads[0]].name].fine_tunes
         if tuned > 1:
             notes.append(
-                f"cluster {plan.clusters[each.cluster].name} holds the {tuned} fine-tunes of {models[0]} on "
-                f"{each.least_nodes * plan.clusters[each.cluster].accelerators_per_node:g} accelerators at the least, "
-                f"at {each.speed:.0%} of the speed that one has alone"
+                f"cluster {cluster.name} holds the {tuned} fine-tunes of {models[0]} on "
+                f"{deployment.least_nodes * cluster.accelerators_per_node:g} accelerators at the least, "
+                f"at {deployment.speed:.0%} of the speed that one has alone"
             )
         if len(models) > 1:
             notes.append(
-                f"cluster {plan.clusters[each.cluster].name} has fewer accelerators than one replica of each model "
-                f"takes: {', '.join(models)} share theirs, at {each.speed:.0%} of the speed that each has alone"
+                f"cluster {cluster.name} has fewer accelerators than one replica of each model "
+                f"takes: {', '.join(models)} share theirs, at {deployment.speed:.0%} of the speed that each has alone"
             )
     return notes

@@ -239,8 +239,8 @@ def _burst(finance: Finance, clusters: tuple[ClusterPlan, ...], rates: Floats) -
     """Let rented accelerators serve like the best cluster of the plan."""
     if finance.burst_rental is None:
         return None
-    each = np.array([cluster.accelerators_per_node for cluster in clusters])
-    best = (np.nan_to_num(rates) / each[:, None, None]).max(axis=0)
+    per_node = np.array([cluster.accelerators_per_node for cluster in clusters])
+    best = (np.nan_to_num(rates) / per_node[:, None, None]).max(axis=0)
     return BurstPlan(
         usd_per_accelerator_h=finance.burst_rental.usd_per_accelerator_h,
         most_accelerators=float(finance.burst_rental.most_accelerators),

@@ -47,7 +47,7 @@ def headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
     """Compile people or parts: a number as it is, to the nearest whole, or a rate."""
     if isinstance(stated, PerThousand):
         return Headcount(per_accelerator=stated.per_1000_accelerators / 1000.0, rounding=stated.rounding, least=least)
-    return Headcount(fixed=Headcount(per_accelerator=stated).whole(1.0))
+    return Headcount(fixed=Headcount(per_accelerator=stated).number(1.0))
 
 
 def _teams(scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...]) -> tuple[TeamPlan, ...]:
@@ -58,9 +58,9 @@ def _teams(scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ..
     teams = []
     for vendor in sorted({cluster.vendor for cluster in clusters}):
         usual = scenario.software.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
-        own = (stated or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
+        staffed = (stated or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
         served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
-        teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(own)))
+        teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(staffed)))
     return tuple(teams)
 
 
@@ -110,18 +110,18 @@ def _roofline_log_gain(scenario: Scenario, services: dict[tuple[str, str], Servi
 
     The nearest of them is taken, so that one history of speed serves them all.
     """
-    found: dict[tuple[str, str, str], float] = {}
+    gains: dict[tuple[str, str, str], float] = {}
     table = np.zeros((len(scenario.clusters), len(scenario.workloads)))
     keys = {}
     for (cluster_name, workload_name), service in services.items():
         cluster, model = scenario.clusters[cluster_name], scenario.workloads[workload_name].model
         keys[cluster_name, workload_name] = key = (cluster.accelerator, cluster.engine, model)
         gain = math.log(max(1.0, service.roofline_factor / service.speed))
-        found[key] = min(found.get(key, math.inf), gain)
+        gains[key] = min(gains.get(key, math.inf), gain)
     for c, cluster_name in enumerate(scenario.clusters):
         for w, workload_name in enumerate(scenario.workloads):
             if (cluster_name, workload_name) in keys:
-                table[c, w] = found[keys[cluster_name, workload_name]]
+                table[c, w] = gains[keys[cluster_name, workload_name]]
     return table
 
 

@@ -207,13 +207,13 @@ def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
     asked = np.add.reduceat(plan.demand.expected_requests_per_s, plan.month_edges_h[:-1], axis=1)
     asked *= plan.tokens_per_request.T
     for w, workload in enumerate(plan.workloads):
-        own = list(workload.cluster_order)
-        past = np.all(table[own, w] <= 0.0, axis=0)
+        order = list(workload.cluster_order)
+        past = np.all(table[order, w] <= 0.0, axis=0)
         refuses = scenario.workloads[workload.name].on_overload == "refuse"
         if refuses or workload.deadline_h or not past.any():
             continue
         last = max(int(past.argmax()) - 1, 0)
-        for c in own:
+        for c in order:
             met = int(np.flatnonzero(table[c, w] > 0.0)[-1])
             tokens = workload.tokens_per_request
             table[c, w, past] = table[c, w, met] * tokens[met] / tokens[past]

@@ -35,8 +35,8 @@ def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:
     return np.take(series, hours, axis=-1, mode="clip")
 
 
-def quotient(part: Floats, whole: Floats) -> Floats:
+def quotient(part: Floats, total: Floats) -> Floats:
     """Return part / whole, and 0 where the whole is not above 0; ``whole`` may have one cell for all."""
-    if whole.size and whole.min() > 0.0:
-        return part / whole
-    return np.divide(part, whole, out=np.zeros(np.broadcast_shapes(part.shape, whole.shape)), where=whole > 0.0)
+    if total.size and total.min() > 0.0:
+        return part / total
+    return np.divide(part, total, out=np.zeros(np.broadcast_shapes(part.shape, total.shape)), where=total > 0.0)

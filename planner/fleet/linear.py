@@ -63,11 +63,14 @@ def maximise(
 
 def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:
     """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
-    rows, (each, columns) = bases.shape[1], (np.arange(len(bases))[:, None], slice(tableaus.shape[2] - bases.shape[1]))
+    rows, (programs, columns) = (
+        bases.shape[1],
+        (np.arange(len(bases))[:, None], slice(tableaus.shape[2] - bases.shape[1])),
+    )
     able = tableaus[:, met, columns] > _TOLERANCE
     entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
     can = np.asarray(able.any(axis=2))
-    amounts = np.where(can[:, :, None], tableaus[each, :, entering], 0.0)  # shape (programs, met, m + levels)
+    amounts = np.where(can[:, :, None], tableaus[programs, :, entering], 0.0)  # shape (programs, met, m + levels)
     pivots = np.where(can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0)
     new_rows, new_levels = tableaus[:, met] / pivots[:, :, None], levels[met] / pivots.T[:, program]
     # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
@@ -107,8 +110,8 @@ def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solu
         able = to_mend > _TOLERANCE
         can = np.asarray(able.any(axis=1))
         if not can.all():  # x = 0 fits, so what nothing can mend is overfilled by rounding alone
-            whole = np.flatnonzero(~can[group])
-            levels[leaving[whole], whole] = 0.0
+            stuck = np.flatnonzero(~can[group])
+            levels[leaving[stuck], stuck] = 0.0
             continue
         entering = _cheapest(to_mend, tableaus[:, rows:], able)
         levels = _pivot(tableaus, (row, entering), levels, least, group)
@@ -121,11 +124,11 @@ def _write(solution: Floats, hours: Indices, bases: Indices, levels: Floats) -> 
     solution[bases.T, hours] = np.maximum(levels, 0.0)
 
 
-def _first(found: NDArray[np.bool_]) -> Indices:
+def _first(holds: NDArray[np.bool_]) -> Indices:
     """Return the first row in which each column is true; numpy's own argmax along rows takes ten times as long."""
-    rank = np.arange(len(found), 0, -1).astype(np.min_scalar_type(len(found)))
-    highest: Indices = np.max(found * rank[:, None], axis=0).astype(np.intp)
-    return len(found) - highest
+    rank = np.arange(len(holds), 0, -1).astype(np.min_scalar_type(len(holds)))
+    highest: Indices = np.max(holds * rank[:, None], axis=0).astype(np.intp)
+    return len(holds) - highest
 
 
 def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Indices:
@@ -149,12 +152,12 @@ def _pivot(tableaus: Floats, place: tuple[Indices, Indices], levels: Floats, lea
 
     ``leaving`` is the level of that row in each hour.
     """
-    (row, column), each, rows = place, np.arange(len(tableaus)), len(levels)
-    amounts = tableaus[each, :, column]
-    pivots = amounts[each, row]
-    new_row = tableaus[each, row] / pivots[:, None]
+    (row, column), program, rows = place, np.arange(len(tableaus)), len(levels)
+    amounts = tableaus[program, :, column]
+    pivots = amounts[program, row]
+    new_row = tableaus[program, row] / pivots[:, None]
     tableaus -= amounts[:, :, None] * new_row[:, None, :]
-    tableaus[each, row] = new_row
+    tableaus[program, row] = new_row
     hours, left = np.arange(group.size), row[group]
     new_level = leaving / pivots[group]
     change = in_hours(amounts.T[:rows], group)

@@ -66,8 +66,10 @@ class CapitalPlan:
 
     def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
         """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
-        own = self.components[cluster] if self.components else None
-        return (self.depreciation_months[cluster], self.residual_fraction[cluster]) if own is None else own[component]
+        parts = self.components[cluster] if self.components else None
+        return (
+            (self.depreciation_months[cluster], self.residual_fraction[cluster]) if parts is None else parts[component]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

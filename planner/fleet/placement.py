@@ -96,14 +96,16 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     """Return a plan whose clusters hold whole replicas where that matters."""
     placed = []
     for c, cluster in enumerate(plan.clusters):
-        own = [each for each in deployments if each.cluster == c]
+        here = [deployment for deployment in deployments if deployment.cluster == c]
         # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
-        several = sum(each.least_replicas for each in own) > 1 or any(each.is_slower for each in own)
-        placed.append(several and sum(each.least_nodes for each in own) > ROUNDING_MATTERS * cluster.nodes)
+        several = sum(deployment.least_replicas for deployment in here) > 1 or any(
+            deployment.is_slower for deployment in here
+        )
+        placed.append(several and sum(deployment.least_nodes for deployment in here) > ROUNDING_MATTERS * cluster.nodes)
     pools = [
         (c, d)
         for c, whole_replicas in enumerate(placed)
-        for d in (*(d for d, each in enumerate(deployments) if each.cluster == c and whole_replicas), None)
+        for d in (*(d for d, deployment in enumerate(deployments) if deployment.cluster == c and whole_replicas), None)
     ]
     speed = np.array(
         [
@@ -111,7 +113,9 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
             for c, d in pools
         ]
     )
-    deployment_of = {(each.cluster, w): d for d, each in enumerate(deployments) for w in each.workloads}
+    deployment_of = {
+        (deployment.cluster, w): d for d, deployment in enumerate(deployments) for w in deployment.workloads
+    }
     placement = Placement(
         deployments=tuple(deployments),
         placed=tuple(placed),
@@ -204,24 +208,27 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
         np.concatenate([getattr(window, name) for window in windows], axis=-1)
         for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
-    deployments, size = placement.deployments, np.array([each.nodes_per_replica for each in placement.deployments])
+    deployments, size = (
+        placement.deployments,
+        np.array([deployment.nodes_per_replica for deployment in placement.deployments]),
+    )
     replicas, held, load = (np.zeros((size.size, plan.hours)) for _ in range(3))
     rates = np.moveaxis(plan.requests_per_node_h, 2, 0)
     for c, whole_replicas in enumerate(placement.placed):
-        own = [d for d, each in enumerate(deployments) if each.cluster == c]
+        there = [d for d, deployment in enumerate(deployments) if deployment.cluster == c]
         if whole_replicas:
-            replicas[own], held[own], load[own] = placed[own], placed[own] * size[own, None], loading[own]
+            replicas[there], held[there], load[there] = placed[there], placed[there] * size[there, None], loading[there]
             continue
         hourly = np.repeat(rates[:, c], lengths, axis=0) if len(rates) > 1 else rates[:, c]
         share = shares(machine_time(served[c].T, hourly)).T  # of the nodes at work, shape (workloads, hours)
-        for d in own:
+        for d in there:
             work = share[list(deployments[d].workloads)].sum(axis=0) * busy[c]
             replicas[d] = np.ceil(work / size[d] - ROUNDING)
             held[d] = nodes[c]
             load[d] = np.maximum(np.diff(replicas[d], prepend=replicas[d, :1]), 0.0) * size[d] * deployments[d].load_h
-        highest = np.maximum.reduceat(replicas[own], starts, axis=1)
-        fits = (highest * size[own, None]).sum(axis=0) <= np.minimum.reduceat(nodes[c], starts)
-        load[own] *= ~np.repeat(fits, lengths)
+        highest = np.maximum.reduceat(replicas[there], starts, axis=1)
+        fits = (highest * size[there, None]).sum(axis=0) <= np.minimum.reduceat(nodes[c], starts)
+        load[there] *= ~np.repeat(fits, lengths)
     return Residence(
         replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
         held_node_h=np.add.reduceat(held, starts, axis=1).T,
@@ -234,12 +241,12 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     placement = plan.placement
     if placement is None:
         return []
-    found = []
+    never = []
     for w, workload in enumerate(placement.pools.workloads):
         held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
-        own = [d for d in held if d is not None]
-        if len(own) < len(held) or not any(window.demand_requests[w].any() for window in windows):
+        placed = [d for d in held if d is not None]
+        if len(placed) < len(held) or not any(window.demand_requests[w].any() for window in windows):
             continue
-        if not any(window.replicas[own].any() for window in windows):
-            found.append(w)
-    return found
+        if not any(window.replicas[placed].any() for window in windows):
+            never.append(w)
+    return never

@@ -162,8 +162,8 @@ class ClusterPlan:
         bought, host, network, storage = (price * list_factor for price in self.prices_usd)
         if self.price_book is not None:
             order_date = self.price_book.start + timedelta(hours=order_h)
-            each = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
-            bought = each * self.accelerators_per_node
+            unit_usd = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+            bought = unit_usd * self.accelerators_per_node
         return bought, host, network, storage
 
 

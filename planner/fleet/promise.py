@@ -136,9 +136,9 @@ def lacking_nodes(
     if promise.of_workload:
         excess = np.maximum(missed - allowed * settled, 0.0)
     else:
-        whole = missed.sum(axis=1, keepdims=True)
-        beyond = np.maximum(whole - allowed * settled.sum(axis=1, keepdims=True), 0.0)
-        excess = missed * np.divide(beyond, whole, out=np.zeros_like(whole), where=whole > 0)
+        total = missed.sum(axis=1, keepdims=True)
+        beyond = np.maximum(total - allowed * settled.sum(axis=1, keepdims=True), 0.0)
+        excess = missed * np.divide(beyond, total, out=np.zeros_like(total), where=total > 0)
     rates = np.moveaxis(requests_per_node_h, 2, 0)  # (months or 1, clusters, workloads)
     asked = np.broadcast_to(excess[:, None, :], (len(excess), *rates.shape[1:]))
     work_h = np.where(asked > 0, np.inf, 0.0)

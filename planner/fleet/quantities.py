@@ -144,11 +144,11 @@ def shares(*weights: Floats) -> Floats:
     Where the first are all zero the next decide, and where all are, everyone has the same. Shapes broadcast.
     """
     *others, last = np.broadcast_arrays(*weights)
-    found = np.full(last.shape, 1.0 / last.shape[-1])
+    split = np.full(last.shape, 1.0 / last.shape[-1])
     for table in (last, *reversed(others)):
-        whole = table.sum(axis=-1, keepdims=True)
-        np.divide(table, whole, out=found, where=whole > 0)
-    return found
+        total = table.sum(axis=-1, keepdims=True)
+        np.divide(table, total, out=split, where=total > 0)
+    return split
 
 
 def matured(gain: float, constant_h: float, after_h: float) -> float:

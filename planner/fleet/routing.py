@@ -68,10 +68,10 @@ def serving(ways: Sequence[Way], workloads: Sequence[int]) -> NDArray[np.intp]:
 
 def spare(room: Room, way: Way) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
-    whole = np.zeros(room.usable.shape[1])
+    room_left = np.zeros(room.usable.shape[1])
     for cluster in way.order:
-        whole += _free_requests(room, way, cluster, slice(None))
-    return whole
+        room_left += _free_requests(room, way, cluster, slice(None))
+    return room_left
 
 
 def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -82,9 +82,9 @@ def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
     worst = beyond.max(axis=0)
     hours = np.flatnonzero(worst > 0.0)  # few
     beyond, preferred = in_hours(beyond, hours), in_hours(room.preferred[clusters], hours)
-    found = np.zeros(worst.size, dtype=np.bool_)
-    found[hours] = np.any(beyond > _UNEVEN * preferred, axis=0) & np.any(beyond < -_UNEVEN * preferred, axis=0)
-    return found
+    is_crowded = np.zeros(worst.size, dtype=np.bool_)
+    is_crowded[hours] = np.any(beyond > _UNEVEN * preferred, axis=0) & np.any(beyond < -_UNEVEN * preferred, axis=0)
+    return is_crowded
 
 
 def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, Floats]:
@@ -117,13 +117,13 @@ def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, F
 def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) -> Floats:
     """Spread requests over clusters in proportion to what each has free in some hours; return what found no room."""
     free = [_free_requests(room, way, cluster, hours) for cluster in way.order]
-    whole = sum(free[1:], start=free[0].copy())
-    share = quotient(np.minimum(left, whole), whole)
+    total = sum(free[1:], start=free[0].copy())
+    share = quotient(np.minimum(left, total), total)
     for cluster, most in zip(way.order, free, strict=True):
         taken = most * share
         served[cluster][hours] += taken
         room.used[cluster][hours] += way.nodes(taken, cluster, hours)
-    return at_least(0.0, left - whole)
+    return at_least(0.0, left - total)
 
 
 def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:

@@ -52,7 +52,7 @@ class Headcount:
     least: int = 0
     """How many there are at least, once there is a machine."""
 
-    def whole(self, accelerators: float, nodes: float = 0.0) -> int:
+    def number(self, accelerators: float, nodes: float = 0.0) -> int:
         """Return fixed + max(least, rounded(per accelerator · accelerators + per node · nodes)).
 
         A hair beside a whole number is that number: 400 at 0.0025 are one, whichever way is rounded.

@@ -22,24 +22,24 @@ BESIDE = "Against the pinned plan"
 
 
 @functools.cache
-def _own(name: str) -> str:
+def _file(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 @functools.cache
 def _macros() -> Any:
-    return environment().from_string(_own("live.html")).module
+    return environment().from_string(_file("live.html")).module
 
 
 def live_policy() -> str:
     """Return the report's content policy, with both scripts, for a page that speaks to its own server."""
-    return f"{policy(asset('report.js'), _own('live.js'))}; connect-src 'self'; frame-ancestors 'none'"
+    return f"{policy(asset('report.js'), _file('live.js'))}; connect-src 'self'; frame-ancestors 'none'"
 
 
 def page(scenario: Scenario) -> str:
     """Return the page as it is before its first plan comes."""
-    scripts = Html(asset("report.js")), Html(_own("live.js"))
-    styles = Html(asset("report.css") + _own("live.css"))
+    scripts = Html(asset("report.js")), Html(_file("live.js"))
+    styles = Html(asset("report.css") + _file("live.css"))
     return str(_macros().page(scenario, controls(scenario), styles, scripts))
 
 
@@ -65,8 +65,8 @@ def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> H
 
 def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
     """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
-    found = desk.contents(plan, intervals=intervals, first=True).json("summary.json")
-    fleet, promise = found["clusters"][FLEET], found["promise"]
+    summary = desk.contents(plan, intervals=intervals, first=True).json("summary.json")
+    fleet, promise = summary["clusters"][FLEET], summary["promise"]
     since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
     kept = "kept" if promise["kept"] else f"broken{since}"
     if promise["replications"] > 1:
@@ -77,9 +77,9 @@ def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
 
 def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Section]:
     """Return the comparison's own sections as one: which plan to take, why a token costs more or less, and when."""
-    found = sections_of(desk.beside(pinned, plan, intervals=intervals))
-    body = join([section.body for section in found if section.key in ("answer", "time", "money")], "\n")
-    return [replace(found[0], key="beside", title=BESIDE, body=body)]
+    sections = sections_of(desk.beside(pinned, plan, intervals=intervals))
+    body = join([section.body for section in sections if section.key in ("answer", "time", "money")], "\n")
+    return [replace(sections[0], key="beside", title=BESIDE, body=body)]
 
 
 def rest(desk: Desk, plan: Plan) -> Html:

@@ -95,13 +95,13 @@ class Desk:
         scenario = self.scenario(turns)
         with self._engine:
             check()
-            found = self._plans.pop(turns, None)
-            if found is None:
-                found = Plan(result=simulate(scenario))
-            self._plans[turns] = found
+            plan = self._plans.pop(turns, None)
+            if plan is None:
+                plan = Plan(result=simulate(scenario))
+            self._plans[turns] = plan
             while len(self._plans) > _MOST_KEPT:
                 self._plans.popitem(last=False)
-        return found
+        return plan
 
     def draw(self, plan: Plan, check: Check = lambda: None) -> None:
         """Draw a plan again for its intervals, beside whatever else is run; ``check`` may end it between two draws."""

@@ -115,8 +115,8 @@ class Knob:
         if not high > low:
             return None
         step = _round_up((high - low) / _WIDEST)
-        whole = self.path.endswith(("nodes", "months"))
-        return low, high, max(1.0, step) if whole else step
+        is_count = self.path.endswith(("nodes", "months"))
+        return low, high, max(1.0, step) if is_count else step
 
 
 def knobs_of(scenario: Scenario) -> list[Knob]:
@@ -143,14 +143,14 @@ def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...],
     """Yield the keys of every field that a pattern names and that does something here, with what holds it."""
     if pattern == ADDED:
         return
-    found: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
+    places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
     *above, field = pattern.split(".")
     for key in above:
         if key == "*":
-            found = [((*keys, name), each) for keys, holder in found for name, each in holder.items()]
+            places = [((*keys, name), part) for keys, holder in places for name, part in holder.items()]
         else:
-            found = [((*keys, key), getattr(holder, key, None)) for keys, holder in found]
-    for keys, holder in found:
+            places = [((*keys, key), getattr(holder, key, None)) for keys, holder in places]
+    for keys, holder in places:
         if isinstance(holder, BaseModel) and field in type(holder).model_fields and _matters(holder, field):
             yield (*keys, field), holder
 

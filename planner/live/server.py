@@ -109,8 +109,8 @@ class Live:
 
     async def page(self, _: Request) -> Response:
         """Return the page; what stands in the rest of its address its script asks for."""
-        whole = controls.page(self.desk.stated)
-        return HTMLResponse(whole, headers={**SAFE, "Content-Security-Policy": controls.live_policy()})
+        html = controls.page(self.desk.stated)
+        return HTMLResponse(html, headers={**SAFE, "Content-Security-Policy": controls.live_policy()})
 
     async def show(self, request: Request) -> Response:
         """Return a part of a plan as HTML: its answer, the rest of its report, or its answer with intervals."""
@@ -126,9 +126,9 @@ class Live:
         plan = self.desk.plan(asked.turns, check)
         intervals = asked.part == "intervals"
         if intervals:
-            for each in (plan, pinned):
-                if each is not None:
-                    self.desk.draw(each, check)
+            for side in (plan, pinned):
+                if side is not None:
+                    self.desk.draw(side, check)
         if asked.part == "rest":
             return {"html": controls.rest(self.desk, plan)}
         shown = controls.answer(self.desk, plan, pinned, intervals=intervals)
@@ -161,41 +161,41 @@ class Live:
 def asked_of(body: bytes) -> Asked:
     """Read a request, or say what is wrong with it."""
     try:
-        found = json.loads(body)
+        body_asked = json.loads(body)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the request is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(body_asked, dict):
         raise HTTPException(400, "the request is not a JSON object")
-    pinned = found.get("pin")
+    pinned = body_asked.get("pin")
     asked = Asked(
-        tab=_text(found, "tab"),
-        move=_whole(found, "move"),
-        turns=_turns(found, "set"),
-        pinned=None if pinned is None else _turns(found, "pin"),
-        part=_text(found, "part") or "answer",
-        name=_text(found, "name"),
+        tab=_text(body_asked, "tab"),
+        move=_count(body_asked, "move"),
+        turns=_turns(body_asked, "set"),
+        pinned=None if pinned is None else _turns(body_asked, "pin"),
+        part=_text(body_asked, "part") or "answer",
+        name=_text(body_asked, "name"),
     )
     if asked.part not in ("answer", "rest", "intervals"):
         raise HTTPException(400, "part must be answer, rest or intervals")
     return asked
 
 
-def _whole(found: Mapping[str, Any], key: str) -> int:
-    number = found.get(key, 0)
+def _count(asked: Mapping[str, Any], key: str) -> int:
+    number = asked.get(key, 0)
     if not isinstance(number, int) or not 0 <= number < 2**53:
         raise HTTPException(400, f"{key} must be a whole number from 0 on")
     return number
 
 
-def _text(found: Mapping[str, Any], key: str) -> str:
-    text = found.get(key, "")
+def _text(asked: Mapping[str, Any], key: str) -> str:
+    text = asked.get(key, "")
     if not isinstance(text, str) or len(text) > 200:
         raise HTTPException(400, f"{key} must be a text of 200 characters at most")
     return text
 
 
-def _turns(found: Mapping[str, Any], key: str) -> Turns:
-    words = found.get(key, [])
+def _turns(asked: Mapping[str, Any], key: str) -> Turns:
+    words = asked.get(key, [])
     if not isinstance(words, list) or not all(isinstance(word, str) and len(word) <= 300 for word in words):
         raise HTTPException(400, f"{key} must be a list of path=value, each of 300 characters at most")
     return turns_of(words)

@@ -113,10 +113,10 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     extra_s, busy = _service(times, rate, step_s)
     share = busy[:, None]
     service = np.minimum((times.prefill_s + extra_s[:, None]) / cell_s, _LONGEST)
-    whole = service.astype(np.intp)
-    ends = _histograms(whole, np.broadcast_to(times.prompt_weights, service.shape))
+    cells = service.astype(np.intp)
+    ends = _histograms(cells, np.broadcast_to(times.prompt_weights, service.shape))
     reached = np.maximum(1.0 - np.cumsum(ends, axis=1), 0.0)
-    reached += _histograms(whole, times.prompt_weights * (service - whole))
+    reached += _histograms(cells, times.prompt_weights * (service - cells))
     reached[:, 1:] = 0.5 * (reached[:, 1:] + reached[:, :-1])  # a cell's mass lies in its middle, not at its edge
     reached[:, 0] *= 0.5
     residual = reached / (service @ times.prompt_weights)[:, None]

@@ -50,13 +50,13 @@ Formats = Mapping[str, NumberFormat]
 
 def format_with(formats: Formats, role: Role) -> str:
     """Return the format in which activations are kept, or that is served where nobody states one."""
-    return next(name for name, each in formats.items() if each.role == role)
+    return next(name for name, form in formats.items() if form.role == role)
 
 
 def canonical_precision(formats: Formats, name: str) -> str | None:
     """Return the format meant by any usual spelling of it, or None."""
     plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-    return next((known for known, each in formats.items() if plain == known or plain in each.aliases), None)
+    return next((known for known, form in formats.items() if plain == known or plain in form.aliases), None)
 
 
 def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:

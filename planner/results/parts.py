@@ -20,7 +20,7 @@ MOST_LOAD = 0.9
 
 
 def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
-    """Return people by month and cluster: ∫ whole(accelerators on site) dt / hours · share, shape (months, clusters).
+    """Return people by month and cluster: ∫ number(accelerators on site) dt / hours · share, shape (months, clusters).
 
     They grow with the accelerators of some clusters together, and are the cost of each by its share of them, or of all
     alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
@@ -29,7 +29,7 @@ def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[
     changes = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
     moments = np.array([0.0, *(change.time_h for change in changes), float(plan.hours)])
     on_site = np.cumsum([0, *(change.accelerators for change in changes)])
-    level = np.array([headcount.whole(count) for count in on_site.tolist()])
+    level = np.array([headcount.number(count) for count in on_site.tolist()])
     spent = np.concatenate(([0.0], np.cumsum(level * np.diff(moments))))  # linear between moments, so read by interp
     by_month = np.diff(np.interp(edges, moments, spent)) / np.diff(edges)
     belongs = np.isin(np.arange(len(plan.clusters)), clusters).astype(np.float64)
@@ -42,12 +42,12 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     reliability, per_node = plan.reliability, plan.accelerators_per_node
     queues: dict[str, list[tuple[float, int]]] = {}
     for month in nodes:
-        if crews := reliability.crews.whole(float(month @ per_node)):
+        if crews := reliability.crews.number(float(month @ per_node)):
             name = "repair crews (reliability.repair_crews)"
             queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))
         for number, team in enumerate(plan.software.teams):
             members = list(team.clusters)
-            if engineers := team.engineers.whole(float(month[members] @ per_node[members])):
+            if engineers := team.engineers.number(float(month[members] @ per_node[members])):
                 name = f"engineers of {team.name} (software.engineers)"
                 queues.setdefault(name, []).append((plan.engineer_load(number, engineers), engineers))
     warnings = []
@@ -68,7 +68,7 @@ def spares_usd(plan: Plan, run: Run) -> Floats:
     for purchase in sorted(run.log.purchases):
         index = purchase.cluster
         nodes[index] += purchase.nodes
-        wanted = plan.reliability.spares.whole(nodes[index] * plan.clusters[index].accelerators_per_node, nodes[index])
+        wanted = plan.reliability.spares.number(nodes[index] * plan.clusters[index].accelerators_per_node, nodes[index])
         if purchase.time_h >= 0:
             month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
             cost[month, index] += (wanted - stock[index]) * plan.money.upkeep.part_usd[index]

@@ -24,16 +24,16 @@ _LOOK_AGAIN_H = 30 * HOURS_PER_DAY  # how often the number of domains is counted
 
 def stated(plan: ReliabilityPlan) -> dict[str, Process]:
     """Return the processes that a plan states, by name."""
-    found: dict[str, Process] = {
+    processes: dict[str, Process] = {
         f"failure domain {domain.name}": partial(failures_of, domain=domain)
         for domain in plan.domains
         if domain.per_year > 0.0
     }
     if plan.maintenance is not None:
-        found["maintenance"] = partial(windows, work=plan.maintenance)
+        processes["maintenance"] = partial(windows, work=plan.maintenance)
     if plan.firmware is not None:
-        found["firmware"] = partial(rollouts, work=plan.firmware)
-    return found
+        processes["firmware"] = partial(rollouts, work=plan.firmware)
+    return processes
 
 
 def failures_of(world: World, domain: DomainPlan) -> Steps:

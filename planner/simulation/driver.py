@@ -176,9 +176,11 @@ class Simulation:
         present, failed = np.empty(shape), np.empty(shape)
         for index, (times, deltas) in enumerate(self.shop.down()):
             per_node = self.plan.clusters[index].accelerators_per_node
-            own = sorted(change for change in self.log.changes if change.cluster == index)  # known ahead of their time
-            moments = np.array([change.time_h for change in own])
-            nodes = np.cumsum([change.accelerators / per_node for change in own])
+            changes = sorted(
+                change for change in self.log.changes if change.cluster == index
+            )  # known ahead of their time
+            moments = np.array([change.time_h for change in changes])
+            nodes = np.cumsum([change.accelerators / per_node for change in changes])
             present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
             failed[index] = time_weighted(times, deltas / per_node, first, last - first)
         np.maximum(failed, 0.0, out=failed)
@@ -210,7 +212,7 @@ class Simulation:
         slowed = {pair: _slowdown(steps, first, last) for pair, steps in histories.items() if steps}
         return (
             {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
-            {pair: found for pair, twin in self.twins.items() if (found := slowed.get(twin)) is not None},
+            {pair: slow for pair, twin in self.twins.items() if (slow := slowed.get(twin)) is not None},
         )
 
 

@@ -55,12 +55,14 @@ class Review:
         after that. A cluster that retires changes what the site has power for, and so what a review may buy.
         """
         month, edges_h = len(self.history), self.plan.month_edges_h
-        found = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
+        retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
         for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
             soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
             if soonest < edges_h.size:
-                found.append(float(edges_h[soonest]) + (0.0 if rule.when == "utilisation_below" else rule.lead_h))
-        return min(found, default=math.inf)
+                retirements_h.append(
+                    float(edges_h[soonest]) + (0.0 if rule.when == "utilisation_below" else rule.lead_h)
+                )
+        return min(retirements_h, default=math.inf)
 
     @staticmethod
     def _holds(rule: RulePlan, figures: MonthFigures) -> bool:

@@ -125,11 +125,11 @@ def _marks(
     medium = soft + np.array([c.medium_fraction for c in plan.causes])[cause]
     severity = np.where(heal < soft, SOFT, np.where(heal < medium, MEDIUM, HARD))
     groups = cluster.accelerators_per_node // cluster.group_accelerators
-    whole = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
+    takes_node = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
     below = np.where(cause > 0, edges[cause - 1], 0.0)
     width = np.maximum(edges[cause] - below, 1e-300)
     within = np.clip((kind - below) / width, 0.0, 1.0 - 1e-12)
-    group = np.where(whole, -1, (within * groups).astype(np.int64))
+    group = np.where(takes_node, -1, (within * groups).astype(np.int64))
     return severity.astype(np.int64), cause.astype(np.int64), group
 
 

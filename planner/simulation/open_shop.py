@@ -77,7 +77,7 @@ class Claim:
     """Of a failure's repair; :data:`DOMAIN`, :data:`PLANNED`, or empty for what a process took out."""
     cluster: int
     node: int
-    whole: bool
+    whole_node: bool
     """Whether the node is down as a whole, and cannot fail."""
     turn: simpy.Event | None = None
     """The crew or part it waits for."""
@@ -157,7 +157,7 @@ class OpenShop:
             keys = self._keys(cluster, node, group)
             if node < self.retired[cluster] or self.whole_down[cluster, node] or all(self._is_down(k) for k in keys):
                 continue  # what is down cannot fail again
-            claim = Claim(self.plan.causes[cause].name, SEVERITIES[severity], cluster, node, whole=group < 0)
+            claim = Claim(self.plan.causes[cause].name, SEVERITIES[severity], cluster, node, whole_node=group < 0)
             self._claim(claim, keys)
             self.env.process(self._repair(claim, keys, severity, repair_h))
 
@@ -190,7 +190,7 @@ class OpenShop:
 
     def _claim(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
         """Keep groups down; an outage counts from when those who came before are done."""
-        self.whole_down[claim.cluster, claim.node] += claim.whole
+        self.whole_down[claim.cluster, claim.node] += claim.whole_node
         self.claims[claim.cluster, claim.node] += 1
         self.nodes_down[claim.cluster] += self.claims[claim.cluster, claim.node] == 1
         for key in keys:
@@ -208,7 +208,7 @@ class OpenShop:
         if claim.over:
             return  # its node has left for good
         claim.over = True
-        self.whole_down[claim.cluster, claim.node] -= claim.whole
+        self.whole_down[claim.cluster, claim.node] -= claim.whole_node
         for key in keys:
             group = self.groups[key]
             carries = group.claims[0] is claim
@@ -230,7 +230,7 @@ class OpenShop:
 
     def hold(self, cluster: int, node: int, cause: str, severity: str = "") -> Claim:
         """Take a node out of service until :meth:`release`; it does not fail meanwhile."""
-        claim = Claim(cause, severity, cluster, node, whole=True, begin_h=float(self.env.now))
+        claim = Claim(cause, severity, cluster, node, whole_node=True, begin_h=float(self.env.now))
         self._claim(claim, self._keys(cluster, node))
         return claim
 
@@ -286,13 +286,13 @@ class OpenShop:
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, groups that one claim took at once together."""
         together: Counter[tuple[Claim, float, float]] = Counter(self.rows)
-        found = []
+        outages = []
         for (claim, start_h, end_h), groups in together.items():
             cluster = self.clusters[claim.cluster]
             if start_h >= min(end_h, cluster.retire_h):
                 continue
             begin_h = min(end_h, float(self.env.now)) if claim.begin_h is None else claim.begin_h
-            found.append(
+            outages.append(
                 Outage(
                     start_h=start_h,
                     end_h=min(end_h, cluster.retire_h),
@@ -304,4 +304,4 @@ class OpenShop:
                     wait_h=max(begin_h - start_h, 0.0),
                 )
             )
-        return found
+        return outages

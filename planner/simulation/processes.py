@@ -164,8 +164,8 @@ def numbered(processes: Sequence[Process]) -> dict[str, Process]:
     """Return processes by name; one that runs twice has its number behind it."""
     names = [name_of(process) for process in processes]
     again = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    found = zip(names, again, processes, strict=True)
-    return {name if time == 1 else f"{name}/{time}": process for name, time, process in found}
+    ordered = zip(names, again, processes, strict=True)
+    return {name if time == 1 else f"{name}/{time}": process for name, time, process in ordered}
 
 
 def guarded(process: Process, world: World) -> Generator[simpy.Event, Any, None]:
@@ -190,11 +190,11 @@ def guarded(process: Process, world: World) -> Generator[simpy.Event, Any, None]
 
 def _blame(process: Process, world: World, error: Exception) -> Problem:
     """Say which process failed, on which line of it, at which hour."""
-    own = getattr(getattr(process, "__code__", None), "co_filename", None)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+    file = getattr(getattr(process, "__code__", None), "co_filename", None)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = frames[-1].lineno if frames else getattr(getattr(process, "__code__", None), "co_firstlineno", None)
     what = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
-    return Problem(file=own, line=line, message=f"process {world.name} failed at hour {world.now_h:g}: {what}")
+    return Problem(file=file, line=line, message=f"process {world.name} failed at hour {world.now_h:g}: {what}")
 
 
 def load_process(named: str) -> Process:
@@ -206,11 +206,11 @@ def load_process(named: str) -> Process:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), function)
+        loaded = getattr(importlib.import_module(module), function)
     except Exception as error:
         message = f"cannot load {named}: {type(error).__name__}: {error}"
         raise ScenarioError(Problem(path="--process", message=message)) from error
-    if not callable(found):
+    if not callable(loaded):
         raise ScenarioError(Problem(path="--process", message=f"{named} is no function"))
-    process: Process = found
+    process: Process = loaded
     return process

@@ -50,13 +50,13 @@ def jumps(
     end_h: Floats,
 ) -> list[Jumps]:
     """Return the jumps of each cluster's accelerators out of service, from outages of shape (outages,)."""
-    found = []
+    moved = []
     for index, plan in enumerate(clusters):
-        own = cluster == index
-        size = groups[own] * float(plan.group_accelerators)
-        times = np.concatenate((start_h[own], end_h[own]))
-        found.append((np.minimum(times, plan.retire_h), np.concatenate((size, -size))))
-    return found
+        here = cluster == index
+        size = groups[here] * float(plan.group_accelerators)
+        times = np.concatenate((start_h[here], end_h[here]))
+        moved.append((np.minimum(times, plan.retire_h), np.concatenate((size, -size))))
+    return moved
 
 
 @dataclass(slots=True)
@@ -182,15 +182,15 @@ class RepairShop:
         left = [(c, f.where(slice(n, None)) if n else f) for (c, f), n in zip(self._expected, counts, strict=True)]
         self._expected = [(c, failures) for c, failures in left if failures.time_h.size]
         owner = np.concatenate([np.full(failures.time_h.size, c) for c, failures in parts])
-        whole = Failures.joined([failures for _, failures in parts])
-        order = np.argsort(whole.time_h, kind="stable")
-        whole, owner = whole.where(order), owner[order]
+        joined = Failures.joined([failures for _, failures in parts])
+        order = np.argsort(joined.time_h, kind="stable")
+        joined, owner = joined.where(order), owner[order]
         first = sum(part.time_h.size for part in self.failed)
-        self.failed.append(whole)
+        self.failed.append(joined)
         self.owner.append(owner)
-        node = whole.node * len(self.clusters) + owner
+        node = joined.node * len(self.clusters) + owner
         numbers = range(first, first + order.size)
-        columns = (whole.time_h, owner, node, whole.group, whole.severity, whole.repair_h)
+        columns = (joined.time_h, owner, node, joined.group, joined.severity, joined.repair_h)
         return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
@@ -337,15 +337,15 @@ class RepairShop:
         if not self.failure:
             none = np.zeros(0, dtype=np.int64)
             return np.zeros(0), none, none
-        whole, numbers = Failures.joined(self.failed), np.unique(np.array(self.failure))
-        numbers = numbers[whole.severity[numbers] == HARD]
-        return whole.time_h[numbers], np.concatenate(self.owner)[numbers], whole.node[numbers]
+        joined, numbers = Failures.joined(self.failed), np.unique(np.array(self.failure))
+        numbers = numbers[joined.severity[numbers] == HARD]
+        return joined.time_h[numbers], np.concatenate(self.owner)[numbers], joined.node[numbers]
 
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, for the record."""
         if not self.failed:
             return []
-        whole, known = Failures.joined(self.failed), self.outage_arrays()
+        joined, known = Failures.joined(self.failed), self.outage_arrays()
         retire_h = np.array([cluster.retire_h for cluster in self.clusters])[known.cluster]
         # Some would have joined after the cluster was gone, or after their node was back.
         rows = np.flatnonzero(known.start_h < np.minimum(known.end_h, retire_h))
@@ -354,7 +354,7 @@ class RepairShop:
         waited = {at: self.wait_h[row] for at, row in enumerate(rows.tolist()) if row in self.wait_h}
         wait_h[list(waited)] = list(waited.values())
         size = np.array([cluster.group_accelerators for cluster in self.clusters])[index]
-        columns = (start_h, np.minimum(end_h, retire_h[rows]), index, whole.node[number], known.groups[rows] * size)
-        causes = [self.plan.causes[cause].name for cause in whole.cause[number].tolist()]
-        severities = [SEVERITIES[severity] for severity in whole.severity[number].tolist()]
+        columns = (start_h, np.minimum(end_h, retire_h[rows]), index, joined.node[number], known.groups[rows] * size)
+        causes = [self.plan.causes[cause].name for cause in joined.cause[number].tolist()]
+        severities = [SEVERITIES[severity] for severity in joined.severity[number].tolist()]
         return list(map(Outage, *(column.tolist() for column in columns), causes, severities, wait_h.tolist()))

@@ -96,8 +96,8 @@ class SoftwareDesk:
             return
         draw = self.streams(f"software/{stack.name}/releases")
         course = {
-            name: (math.log1p(each.gain.lognormal(draw)), each.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
-            for name, each in stack.maturity.items()
+            name: (math.log1p(library.gain.lognormal(draw)), library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
+            for name, library in stack.maturity.items()
         }
         out_h = {step.time_h: "step" for step in stack.steps}
         if stack.releases_per_year > 0:
@@ -106,7 +106,7 @@ class SoftwareDesk:
             while time_h + delay_h < self.plan.hours:
                 out_h[time_h] = "release"
                 time_h += interval_h * (0.5 + draw.random())
-        levels, own = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
+        levels, taken = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
         clocks_h = sorted(set(self.plan.software.clock_h))
         for time_h, kind in sorted(out_h.items()):
             if kind == "release":
@@ -115,15 +115,15 @@ class SoftwareDesk:
                     gain, constant_h = course[name]
                     for clock_h in clocks_h:
                         reached = matured(gain, constant_h, clock_h + time_h) + stack.release_sigma * z
-                        own[name, clock_h] = min(gain, reached)
-            self._take(stack, (time_h, kind), levels, own)
+                        taken[name, clock_h] = min(gain, reached)
+            self._take(stack, (time_h, kind), levels, taken)
 
     def _take(
         self,
         stack: StackPlan,
         release: tuple[float, str],
         levels: dict[tuple[int, int], float],
-        own: dict[tuple[str, float], float],
+        taken: dict[tuple[str, float], float],
     ) -> None:
         """Bring every model of a stack to the level of a release, from when it is taken on."""
         out_h, kind = release
@@ -135,7 +135,7 @@ class SoftwareDesk:
             model = self.plan.workloads[w].model
             steps = sum(s.log_gain for s in stack.steps if s.time_h <= out_h and s.model in ("", model))
             dated = float(software.dated_log_gain[c, w])
-            reached = own.get((software.architectures[w], software.clock_h[c]), dated) - dated
+            reached = taken.get((software.architectures[w], software.clock_h[c]), dated) - dated
             level = min(reached + steps, float(software.roofline_log_gain[c, w]))
             levels[c, w] = level
             self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, level - before))
@@ -221,7 +221,7 @@ class SoftwareDesk:
     def _engineers(self, team: TeamPlan) -> int:
         """Return how many engineers a team has now, by the accelerators that are on site."""
         there = (c.accelerators for c in self.log.changes if c.cluster in team.clusters and c.time_h <= self.env.now)
-        return team.engineers.whole(sum(there))
+        return team.engineers.number(sum(there))
 
     def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
         """Return the hours until something is mended: min(wait + hours of work / engineers, the vendor's time).
@@ -247,9 +247,9 @@ class SoftwareDesk:
         weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
         factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
         for part in sorted({self.plan.clusters[c].accelerator for c, _ in pairs}):
-            own = tuple(pair for pair in pairs if self.plan.clusters[pair[0]].accelerator == part)
+            of_part = tuple(pair for pair in pairs if self.plan.clusters[pair[0]].accelerator == part)
             figures = (workload.launch_h or 0.0, weeks * HOURS_PER_WEEK, factor)
-            self.env.process(self._bring_up(stack, part, own, figures))
+            self.env.process(self._bring_up(stack, part, of_part, figures))
 
     def _bring_up(self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
         """Serve a new model on slow fallbacks until it is brought up on the machines of a part.

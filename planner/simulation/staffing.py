@@ -31,17 +31,17 @@ class Staffing:
 
     def crews(self) -> int:
         """Return the crews for the accelerators on site."""
-        return self.plan.crews.whole(self.accelerators)
+        return self.plan.crews.number(self.accelerators)
 
     def spares(self, cluster: int, more: int = 0) -> int:
         """Return the spares for a cluster's nodes on site and some more."""
         nodes = self.on_site[cluster] + more
-        return self.plan.spares.whole(nodes * self.clusters[cluster].accelerators_per_node, nodes)
+        return self.plan.spares.number(nodes * self.clusters[cluster].accelerators_per_node, nodes)
 
     def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
         """Return when each crew begins that nodes need which enter service at these times, rising."""
         there, size = self.accelerators, self.clusters[cluster].accelerators_per_node
-        return _from(service_h, lambda more: self.plan.crews.whole(there + more * size))
+        return _from(service_h, lambda more: self.plan.crews.number(there + more * size))
 
     def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
         """Return when each spare is in stock that nodes need which enter service at these times, rising."""

@@ -31,15 +31,15 @@ class NaiveFleet:
         self.up = [0.0] * len(plan.clusters)
         self.speed = {(c, w): 1.0 for c in range(len(plan.clusters)) for w in range(len(plan.workloads))}
         accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
-        self.crews = simpy.Resource(self.env, capacity=plan.reliability.crews.whole(accelerators))
+        self.crews = simpy.Resource(self.env, capacity=plan.reliability.crews.number(accelerators))
         self.spares = [
             simpy.Container(
                 self.env,
-                init=plan.reliability.spares.whole(cluster.nodes * cluster.accelerators_per_node, cluster.nodes),
+                init=plan.reliability.spares.number(cluster.nodes * cluster.accelerators_per_node, cluster.nodes),
             )
             for cluster in plan.clusters
         ]
-        engineers = sum(team.engineers.whole(accelerators) for team in plan.software.teams)
+        engineers = sum(team.engineers.number(accelerators) for team in plan.software.teams)
         self.engineers = simpy.Resource(self.env, capacity=max(1, engineers))
         self.log_noise = [0.0] * len(plan.workloads)
         self.backlogs: list[deque[list[float]]] = [deque() for _ in plan.workloads]

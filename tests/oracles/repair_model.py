@@ -54,7 +54,7 @@ class RepairModel:
         self.crews = simpy.Resource(self.env, capacity=plan.crews.fixed)
         self.stocks = []
         for cluster in clusters:
-            spares = plan.spares.whole(cluster.nodes * cluster.accelerators_per_node, cluster.nodes)
+            spares = plan.spares.number(cluster.nodes * cluster.accelerators_per_node, cluster.nodes)
             self.stocks.append(simpy.Container(self.env, init=spares))
         self.per_node = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
         self.groups: dict[tuple[int, int, int], Group] = {}

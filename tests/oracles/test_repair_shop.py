@@ -420,7 +420,7 @@ def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
 def test_people_come_whole(rounding: str, whole: list[int]) -> None:
     """2.5 per 1,000 of 100, 400, 480, 600 and 1,000 accelerators: 0.25, 1, 1.2, 1.5 and 2.5 people."""
     rate = Headcount(per_accelerator=2.5 / 1000, rounding=rounding)
-    assert [rate.whole(accelerators) for accelerators in (100, 400, 480, 600, 1000)] == whole
+    assert [rate.number(accelerators) for accelerators in (100, 400, 480, 600, 1000)] == whole
 
 
 def test_as_many_crews_per_accelerator_keep_a_fleet_of_any_size_in_service() -> None:

@@ -377,9 +377,9 @@ class Replica:
             self._finish(request)
             return
         level = self.levels[request.level]
-        whole = times.kept_tokens(request.needed_tokens + request.left_tokens)
+        kept = times.kept_tokens(request.needed_tokens + request.left_tokens)
         start = times.kept_tokens(request.needed_tokens)
-        growth = (whole - start) / request.left_tokens  # straight between its two ends, exact without a window
+        growth = (kept - start) / request.left_tokens  # straight between its two ends, exact without a window
         mark = level.clock + request.left_tokens - 1
         heapq.heappush(level.ends, (mark, request.number, request, growth))
         level.newest.append(request.number)

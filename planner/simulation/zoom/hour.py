@@ -128,8 +128,8 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
     )
     nodes, busy = window.nodes[:, place], window.busy_nodes[:, place]
 
-    def share(part: Floats, whole: Floats) -> Floats:
-        return np.asarray(np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0))
+    def share(part: Floats, total: Floats) -> Floats:
+        return np.asarray(np.divide(part, total, out=np.full(total.shape, np.nan), where=total > 0))
 
     return Hour(
         at=at,
@@ -188,7 +188,7 @@ def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
     def seconds(time_h: float) -> float:
         return (time_h - hour) * SECONDS_PER_HOUR
 
-    found = [
+    breakdowns = [
         Breakdown(
             cluster=outage.cluster,
             accelerators=outage.accelerators,
@@ -198,12 +198,12 @@ def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
         for outage in run.shop.outages()
         if hour < outage.start_h < hour + 1
     ]
-    found += [
+    breakdowns += [
         Breakdown(cluster=None, accelerators=0, start_s=max(seconds(event.start_h), 0.0), end_s=seconds(event.end_h))
         for event in run.log.site
         if event.start_h < hour + 1 and event.end_h > hour
     ]
-    return tuple(sorted(found, key=lambda breakdown: breakdown.start_s))
+    return tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s))
 
 
 Place = tuple[int, int, Floats, dict[tuple[int, int], float]]
@@ -215,10 +215,10 @@ def _stands(
 ) -> tuple[Stand, ...]:
     """Divide each cluster's nodes among the replicas that the hour's work needs."""
     calibration = scenario.load_calibration().calibration()
-    found = []
+    stands = []
     for c, cluster in enumerate(plan.clusters):
         work = _work(plan, window, services, c, place)
-        whole = sum(work.values())
+        total = sum(work.values())
         for (model, accelerators), nodes in sorted(work.items()):
             served = tuple(_served(plan, services, c, (model, accelerators), work))
             leader = min(
@@ -226,7 +226,7 @@ def _stands(
                 key=lambda w: (_layout(plan, services, c, w) != (model, accelerators), plan.workloads[w].priority, w),
             )
             service = services[cluster.name, plan.workloads[leader].name]
-            share = place[2][c] * nodes / whole
+            share = place[2][c] * nodes / total
             per_node = service.accelerators_per_node // accelerators
             count = round(share * per_node)
             if count:
@@ -243,8 +243,8 @@ def _stands(
                     pace_s={w: _pace_s(plan, services, c, w) for w in served},
                     preferred_sequences={},
                 )
-                found.append(_with_sequences(scenario, plan, stand, service, calibration))
-    return tuple(found)
+                stands.append(_with_sequences(scenario, plan, stand, service, calibration))
+    return tuple(stands)
 
 
 def _layout(plan: Plan, services: Services, cluster: int, workload: int) -> tuple[str, int] | None:
@@ -288,8 +288,12 @@ def _served(
     """Return the workloads that replicas of a layout serve."""
     served = []
     for w, workload in enumerate(plan.workloads):
-        own = _layout(plan, services, cluster, w)
-        if own is not None and own[0] == layout[0] and (own == layout or workload.deadline_h or own not in work):
+        at_home = _layout(plan, services, cluster, w)
+        if (
+            at_home is not None
+            and at_home[0] == layout[0]
+            and (at_home == layout or workload.deadline_h or at_home not in work)
+        ):
             served.append(w)
     return served
 

@@ -113,10 +113,10 @@ def outcomes(zoom: Zoom) -> tuple[Outcome, ...]:
 
 def _outcome(zoom: Zoom, w: int) -> Outcome:
     promise = zoom.promises[w]
-    own = [request for request in zoom.requests if request.workload == w]
+    requests = [request for request in zoom.requests if request.workload == w]
 
     def column(field: str) -> Floats:
-        return np.array([getattr(request, field) for request in own], dtype=np.float64)
+        return np.array([getattr(request, field) for request in requests], dtype=np.float64)
 
     arrived_s, first_s, finished_s = column("arrived_s"), column("first_token_s"), column("finished_s")
     output_tokens = column("output_tokens")

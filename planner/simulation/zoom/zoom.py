@@ -310,11 +310,11 @@ class _Simulation:
 
     def _struck(self, breakdown: Breakdown, generator: np.random.Generator) -> list[tuple[Group, int]]:
         """Return the simulated replicas among those that a failing node carries, drawn by the nodes of each stand."""
-        own = [g for g, stand in enumerate(self.hour.stands) if stand.cluster == breakdown.cluster]
-        if not own:
+        there = [g for g, stand in enumerate(self.hour.stands) if stand.cluster == breakdown.cluster]
+        if not there:
             return []
-        sizes = np.array([self.hour.stands[g].replicas * self.hour.stands[g].accelerators for g in own], dtype=float)
-        g = own[int(generator.choice(len(own), p=sizes / sizes.sum()))]
+        sizes = np.array([self.hour.stands[g].replicas * self.hour.stands[g].accelerators for g in there], dtype=float)
+        g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
         stand = self.hour.stands[g]
         first = int(generator.integers(stand.replicas))
         count = max(breakdown.accelerators // stand.accelerators, 1)
