@@ -201,7 +201,7 @@ ONCE_UNNOTICED = (
     ("compile/__init__.py", "reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
     ("compile/__init__.py", "_PREFERRED_UTILISATION = 0.85", "_PREFERRED_UTILISATION = 0.95"),
     ("compile/software.py", '"premium": 900.0', '"premium": 600.0'),
-    ("compile/capacity.py", "dataclasses.replace(spec, precision=wider)", "spec"),
+    ("compile/capacity.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
     ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),
     ("fleet/quantities.py", '"working": busy - drag', '"working": busy - drag / 2'),
     ("results/energy.py", "charge[:, None] * shares(monthly.it_kwh)", "charge[:, None] / np.ones_like(monthly.it_kwh)"),
