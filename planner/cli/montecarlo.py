@@ -42,6 +42,14 @@ def montecarlo(
     restart: Restart = False,
     strict: Strict = False,
     charts: Annotated[bool, typer.Option("--charts/--no-charts", help="Draw PNG charts.")] = True,
+    samples: Annotated[
+        bool | None,
+        typer.Option(
+            "--samples/--no-samples",
+            help="Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all].",
+            show_default=False,
+        ),
+    ] = None,
     decimal_comma: DecimalComma = False,
     byte_order_mark: ByteOrderMark = False,
     as_json: AsJson = False,
@@ -49,7 +57,7 @@ def montecarlo(
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
     answer_study(
-        study, replications, out, until=until, charts=charts, overrides=overrides or (), seed=seed,
+        study, replications, out, until=until, charts=charts, samples=samples, overrides=overrides or (), seed=seed,
         strict=strict, workers=workers, scheduler=scheduler, resume=resume, restart=restart,
         decimal_comma=decimal_comma, byte_order_mark=byte_order_mark, as_json=as_json, quiet=quiet,
     )  # fmt: skip

@@ -51,10 +51,18 @@ Floats = NDArray[np.float64]
 
 _SAMPLE_ROWS = 8_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""
+USUAL_SAMPLES = 100_000
+"""Rows that samples.csv has at most unless it is asked for: a spreadsheet takes a million, and writing them takes
+longer than all statistics."""
 
 
 def write_study(
-    finished: Finished, form: CsvFormat = DEFAULT_FORMAT, *, charts: bool = True, command: Sequence[str] = ()
+    finished: Finished,
+    form: CsvFormat = DEFAULT_FORMAT,
+    *,
+    charts: bool = True,
+    samples: bool = True,
+    command: Sequence[str] = (),
 ) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
     store, prepared = finished.store, finished.prepared
@@ -69,11 +77,11 @@ def write_study(
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
-        samples = _write_samples(finished, form)
+        streamed = (_write_samples(finished, form),) if samples else ()
         writer = _Writer(
             prepared=prepared, store=store, rows=finished.rows, command=command, dropped=finished.dropped()
         )
-        writer.write(tables, form, extra=(samples,), charts=charts)
+        writer.write(tables, form, extra=streamed, charts=charts)
     except OSError as error:
         raise store.unwritable(error) from None
     finally:
@@ -106,6 +114,11 @@ def write_designed(
     finally:
         store.discard()
     return drivers, completed_rows(headline)
+
+
+def writes_samples(finished: Finished, *, asked: bool | None) -> bool:
+    """Say whether samples.csv is written: as asked for, else while it is no longer than usual."""
+    return finished.rows * len(finished.prepared.names) <= USUAL_SAMPLES if asked is None else asked
 
 
 def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
 from planner.studies.identity import Identity, digest_of
 from planner.studies.replicate import NOT_RUN, Rows, Setup
-from planner.studies.stored_columns import month_column, schema_of, table_of
+from planner.studies.stored_columns import WRITING, month_column, schema_of, table_of
 from planner.studies.work import Work
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Store(Work):
         try:
             self._staged = Staged(self.folder)
             path = self._staged.path / SINGLE
-            with pq.ParquetWriter(path, schema_of(self.setup)) as writer:
+            with pq.ParquetWriter(path, schema_of(self.setup), **WRITING) as writer:
                 for table in self._in_groups(rows):
                     writer.write_table(table, row_group_size=_ROW_GROUP)
             self._staged.add(SINGLE)
@@ -330,7 +330,7 @@ def write_shard(folder: Path, setup: Setup, batches: Sequence[Rows], study: str)
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     content = io.BytesIO()
-    pq.write_table(table_of(setup, batches).replace_schema_metadata({"study": study}), content)
+    pq.write_table(table_of(setup, batches).replace_schema_metadata({"study": study}), content, **WRITING)
     name = f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
     part = folder / f".{name}.part"
     try:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+WRITING: dict[str, Any] = {"use_dictionary": ["scenario", "error"]}
+"""How columns are written: drawn numbers hardly ever repeat, and to look for it takes six times as long as to write."""
+
+
 def month_column(name: str, cluster: str) -> str:
     """Return the column that holds a figure of the fleet or of a cluster by month."""
     return f"month:{name}" if cluster == FLEET else f"month:{name}@{cluster}"

@@ -107,6 +107,7 @@ def study(
     resume: bool = False,
     restart: bool = False,
     charts: bool = True,
+    samples: bool | None = None,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
     progress: Say = silent,
@@ -117,10 +118,11 @@ def study(
     ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16), trajectories
     (morris, 20) or points (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
     montecarlo when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and
-    ``"best=1%"`` look at a percentile and at P(best) instead.
+    ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
+    given, it is up to 100,000 rows, and replications.parquet has them all.
     """
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.study_folder import study_command, write_designed, write_study
+    from planner.reporting.study_folder import study_command, write_designed, write_study, writes_samples
     from planner.reporting.study_summary import study_remarks
     from planner.results.run import check_whole
     from planner.studies.analysis import Finished
@@ -158,7 +160,10 @@ def study(
             )
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
-        write_study(finished, form, charts=charts, command=study_command("montecarlo", prepared, asked, overrides))
+        asked += [] if samples is None else ["--samples" if samples else "--no-samples"]
+        command = study_command("montecarlo", prepared, asked, overrides)
+        in_csv = writes_samples(finished, asked=samples)
+        write_study(finished, form, charts=charts, samples=in_csv, command=command)
     finally:
         store.close()
     for line in study_remarks(finished, goal):

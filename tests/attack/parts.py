@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from planner.files import OWNER, WORK
 from tests.attack.killing import killed_at, operations_of
 from tests.conftest import TINY
 
@@ -154,7 +155,7 @@ def kill_often(place: Path, count: int, chance: random.Random, findings: Finding
             out = [*words, "--out", "o", "--seed", "2"]
             tried(place, out, after, exchange=exchange)
             _look(place, where, findings, in_sight=with_earlier and exchange)
-            begun = (place / "o" / "shards").exists()
+            begun = (place / "o" / WORK / OWNER).exists()
             _go_on(place, [*out, *(again if begun else [])], where, findings)
         told.append(f"{share} of {name} ({operations} operations)")
     return ", ".join(told)

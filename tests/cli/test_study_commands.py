@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from planner.reporting import study_folder
 from planner.reporting.plan_tables import BY_SCENARIO
 from planner.reporting.run_columns import MODEL_ERROR
 from planner.reporting.study_columns import STUDY_TABLES
@@ -51,6 +52,22 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
         header = (folder / resource["path"]).read_text().splitlines()[0].split(",")
         assert [field["name"] for field in resource["schema"]["fields"]] == header
         assert (folder / resource["path"]).stat().st_size == resource["bytes"]
+
+
+def test_samples_are_written_where_they_are_asked_for_or_few(
+    planner: Planner, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_folder, "USUAL_SAMPLES", 15)
+    for asked, written in (((), False), (("--samples",), True), (("--no-samples",), False)):
+        folder = tmp_path / "-".join(("o", *asked))
+        done = planner(
+            "montecarlo", study, "-n", "8", "--workers", "1", "--no-charts", "-q", *asked, "--out", str(folder)
+        )
+        assert done.code == 0, done
+        assert (folder / "samples.csv").exists() == written
+        package = json.loads((folder / "datapackage.json").read_text())
+        assert ("samples.csv" in {resource["path"] for resource in package["resources"]}) == written
+        assert planner("report", str(folder), "-q").code == 0
 
 
 def test_json_and_quiet(planner: Planner, study: Path) -> None:

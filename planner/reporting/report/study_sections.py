@@ -182,7 +182,7 @@ def advice(contents: Contents) -> str:
     """Say which scenario of a study to take, with its interval, and how it stands against the baseline."""
     output, (statistics, choice) = headline_of(contents), judged(contents)
     if all(_mean_of(statistics, name)[0] is None for name in statistics):
-        return "No replication of any scenario could be run; samples.csv says why."
+        return "No replication of any scenario could be run; replications.parquet says why."
     if choice.best is None and len(statistics) > 1:
         return none_keeps(choice)
     chosen = choice.best or choice.ranked[0]
