@@ -61,7 +61,7 @@ def write_study(
     form: CsvFormat = DEFAULT_FORMAT,
     *,
     charts: bool = True,
-    samples: bool = True,
+    samples: bool | None = None,
     command: Sequence[str] = (),
 ) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
@@ -77,7 +77,7 @@ def write_study(
         (study_columns.CONVERGENCE, convergence_columns(finished)),
     ]
     try:
-        streamed = (_write_samples(finished, form),) if samples else ()
+        streamed = (_write_samples(finished, form),) if _writes_samples(finished, asked=samples) else ()
         writer = _Writer(
             prepared=prepared, store=store, rows=finished.rows, command=command, dropped=finished.dropped()
         )
@@ -116,7 +116,7 @@ def write_designed(
     return drivers, completed_rows(headline)
 
 
-def writes_samples(finished: Finished, *, asked: bool | None) -> bool:
+def _writes_samples(finished: Finished, *, asked: bool | None) -> bool:
     """Say whether samples.csv is written: as asked for, else while it is no longer than usual."""
     return finished.rows * len(finished.prepared.names) <= USUAL_SAMPLES if asked is None else asked
 

@@ -15,6 +15,7 @@ from planner.verbs.common import Place, Say, Stopped, folder_of, listed, silent,
 if TYPE_CHECKING:
     from planner.language.loading import Source
     from planner.studies.analysis import Finished
+    from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
     from planner.studies.store import Store
     from planner.studies.work import Work
@@ -122,7 +123,7 @@ def study(
     given, it is up to 100,000 rows, and replications.parquet has them all.
     """
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.study_folder import study_command, write_designed, write_study, writes_samples
+    from planner.reporting.study_folder import study_command, write_designed, write_study
     from planner.reporting.study_summary import study_remarks
     from planner.results.run import check_whole
     from planner.studies.analysis import Finished
@@ -144,10 +145,7 @@ def study(
         return _importance(folder, Finished(prepared=prepared, store=store, rows=store.finished_rows()))
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
     goal = goal_of(prepared, design, count, stop)
-    unit = "replications" if isinstance(design, MonteCarlo) else "rows"
-    inputs = f", {len(prepared.inputs)} uncertain inputs" if isinstance(design, MonteCarlo) else ""
-    plural = "s" if len(prepared.scenarios) > 1 else ""
-    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
+    progress(_begun(prepared, goal, drawn=isinstance(design, MonteCarlo)))
     hint = prepared.uneven(count) if isinstance(design, MonteCarlo) and stop is None else None
     tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
     try:
@@ -162,8 +160,7 @@ def study(
         asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
         asked += [] if samples is None else ["--samples" if samples else "--no-samples"]
         command = study_command("montecarlo", prepared, asked, overrides)
-        in_csv = writes_samples(finished, asked=samples)
-        write_study(finished, form, charts=charts, samples=in_csv, command=command)
+        write_study(finished, form, charts=charts, samples=samples, command=command)
     finally:
         store.close()
     for line in study_remarks(finished, goal):
@@ -306,6 +303,13 @@ def _kept(work: Work) -> Iterator[None]:
         raise Stopped("stopped; what is done is kept") from None
     finally:
         work.close()
+
+
+def _begun(prepared: Prepared, goal: Goal, *, drawn: bool) -> str:
+    """Return what is said when a study begins: how many rows of how many scenarios."""
+    unit, inputs = ("replications", f", {len(prepared.inputs)} uncertain inputs") if drawn else ("rows", "")
+    plural = "s" if len(prepared.scenarios) > 1 else ""
+    return f"{prepared.study.name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}"
 
 
 def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -> int:

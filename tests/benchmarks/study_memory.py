@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from planner.reporting.study_folder import write_study, writes_samples
+from planner.reporting.study_folder import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
 from planner.studies.headlines import HEADLINES
@@ -67,7 +67,7 @@ def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool =
     with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
         done = runner.run_rows(store, goal, runner.Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)
-    write_study(finished, charts=charts, samples=writes_samples(finished, asked=None))
+    write_study(finished, charts=charts)
     return finished
 
 
