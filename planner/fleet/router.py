@@ -207,16 +207,30 @@ class Router:
         return room, known
 
     def _improvable(self, hours: Chosen, which: Sequence[int]) -> Chosen:
-        """Return the hours in which moving others aside may leave more to the last of some workloads."""
+        """Return the hours in which moving others aside may leave more to the last of some workloads.
+
+        Work left undone has taken all there is wherever it can go, and nothing that moves leaves room there: it would
+        have had it. So the last can only gain on the other clusters. Where these are full of one workload, it has
+        nowhere to go but to them, and no better place among them.
+        """
         if len(which) == 1:
             return hours[:0]
+        several = (in_hours(self.window.nodes[serving(self.ways, which)], hours) > 0.0).sum(axis=0) > 1
+        hours = hours[several]
+        closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
-            # Work left undone that goes before this one and can go wherever it can has taken all there is.
-            way, deadline_h = self.ways[other], self.plan.workloads[other].deadline_h
-            if set(way.order) >= set(self.ways[which[-1]].order) and way.outgrown is None and not deadline_h:
-                hours = hours[~self._is_undone(other, hours)]
-        several: Chosen = hours[(self.window.nodes[np.ix_(serving(self.ways, which), hours)] > 0.0).sum(axis=0) > 1]
-        return several
+            if self.ways[other].outgrown is None and not self.plan.workloads[other].deadline_h:
+                closed[list(self.ways[other].order)] |= self._is_undone(other, hours)
+        full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which), hours.size), dtype=np.bool_)
+        for c in self.ways[which[-1]].order:
+            nodes = self.window.nodes[c][hours]
+            open_to_it = (nodes > 0.0) & ~closed[c]
+            full &= ~open_to_it | (self.room.used[c][hours] >= nodes * (1.0 - _BACK_OFF))
+            for tenant, other in zip(tenants, which[:-1], strict=False):
+                if c in self.ways[other].order:
+                    tenant |= open_to_it & (self.served[c, other][hours] > 0.0)
+        improvable: Chosen = hours[~(full & (tenants.sum(axis=0) <= 1))]
+        return improvable
 
     def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
         """Say whether a workload was shed for want of room in some hours."""
