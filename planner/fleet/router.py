@@ -210,25 +210,25 @@ class Router:
         """Return the hours in which moving others aside may leave more to the last of some workloads.
 
         Work left undone has taken all there is wherever it can go, and nothing that moves leaves room there: it would
-        have had it. So the last can only gain on the other clusters. Where these are full of one workload, it has
-        nowhere to go but to them, and no better place among them.
+        have had it. So the last can only gain on the other clusters. Where these are full of one workload, that has
+        nowhere else to go, and serves no more by changing places with itself.
         """
         if len(which) == 1:
             return hours[:0]
-        several = (in_hours(self.window.nodes[serving(self.ways, which)], hours) > 0.0).sum(axis=0) > 1
-        hours = hours[several]
+        on = serving(self.ways, which)
+        hours = hours[(in_hours(self.window.nodes[on], hours) > 0.0).sum(axis=0) > 1]
         closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
             if self.ways[other].outgrown is None and not self.plan.workloads[other].deadline_h:
                 closed[list(self.ways[other].order)] |= self._is_undone(other, hours)
-        full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which), hours.size), dtype=np.bool_)
-        for c in self.ways[which[-1]].order:
+        full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
+        for c in on.tolist():
             nodes = self.window.nodes[c][hours]
-            open_to_it = (nodes > 0.0) & ~closed[c]
-            full &= ~open_to_it | (self.room.used[c][hours] >= nodes * (1.0 - _BACK_OFF))
-            for tenant, other in zip(tenants, which[:-1], strict=False):
+            not_closed = (nodes > 0.0) & ~closed[c]
+            full &= ~not_closed | (self.room.used[c][hours] >= nodes * (1.0 - _BACK_OFF))
+            for place, other in enumerate(which[:-1]):
                 if c in self.ways[other].order:
-                    tenant |= open_to_it & (self.served[c, other][hours] > 0.0)
+                    tenants[place] |= not_closed & (self.served[c, other][hours] > 0.0)
         improvable: Chosen = hours[~(full & (tenants.sum(axis=0) <= 1))]
         return improvable
 
