@@ -97,27 +97,42 @@ def allocate(
         return given
     on = serving(ways, wants.workloads)
     nodes, steps = nodes[on], steps.of(on)
-    rates = np.zeros((on.size, *given.shape[1:]))
-    tokens = np.empty(rates.shape[1:])
-    for index, workload in enumerate(wants.workloads):
-        tokens[index] = ways[workload].tokens(wants.hours)
-        for c in ways[workload].order:
-            rates[np.searchsorted(on, c), index] = ways[workload].rate(c, wants.hours)
-    changed = np.any(np.diff(rates) != 0.0, axis=(0, 1)) | np.any(np.diff(tokens) != 0.0, axis=0)
-    program = np.append(0, np.cumsum(changed))
-    first = np.append(0, np.flatnonzero(changed) + 1)
-    rates, tokens = np.moveaxis(rates[:, :, first], 2, 0), tokens[:, first].T
+    program, rates, tokens = _speeds(ways, wants, on)
     for clusters, workloads, which in _patterns(rates, tokens, wants.levels, steps):
-        among = np.full(first.size, -1)
+        among = np.full(len(rates), -1)
         among[which] = np.arange(which.size)
         hours = np.flatnonzero(among[program] >= 0)
         programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
+        if hours.size == wants.hours.size:
+            given[on] = programs.solve(nodes, wants.requests, allowed_kw, program)
+            break
         power = None if allowed_kw is None else allowed_kw[hours]
         found = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
         for c, nodes_given in zip(on.tolist(), found, strict=True):
             for row, nodes_of_it in zip(given[c], nodes_given, strict=True):
                 row[hours] = nodes_of_it
     return given
+
+
+def _speeds(ways: Sequence[Way], wants: Wants, on: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return the program of each hour, the rates of each, shape (programs, clusters, workloads), and tokens a request.
+
+    A program is a stretch of hours in which neither changes; most have no series at all, but one figure for all hours.
+    """
+    rates = {(c, place): ways[w].rate(c, wants.hours) for place, w in enumerate(wants.workloads) for c in ways[w].order}
+    tokens = [ways[w].tokens(wants.hours) for w in wants.workloads]
+    changed = np.zeros(wants.hours.size, dtype=np.bool_)
+    changed[0] = True
+    for series in (*rates.values(), *tokens):
+        if series.size > 1:
+            changed[1:] |= series[1:] != series[:-1]
+    first = np.flatnonzero(changed)
+    table, size = np.zeros((first.size, on.size, len(wants.workloads))), np.empty((first.size, len(wants.workloads)))
+    for (c, place), rate in rates.items():
+        table[:, np.searchsorted(on, c), place] = rate if rate.size == 1 else rate[first]
+    for place, per_request in enumerate(tokens):
+        size[:, place] = per_request if per_request.size == 1 else per_request[first]
+    return np.cumsum(changed) - 1, table, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +163,7 @@ class _Programs:
         # Demand is counted in nodes at its best, and everything in shares of the nodes there are: figures near 1. More
         # than all nodes can serve is as good as that.
         scale = np.maximum(group_nodes.sum(axis=0), _NONE)
-        demand = np.minimum(group_requests / np.maximum(best, _NONE)[program].T, 2.0 * scale)
+        demand = np.minimum(group_requests / in_hours(np.maximum(best, _NONE).T, program), 2.0 * scale)
         unit_kw = float(self.steps.kw.max())
         limits = [width[:, None] * group_nodes for width in self.steps.width.T]
         limits.append(demand)

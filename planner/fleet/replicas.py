@@ -114,6 +114,10 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
             total[cluster] += pool
         return total
 
+    served = np.zeros((len(window.nodes), *result.served_requests.shape[1:]))
+    for w, workload in enumerate(placement.pools.workloads):
+        for pool in sorted(workload.cluster_order):
+            served[owner[pool], w] += result.served_requests[pool, w]
     drags: dict[tuple[int, int], Drag] = {}
     for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
         before = drags.get((owner[pool], w))
@@ -131,7 +135,7 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         result,
         slower_requests=slower,
         demand_requests=window.demand_requests,
-        served_requests=added(result.served_requests),
+        served_requests=served,
         shed_requests=result.shed_requests + (0.0 if placed.absent_requests is None else placed.absent_requests),
         nodes=window.nodes,
         busy_nodes=added(result.busy_nodes),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import in_hours
+from planner.fleet.elementwise import at_most, in_hours, quotient
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
@@ -223,14 +223,14 @@ def _overload(router: Router) -> None:
         hours = np.flatnonzero(left > _LITTLE * window.demand_requests[w])
         if not hours.size:
             continue
-        served = in_hours(router.served[:, w], hours)
-        total = served.sum(axis=0)
-        over = np.divide(left[hours], total, out=np.zeros(hours.size), where=total > 0.0)
-        more = served * np.minimum(over, plan.most_loads[:, w, np.newaxis] - 1.0)
-        router.served[:, w, hours] += more
-        router.shed[w, hours] -= more.sum(axis=0)
-        for c in plan.workloads[w].cluster_order:
-            router.room.used[c][hours] += router.ways[w].nodes(more[c], c, hours)
+        on = sorted(plan.workloads[w].cluster_order)
+        served = np.stack([router.served[c, w][hours] for c in on])
+        over = quotient(left[hours], served.sum(axis=0))
+        served *= np.stack([at_most(plan.most_loads[c, w] - 1.0, over) for c in on])
+        for c, more in zip(on, served, strict=True):
+            router.served[c, w][hours] += more
+            router.room.used[c][hours] += router.ways[w].nodes(more, c, hours)
+        router.shed[w][hours] -= served.sum(axis=0)
 
 
 def _late(router: Router, capacity: Floats) -> Floats:
