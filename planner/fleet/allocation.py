@@ -269,6 +269,9 @@ def _patterns(
     workloads = np.all(rates[:, :, :, None] == rates[:, :, None], axis=1) & np.equal.outer(levels, levels)
     workloads &= tokens[:, :, None] == tokens[:, None]
     firsts = np.hstack((clusters.argmax(axis=2), workloads.argmax(axis=2)))
+    if (firsts == firsts[0]).all():  # as nearly always
+        yield firsts[0, : rates.shape[1]], firsts[0, rates.shape[1] :], np.arange(len(rates))
+        return
     patterns, pattern = np.unique(firsts, axis=0, return_inverse=True)
     for number, first in enumerate(patterns):
         yield first[: rates.shape[1]], first[rates.shape[1] :], np.flatnonzero(pattern.ravel() == number)

@@ -15,14 +15,17 @@ Floats = NDArray[np.float64]
 
 def at_least(least: float, numbers: Floats) -> Floats:
     """Return max(least, x)."""
-    bound = np.full(numbers.shape, least)
+    bound = np.zeros(numbers.shape)
+    if least:
+        bound.fill(least)
     np.maximum(numbers, bound, out=bound)
     return bound
 
 
 def at_most(most: float, numbers: Floats) -> Floats:
     """Return min(most, x)."""
-    bound = np.full(numbers.shape, most)
+    bound = np.empty(numbers.shape)
+    bound.fill(most)
     np.minimum(numbers, bound, out=bound)
     return bound
 

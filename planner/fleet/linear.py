@@ -47,8 +47,9 @@ def maximise(
     tableaus[:, :rows, columns:] = np.eye(rows)
     bases, levels = np.tile(np.arange(columns, columns + rows), (len(matrices), 1)), limits.copy()
     for row in set(range(rows)) - set(met):  # its slack is there to begin with: what it counts, its columns count
-        counted = tableaus[:, rows:, columns + row, None].copy()
-        tableaus[:, rows:] -= counted * tableaus[:, row, None]
+        counted = objectives[:, :, columns + row, None]
+        if counted.any():
+            tableaus[:, rows:] -= counted * tableaus[:, row, None]
     for row, column in filled:
         levels = _pivot(tableaus, (np.full(len(bases), row), np.full(len(bases), column)), levels, levels[row], program)
         bases[:, row] = column
