@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
+from planner.units import HOURS_PER_WEEK
 
 HOURS_PER_WEEK = 168
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,8 +72,8 @@ def _nearest_zone(name: str) -> str:
 def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     """Return the zone's offset from UTC at the start of each hour, in seconds, shape (hours,).
 
-    The offset is asked once a day and, on the few days it differs at both ends, bisected to the hour: exact for
-    every rule in the zone database in which an offset does not change and change back within one day.
+    The offset is asked once a week and, in the few weeks it differs at both ends, bisected to the hour: exact for
+    every rule in the zone database in which an offset does not change and change back within one week.
     """
     tz = zone(timezone)
     start = horizon.start_utc
@@ -81,7 +82,7 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
         instant = (start + timedelta(hours=hour)).astimezone(tz)
         return int((instant.utcoffset() or timedelta()).total_seconds())
 
-    marks = [*range(0, horizon.hours, 24), horizon.hours]
+    marks = [*range(0, horizon.hours, HOURS_PER_WEEK), horizon.hours]
     offsets = np.empty(horizon.hours, dtype=np.int64)
     at_left = offset(0)
     for left, right in pairwise(marks):

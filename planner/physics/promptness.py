@@ -108,9 +108,9 @@ def sustains_more(
         return False
     place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
     low, high = int(_WORKED_OUT[max(place - 1, 0)]), int(_WORKED_OUT[max(place, 1)])
-    between = np.unique(np.append(0, np.arange(low, high + 1)))  # what is late when idle says what may be
-    worked_out = batch[np.unique([0, low, high])]
-    late = _late_by_objective(times, asked, too_long, worked_out, batch[between])
+    idle = [0] if low else []  # what is late when idle says what may be
+    between = [*idle, *range(low, high + 1)]
+    late = _late_by_objective(times, asked, too_long, batch[[*idle, low, high]], batch[between])
     return any(
         np.interp(requests_per_s, rates[between], row) < _allowed(float(row[0]), asked.percentile) for row in late
     )
