@@ -1,7 +1,5 @@
 """What a catalogue entry holds: each value with its source, its date and its grade."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -66,7 +64,7 @@ class Range(Strict):
     the default, and what is stated is known."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Range:
+    def _ordered(self) -> "Range":
         if not self.low <= self.base <= self.high:
             raise ValueError(f"low, base, high must be in order, not {self.low}, {self.base}, {self.high}")
         return self

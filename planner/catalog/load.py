@@ -1,7 +1,5 @@
 """Reading the catalogue: the shipped files, an assumption set over them, and a user's own file over that."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator
@@ -153,13 +151,13 @@ class Catalog(Strict):
         return known[name]
 
 
-def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
+def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> "Catalog":
     """Read the catalogue. Later layers win, value by value: shipped files, the assumption set, the user's overlay."""
     return catalog_with(assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES)))
 
 
 @functools.lru_cache(maxsize=16)
-def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Catalog:
+def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> "Catalog":
     """Return the catalogue with an overlay that has been read already: its name in messages, and its bytes."""
     layers = [_shipped(section) for section in _SECTIONS]
     if assumption_set not in ASSUMPTION_SETS:

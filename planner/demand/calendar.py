@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.units import HOURS_PER_WEEK
 
 HOURS_PER_WEEK = 168
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -5,8 +5,6 @@ labels), and figures under the planner's own names (month, cluster or workload, 
 folder is said at once.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -296,7 +294,7 @@ def figures_of(kind: str, of: str) -> tuple[str, ...]:
     return (*CLUSTER_FIGURES, *FLEET_FIGURES) if of == FLEET else CLUSTER_FIGURES
 
 
-def read_actuals(folder: Path, scenario: Scenario) -> Actuals:
+def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
     """Read a folder of months that happened; raise one ScenarioError with all that is wrong."""
     document = read_document(folder / MAPPING)
     mapping = validate(ActualsMapping, document)

@@ -1,7 +1,5 @@
 """What ``planner size`` may choose: how many nodes of which cluster, bought when; and what is retired, when."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated
 
@@ -26,7 +24,7 @@ class ClusterChoice(Strict):
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> ClusterChoice:
+    def _ordered(self) -> "ClusterChoice":
         if self.least_nodes > self.most_nodes:
             raise ValueError(f"least_nodes, {self.least_nodes}, is more than most_nodes, {self.most_nodes}")
         if len(set(self.dates)) < len(self.dates):

@@ -1,7 +1,5 @@
 """Clusters: what is bought, at what price, and when it serves."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated, Literal
 
@@ -44,7 +42,7 @@ class Order(Strict):
     cluster is retired before, is lost. Default: all on delivery (assumption; no public terms were found)."""
 
     @model_validator(mode="after")
-    def _paid_once(self) -> Order:
+    def _paid_once(self) -> "Order":
         if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
             raise ValueError(f"the payments are {total:.4g} of the price; together they are at most 1")
         return self
@@ -64,7 +62,7 @@ class Owned(Strict):
     the next whole month."""
 
     @model_validator(mode="after")
-    def _book_within_cost(self) -> Owned:
+    def _book_within_cost(self) -> "Owned":
         if self.cost_usd is not None and self.book_value_usd is not None and self.book_value_usd > self.cost_usd:
             raise ValueError(f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}")
         return self
@@ -152,7 +150,7 @@ class Speculation(Strict):
     serves more. Default: always."""
 
     @model_validator(mode="after")
-    def _not_more_than_checked(self) -> Speculation:
+    def _not_more_than_checked(self) -> "Speculation":
         if self.accepted_tokens > self.drafted_tokens + 1:
             raise ValueError(
                 f"a step that checks {self.drafted_tokens} drafts yields at most {self.drafted_tokens + 1}"
@@ -253,7 +251,7 @@ class Cluster(Strict):
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Cluster:
+    def _consistent(self) -> "Cluster":
         if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
             raise ValueError(
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "

@@ -1,7 +1,5 @@
 """Contracts: how a cluster's machines are had without buying them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Rules by which the fleet grows or shrinks while it runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Names and number ranges that the parts of a scenario share."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -37,7 +35,7 @@ class Plausible:
     """Priors of the catalogue that the range comes from, in place of ``low`` and ``high``."""
 
     @classmethod
-    def prior(cls, *names: str) -> Plausible:
+    def prior(cls, *names: str) -> "Plausible":
         """Return a range from the lowest P10 over 3 to the highest P90 times 3 of some priors."""
         return cls(0.0, 0.0, f"three times beyond prior {' and '.join(names)}", names)
 
@@ -111,7 +109,7 @@ class Spread(Strict):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Spread:
+    def _ordered(self) -> "Spread":
         if not self.low <= self.base <= self.high:
             raise ValueError(f"low, base, high must be in order, not {self.low:g}, {self.base:g}, {self.high:g}")
         return self

@@ -1,7 +1,5 @@
 """Money: depreciation, the price of capital, people, tax, and the prices a plan is held against."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -34,7 +32,7 @@ class TokenPrice(Strict):
     """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
 
     @model_validator(mode="after")
-    def _cached_is_not_dearer(self) -> TokenPrice:
+    def _cached_is_not_dearer(self) -> "TokenPrice":
         cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
         if cached is not None and cached > plain:
             raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
@@ -98,7 +96,7 @@ class Loan(Strict):
     """Covenant: least operating cash flow over debt service in a fiscal quarter; less is a warning. Default: none."""
 
     @model_validator(mode="after")
-    def _repaid_within_its_term(self) -> Loan:
+    def _repaid_within_its_term(self) -> "Loan":
         if self.grace_months >= self.term_months:
             raise ValueError(f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in")
         return self
@@ -197,7 +195,7 @@ class Finance(Strict):
     """A loan on purchases, for the statements; no measure of cost or value moves with it. Default: none."""
 
     @model_validator(mode="after")
-    def _loan_and_losses(self) -> Finance:
+    def _loan_and_losses(self) -> "Finance":
         if self.loan is not None and self.tax is not None and self.tax.losses == "carry-forward":
             raise ValueError(
                 "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"

@@ -4,8 +4,6 @@ The ranges stand with the fields (:class:`planner.language.fields.Plausible`); h
 scenario against them.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import typing

@@ -1,7 +1,5 @@
 """Hardware that fails, and the people and parts that bring it back."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, Field, Tag

@@ -1,7 +1,5 @@
 """The scenario: everything a user states about one future."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Mapping
@@ -111,7 +109,7 @@ class Scenario(Strict):
         """What the user wrote, merged, with the place of each value."""
         return self._document
 
-    def with_(self, changes: Mapping[str, Any] | None = None, **sections: Any) -> Scenario:
+    def with_(self, changes: Mapping[str, Any] | None = None, **sections: Any) -> "Scenario":
         """Return the scenario with some values changed, as ``--set`` changes them.
 
         ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first

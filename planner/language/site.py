@@ -1,7 +1,5 @@
 """The site: electricity, cooling, space, power that is capped, cut or comes in blocks, and who installs machines."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated
 
@@ -135,7 +133,7 @@ class Site(Strict):
     """Crew hours to install and accept one node. Default 6: assumption."""
 
     @model_validator(mode="after")
-    def _space_is_paid_once(self) -> Site:
+    def _space_is_paid_once(self) -> "Site":
         if self.building is not None and self.colocation_usd_per_kw_month > 0:
             raise ValueError(
                 "a building of one's own and rent for space would be paid both: state colocation_usd_per_kw_month: 0, "

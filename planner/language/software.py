@@ -1,7 +1,5 @@
 """Software: releases, regressions, wrong numerics, bring-up of new models, and the engineers who deal with them."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated, Literal
 

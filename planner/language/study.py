@@ -6,8 +6,6 @@ take part in several studies. ``*`` in a path stands for any name (``workloads.*
 draw: every field it reaches, in every scenario that has it, gets the same draw.
 """
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated, Any, Literal
 
@@ -45,7 +43,7 @@ class Triangular(_Draw):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Triangular:
+    def _ordered(self) -> "Triangular":
         if not (self.low <= self.mode <= self.high and self.low < self.high):
             raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
         return self
@@ -66,7 +64,7 @@ class Pert(_Draw):
     """How much the most likely value counts against the ends. Default 4: the classic PERT."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Pert:
+    def _ordered(self) -> "Pert":
         if not (self.low <= self.mode <= self.high and self.low < self.high):
             raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
         return self
@@ -83,7 +81,7 @@ class Uniform(_Draw):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Uniform:
+    def _ordered(self) -> "Uniform":
         if not self.low < self.high:
             raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
         return self
@@ -98,7 +96,7 @@ class _Cut(_Draw):
     """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
 
     @model_validator(mode="after")
-    def _cut_in_order(self) -> _Cut:
+    def _cut_in_order(self) -> "_Cut":
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
         return self
@@ -139,7 +137,7 @@ class Percentiles(_Cut):
     """One in ten lies above, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Percentiles:
+    def _ordered(self) -> "Percentiles":
         if not self.p10 < self.p50 < self.p90:
             raise ValueError(f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}")
         return self
@@ -165,7 +163,7 @@ class Discrete(_Draw):
     """How likely each is, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
-    def _weighed(self) -> Discrete:
+    def _weighed(self) -> "Discrete":
         if self.weights is not None and (len(self.weights) != len(self.values) or sum(self.weights) <= 0):
             raise ValueError(f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}")
         return self

@@ -1,7 +1,5 @@
 """Electricity by the hour: the windows of a time-of-use tariff."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

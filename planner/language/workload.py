@@ -1,7 +1,5 @@
 """Workloads: what traffic arrives, how it grows, what it may wait for."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from typing import Annotated, Literal
@@ -137,7 +135,7 @@ class Length(Strict):
     p95; of quantiles, the longest is the model's context."""
 
     @model_validator(mode="after")
-    def _reachable(self) -> Length:
+    def _reachable(self) -> "Length":
         if self.quantiles:
             if self.stated_mean is not None or self.p95 is not None:
                 stated = "mean" if self.stated_mean is not None else "p95"
@@ -169,7 +167,7 @@ class Length(Strict):
     def __hash__(self) -> int:
         return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
 
-    def within(self, longest_tokens: float) -> Length:
+    def within(self, longest_tokens: float) -> "Length":
         """Return quantiles with a longest length, where they state none; a lognormal as it is."""
         if not self.quantiles or any(float(share) == 1.0 for share in self.quantiles):
             return self
@@ -314,7 +312,7 @@ class Workload(Strict):
     """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Workload:
+    def _consistent(self) -> "Workload":
         if self.deferrable_within_h is not None and self.priority != "deferrable":
             raise ValueError("deferrable_within_h is for priority: deferrable")
         shares = sum(tenant.share_fraction for tenant in self.tenants)
