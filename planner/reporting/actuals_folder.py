@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import Account
 from planner.finance.cents import cents
-from planner.finance.variance import CAUSES
+from planner.finance.variance import CAUSE_MEANINGS, CAUSES
 from planner.language.actuals import Seen
-from planner.reporting.actuals_columns import ACTUALS_TABLES
+from planner.reporting.columns import cents_column, described
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
@@ -24,6 +24,12 @@ from planner.studies.actuals import Held, is_cost
 from planner.studies.posterior import weighted_quantiles
 from planner.studies.reforecast import COST, FORECAST
 from planner.units import MILLION
+
+ACTUALS_TABLES = (
+    described("variance", [cents_column(f"{cause}_usd", meaning) for cause, meaning in CAUSE_MEANINGS.items()]),
+    *(described(name) for name in ("variance_monthly", "actuals", "forecast_monthly", "forecast_inputs")),
+)
+"""The files in which months that happened are held against a plan."""
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Any]

@@ -1,20 +1,26 @@
 """Columns of the output files, described once for the CSV writer, the data dictionary and the reference.
 
+What every file holds stands in ``tables.csv``, a line for each column. Columns that follow from another list, such as
+the measures, are added to those by the module that writes the file.
+
 One currency rule: all money is in US dollars, its column name ends in ``_usd`` or ``_usd_per_…``, and no file
 has two currencies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import csv
+import functools
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.results.measure_names import DEFINITIONS
 from planner.units import DOLLARS, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
 """Decimals of a figure by its unit; six for all others."""
@@ -74,21 +80,15 @@ def text_column(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
-def whole_column(name: str, description: str) -> Column:
-    """Return a column of whole numbers."""
-    return Column(name=name, kind=ColumnKind.INTEGER, description=description)
+def number_column(name: str, description: str, decimals: int = 6, unit: str | None = None) -> Column:
+    """Return a column of numbers, in the unit that its name states unless another is."""
+    unit = unit_of(name) or "" if unit is None else unit
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
 
 
-def number_column(name: str, description: str, decimals: int = 6, measured_by: str = "") -> Column:
-    """Return a column of numbers in the unit that its name states."""
-    return Column(
-        name=name,
-        kind=ColumnKind.DECIMAL,
-        description=description,
-        unit=unit_of(name) or "",
-        decimals=decimals,
-        measured_by=measured_by,
-    )
+def cents_column(name: str, description: str) -> Column:
+    """Return a column of money to the cent."""
+    return Column(name=name, kind=ColumnKind.CENTS, description=description, unit=DOLLARS)
 
 
 def figure_column(name: str, note: str = "", decimals: int | None = None) -> Column:
@@ -109,6 +109,55 @@ class TableDescription:
     """Its columns, in order."""
     key: tuple[str, ...] = ()
     """Columns that together name a row once."""
+
+
+def described(name: str, more: Iterable[Column] = (), **words: str) -> TableDescription:
+    """Return a file as ``tables.csv`` describes it.
+
+    ``more`` are the columns that follow from another list, in the place marked for them; ``words`` stand for what the
+    text has in braces.
+    """
+    said = {f"{{{word}}}": text for word, text in words.items()}
+    head, *rows = ({**row, "text": _put(said, row["text"])} for row in _lines()[name])
+    columns = [column for row in rows for column in (more if row["kind"] == "more" else [_column(row)])]
+    return TableDescription(
+        name=name, description=head["text"], key=tuple(head["kind"].split()), columns=tuple(columns)
+    )
+
+
+def _put(said: Mapping[str, str], text: str) -> str:
+    """Put words in the place of their names in braces."""
+    return functools.reduce(lambda text, word: text.replace(word, said[word]), said, text)
+
+
+def tables_of(folder: str) -> tuple[TableDescription, ...]:
+    """Return the files of one kind of folder that ``tables.csv`` describes in full, in its order."""
+    return tuple(described(name) for name, rows in _lines().items() if rows[0]["folder"] == folder)
+
+
+@functools.cache
+def _lines() -> dict[str, list[dict[str, str]]]:
+    """Return the lines of ``tables.csv`` by file; of each the first describes the file, its kind the file's key."""
+    lines: dict[str, list[dict[str, str]]] = {}
+    with Path(__file__).with_name("tables.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            lines.setdefault(row["table"], []).append(row)
+    return lines
+
+
+def _column(row: Mapping[str, str]) -> Column:
+    """Return the column of a line."""
+    name, kind, text = row["column"], row["kind"], row["text"]
+    decimals = int(row["decimals"]) if row["decimals"] else None
+    match kind:
+        case "figure":
+            return figure_column(name, text, decimals)
+        case "cents":
+            return cents_column(name, text)
+        case "decimal":
+            column = number_column(name, text, 6 if decimals is None else decimals, row["unit"] or None)
+            return replace(column, measured_by=row["measured_by"])
+    return Column(name=name, kind=ColumnKind(kind), description=text)
 
 
 def reference_page(tables: Iterable[TableDescription]) -> str:

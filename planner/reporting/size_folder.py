@@ -20,8 +20,15 @@ from planner.reporting.plan_workbooks import months_pages, plain_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
 from planner.reporting.run_workbook import workbook_content, write_workbook
-from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
 from planner.reporting.size_rows import (
+    FAMILIES,
+    FRONTIER,
+    LEVELS,
+    MONTHS,
+    PLAN,
+    PRECISIONS,
+    PROMISES,
+    REVIEW,
     family_rows,
     frontier_rows,
     level_file,

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from planner.language.cluster import Cluster
-from planner.reporting.size_columns import FAMILIES, FRONTIER, LEVELS, MONTHS, PLAN, PRECISIONS, PROMISES, REVIEW
+from planner.reporting.columns import tables_of
 from planner.studies.sizing.explain import Fewer
 from planner.studies.sizing.judged import Judged
 from planner.studies.sizing.size import Sized
 from planner.units import HOURS_PER_DAY
+
+SIZE_TABLES = PLAN, FRONTIER, FAMILIES, MONTHS, PROMISES, PRECISIONS, REVIEW, LEVELS = tables_of("size")
+"""Tables of a sizing, in the order of the reference."""
 
 
 def plan_rows(sized: Sized) -> dict[str, list[Any]]:

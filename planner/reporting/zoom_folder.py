@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.columns import described
 from planner.reporting.csv_table import write_csv
 from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
 from planner.reporting.folder import json_text, write_folder
@@ -17,119 +17,15 @@ from planner.reporting.run_folder import scenario_identity
 from planner.reporting.text_table import text_table
 from planner.simulation.zoom.outcome import PERCENTILES, QUANTITIES, Estimate, Outcome, outcomes
 from planner.simulation.zoom.zoom import Zoom
-from planner.units import unit_of
 
 SAMPLED_REQUESTS = 2000
 """Requests of requests.csv: enough to draw, few enough to open."""
 _CURVE_POINTS = 100
 _WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
-
-
-def _text(name: str, description: str) -> Column:
-    return Column(name=name, kind=ColumnKind.TEXT, description=description)
-
-
-def _count(name: str, description: str) -> Column:
-    return Column(name=name, kind=ColumnKind.INTEGER, description=description)
-
-
-def _number(name: str, description: str, decimals: int = 6) -> Column:
-    unit = unit_of(name) or ""
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
-
-
-_WORKLOAD = _text("workload", "Workload.")
-_LOW = _number("low", "Lower end of the 95% interval that the sample and its minutes leave.")
-_HIGH = _number("high", "Upper end of it.")
-WORKLOADS = TableDescription(
-    name="workloads",
-    description="What became of each workload's requests, and what the hourly model says of the same hour.",
-    key=("workload",),
-    columns=(
-        _WORKLOAD,
-        _count("requests", "Requests that arrived in the minutes simulated, of the sample."),
-        _number("in_time_fraction", "Requests that met both objectives over requests; deferrable work has hours."),
-        _number("in_time_low_fraction", "Lower end of its 95% interval."),
-        _number("in_time_high_fraction", "Upper end of it."),
-        _number("late_fraction", "Requests finished or still running past an objective, over requests."),
-        _number("shed_fraction", "Requests refused at the door over requests."),
-        _number("in_flight_fraction", "Requests neither finished nor refused when the simulation ended."),
-        _number("hourly_in_time_fraction", "The hourly model's share in time."),
-        _number("hourly_late_fraction", "The hourly model's share served late."),
-        _number("hourly_shed_fraction", "The hourly model's share shed."),
-    ),
+ZOOM_TABLES = (
+    *(described(name) for name in ("workloads", "latencies", "distributions", "reasons", "seconds")),
+    described("requests", sampled=f"{SAMPLED_REQUESTS:,}"),
 )
-LATENCIES = TableDescription(
-    name="latencies",
-    description="Percentiles of latency by workload, over the requests that were served.",
-    key=("workload", "quantity", "percentile"),
-    columns=(
-        _WORKLOAD,
-        _text("quantity", "ttft_s to the first token, tpot_s per token after it, total_s the whole request."),
-        _number("percentile", "Share of requests at or below the value.", 4),
-        _number("value", "Seconds."),
-        _LOW,
-        _HIGH,
-    ),
-)
-DISTRIBUTIONS = TableDescription(
-    name="distributions",
-    description="The whole distribution of latency by workload: a hundred even steps of its requests.",
-    key=("workload", "quantity", "share_fraction"),
-    columns=(
-        _WORKLOAD,
-        _text("quantity", "As in `latencies.csv`."),
-        _number("share_fraction", "Share of requests at or below the value.", 4),
-        _number("value", "Seconds."),
-    ),
-)
-REASONS_TABLE = TableDescription(
-    name="reasons",
-    description="Why requests were not in time: for each the first reason that holds, in the order of the rows.",
-    key=("workload", "reason"),
-    columns=(
-        _WORKLOAD,
-        _text(
-            "reason",
-            "breakdown: its replica went down; long prompt: its own prefill takes longer than the objective; full "
-            "cache: it was evicted; burst: its minute was a tenth busier than the hour, or more; queue: prompts ahead "
-            "of it; crowded batch: too many beside it; no capacity: refused for none of these.",
-        ),
-        _count("requests", "Requests not in time for it."),
-        _number("fraction", "Over all requests of the workload."),
-    ),
-)
-SECONDS = TableDescription(
-    name="seconds",
-    description="Queue, batch and cache of each group of replicas, second by second.",
-    key=("second", "replicas"),
-    columns=(
-        _count("second", "Seconds since the moment zoomed at."),
-        _text("replicas", "Cluster, model and accelerators per replica."),
-        _count("waiting", "Requests that wait or whose prompt is being computed."),
-        _count("running", "Sequences that decode."),
-        _number("cache_fraction", "Cache in use over cache.", 4),
-    ),
-)
-REQUESTS = TableDescription(
-    name="requests",
-    description=f"Up to {SAMPLED_REQUESTS:,} requests, evenly spaced among those simulated.",
-    columns=(
-        _WORKLOAD,
-        _number("arrived_s", "Seconds since the moment zoomed at.", 3),
-        _count("prompt_tokens", "Prompt, cached part included."),
-        _count("cached_tokens", "Of those, found in the prefix cache."),
-        _count("output_tokens", "Tokens generated."),
-        _number("ttft_s", "Time to the first token; empty for a refused request."),
-        _number("tpot_s", "Time per token after the first."),
-        _number("total_s", "From arrival to the last token."),
-        _text("outcome", "in time, late, refused or in flight."),
-        _text("reason", "Why it was not in time."),
-        _count("retries", "How often its replica went down under it."),
-        _count("evictions", "How often it was evicted from a full cache."),
-    ),
-)
-ZOOM_TABLES = (WORKLOADS, LATENCIES, DISTRIBUTIONS, REASONS_TABLE, SECONDS, REQUESTS)
 """The tables of every zoom."""
 
 
@@ -324,12 +220,12 @@ def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> dict[str, An
     """Write a zoom's folder, whole or not at all, and return its summary."""
     by_workload = outcomes(zoom)
     columns = {
-        WORKLOADS.name: _workload_rows(zoom, by_workload),
-        LATENCIES.name: _latency_rows(by_workload),
-        DISTRIBUTIONS.name: _distribution_rows(by_workload),
-        REASONS_TABLE.name: _reason_rows(by_workload),
-        SECONDS.name: _second_rows(zoom),
-        REQUESTS.name: _request_rows(by_workload),
+        "workloads": _workload_rows(zoom, by_workload),
+        "latencies": _latency_rows(by_workload),
+        "distributions": _distribution_rows(by_workload),
+        "reasons": _reason_rows(by_workload),
+        "seconds": _second_rows(zoom),
+        "requests": _request_rows(by_workload),
     }
     written = [WrittenTable(description=t, content=write_csv(t, columns[t.name])) for t in ZOOM_TABLES]
     summary = zoom_summary(zoom, by_workload)

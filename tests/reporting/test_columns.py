@@ -2,7 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from planner.reporting.columns import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription, reference_page
+from planner.reporting.actuals_folder import ACTUALS_TABLES
+from planner.reporting.columns import (
+    FRICTIONLESS_TYPES,
+    Column,
+    ColumnKind,
+    TableDescription,
+    _lines,
+    described,
+    reference_page,
+    text_column,
+)
+from planner.reporting.comparison_columns import COMPARISON_TABLES
+from planner.reporting.run_columns import RUN_TABLES, TIMELINE_HOURLY, WARNINGS
+from planner.reporting.size_rows import SIZE_TABLES
+from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.zoom_folder import ZOOM_TABLES
 
 
 def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
@@ -26,3 +41,23 @@ def test_tables_come_in_order_with_their_keys() -> None:
     page = reference_page([first, second])
     assert page.index("## `monthly.csv`") < page.index("## `events.csv`")
     assert page.count("One row for each") == 1
+
+
+def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unfilled() -> None:
+    made = [*RUN_TABLES, TIMELINE_HOURLY, WARNINGS, *STUDY_TABLES, *SIZE_TABLES, *COMPARISON_TABLES, *ACTUALS_TABLES,
+            *ZOOM_TABLES]  # fmt: skip
+    assert sorted(table.name for table in made) == sorted(_lines())
+    for table in made:
+        names = [column.name for column in table.columns]
+        assert len(set(names)) == len(names)
+        assert set(table.key) <= set(names)
+        assert "{" not in table.description + "".join(column.description for column in table.columns)
+        marked = [row["column"] for row in _lines()[table.name][1:] if row["kind"] != "more"]
+        assert (len(names) > len(marked)) == any(row["kind"] == "more" for row in _lines()[table.name])
+
+
+def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None:
+    columns = described("samples", [text_column("added", "Added.")]).columns
+    assert [column.name for column in columns] == ["replication", "scenario", "added", "error"]
+    (cause,) = (column for column in described("bridge", causes="a, b").columns if column.name == "cause")
+    assert cause.description == "Cause: a, b."

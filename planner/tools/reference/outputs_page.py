@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from planner.finance.accounts import ACCOUNTS, View
-from planner.reporting.actuals_columns import ACTUALS_TABLES
+from planner.reporting.actuals_folder import ACTUALS_TABLES
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
 from planner.reporting.run_columns import RUN_TABLES, WARNINGS
-from planner.reporting.size_columns import SIZE_TABLES
+from planner.reporting.size_rows import SIZE_TABLES
 from planner.reporting.study_columns import STUDY_TABLES
 from planner.reporting.zoom_folder import ZOOM_TABLES
 from planner.tools.reference.markdown import code, page, table, text
