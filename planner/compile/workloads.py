@@ -166,14 +166,24 @@ def _order(
     clusters: tuple[ClusterPlan, ...],
     services: dict[tuple[str, str], Service],
 ) -> tuple[int, ...]:
-    """Return the clusters that can serve a workload, in the order of the routing policy."""
+    """Return the clusters that can serve a workload, in the order of the routing policy.
+
+    What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
+    """
     able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
 
-    def energy(index: int) -> tuple[float, str]:
+    def rent(index: int) -> float:
         cluster = clusters[index]
-        return cluster.node_power.full_kw / services[cluster.name, name].requests_per_s, cluster.name
+        if cluster.rent is None or not cluster.rent.when_used:
+            return 0.0
+        per_node = float(cluster.rent.usd_per_accelerator_h[0]) * cluster.accelerators_per_node
+        return per_node / services[cluster.name, name].requests_per_s
 
-    cheapest = sorted(able, key=energy)
+    def another(index: int) -> tuple[float, float, str]:
+        cluster = clusters[index]
+        return rent(index), cluster.node_power.full_kw / services[cluster.name, name].requests_per_s, cluster.name
+
+    cheapest = sorted(able, key=another)
     if scenario.routing == "preference":
         wanted = scenario.workloads[name].cluster_preference
         position = {cluster: place for place, cluster in enumerate(wanted)}
@@ -182,11 +192,11 @@ def _order(
         return tuple(cheapest)
     memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
     if _is_memory_bound(scenario, name, services):
-        return tuple(sorted(cheapest, key=lambda index: -memory[index]))
+        return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index])))
     others = [other for other in scenario.workloads if _is_memory_bound(scenario, other, services)]
     richest = max(memory.values())
     reserve = bool(others) and min(memory.values()) < richest
-    return tuple(sorted(cheapest, key=lambda index: reserve and memory[index] == richest))
+    return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:

@@ -293,9 +293,6 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
             report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")
         if name in scenario.clusters:  # others are reported with the references
             _check_purchase_dates(scenario, name, report)
-            if isinstance(scenario.clusters[name].contract, OnDemand | Spot):
-                message = "is paid by the hours it works, which depend on all that is chosen besides"
-                report(("choose", "clusters", name), message, "choose among bought, leased and reserved machines")
     for name, dates in choose.retire.items():
         for index, date in enumerate(dates):
             if not scenario.start < date < end:

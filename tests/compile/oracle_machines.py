@@ -423,7 +423,13 @@ class Machines:
 
     def order_of(self, load: str) -> list[int]:
         able = [c for c in self.names if (c, load) in self.services]
-        able.sort(key=lambda c: (self.powers[c].full_kw / self.rates[c, load][0], c))
+
+        def rent(c: str) -> float:
+            contract = self.clusters[c].get("contract") or {}
+            by_the_hour = contract.get("kind") in ("on-demand", "spot")
+            return contract["usd_per_accelerator_h"] / self.rates[c, load][0] if by_the_hour else 0.0
+
+        able.sort(key=lambda c: (rent(c), self.powers[c].full_kw / self.rates[c, load][0], c))
         memory = {c: self.parts[self.clusters[c]["accelerator"]]["hbm_gb"] for c in able}
 
         def long(w: str) -> bool:
@@ -435,9 +441,9 @@ class Machines:
                 wanted = self.workloads[load].get("cluster_preference", [])
                 able.sort(key=lambda c: wanted.index(c) if c in wanted else len(wanted))
             case "workload-aware" if long(load):
-                able.sort(key=lambda c: -memory[c])
+                able.sort(key=lambda c: (rent(c) > 0, -memory[c]))
             case "workload-aware" if any(map(long, self.loads)):
-                able.sort(key=lambda c: memory[c] == max(memory.values()) > min(memory.values()))
+                able.sort(key=lambda c: (rent(c) > 0, memory[c] == max(memory.values()) > min(memory.values())))
         return [self.names.index(c) for c in able]
 
     def workload(self, name: str) -> Doc:

@@ -108,6 +108,23 @@ def test_on_demand_pays_hours_at_work_at_the_months_price(run: Run) -> None:
     assert busy.sum() < 0.9 * 32 * 2160
 
 
+@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal"])
+def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run, routing: str) -> None:
+    rented = "{accelerator: H200, nodes: 4, contract: {kind: KIND, usd_per_accelerator_h: USD}}"
+    named = {
+        "clusters.a-dear": rented.replace("KIND", "on-demand").replace("USD", "9"),
+        "clusters.b-cheap": rented.replace("KIND", "spot").replace("USD", "2, interruptions_per_year: 0"),
+        "clusters.z-owned": "{accelerator: H200, nodes: 4}",
+    }
+    result = run("", "clusters.h200=null", *(f"{key}={value}" for key, value in named.items()), f"routing={routing}")
+    names = [cluster.name for cluster in result.plan.clusters]
+    order = result.plan.workloads[0].cluster_order
+    assert [names[place] for place in order] == ["z-owned", "b-cheap", "a-dear"]
+    busy = dict(zip(names, result.monthly.busy_node_h.sum(axis=0), strict=True))
+    assert busy["z-owned"] > 0
+    assert busy["a-dear"] == busy["b-cheap"] == 0
+
+
 def test_spot_machines_are_there_for_their_share_of_the_time(run: Run) -> None:
     """Availability is up / (up + down), 1 / (1 + rate · mean length): an alternating renewal process."""
     result = run(

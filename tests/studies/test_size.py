@@ -442,9 +442,35 @@ def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_f
     assert found.owned_usd[place("rented")] == pytest.approx(support + hours)
 
 
-def test_machines_paid_by_the_hour_cannot_be_chosen() -> None:
-    with pytest.raises(ScenarioError, match="choose among bought, leased and reserved"):
-        load_scenario(ways(hourly="{kind: on-demand}"))
+def test_machines_paid_by_the_hour_take_the_peaks_of_what_one_owns() -> None:
+    """At a dear rent most nodes are bought and few rented for the peaks; the best of all plans is found."""
+    content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 20}")
+    content["choose"] = {"clusters": {name: {"most_nodes": 5} for name in content["clusters"]}}
+    _, search = problem(content)
+    found = search.run()
+    assert found is not None
+    plans = [whole(search, counts) for counts in ((5, 0), (4, 1), (3, 2), (2, 3), (1, 4), (0, 5))]
+    best = min((plan for plan in plans if keeps(search, plan)), key=lambda plan: plan.cost)
+    assert found == best.counts == (4, 1)
+    assert search.bound <= best.cost
+    for plan in plans:
+        assert search.surveyed.predicted(plan.counts) == pytest.approx(plan.cost, rel=0.05)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ["on-demand", "spot"])
+@pytest.mark.parametrize("usd", [0.5, 3, 8, 12, 20])
+def test_with_machines_paid_by_the_hour_it_finds_what_exhaustive_search_finds(kind: str, usd: float) -> None:
+    often = ", interruptions_per_year: 50" if kind == "spot" else ""
+    content = ways(hourly=f"{{kind: {kind}, usd_per_accelerator_h: {usd}{often}}}")
+    content["choose"] = {"clusters": {name: {"most_nodes": 6, "least_nodes": 0} for name in content["clusters"]}}
+    _, search = problem(content)
+    found = search.run()
+    assert found is not None
+    plans = [whole(search, counts) for counts in itertools.product(range(7), repeat=2) if any(counts)]
+    best = min((plan for plan in plans if keeps(search, plan)), key=lambda plan: plan.cost)
+    assert keeps(search, answer := whole(search, found))
+    assert answer.cost <= 1.01 * best.cost, (found, best.counts)
 
 
 def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
 _DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
 _ROUNDED = 1.01  # what rounding parts of nodes up may cost
+_RENT_READ = 8  # replications from which the rent of hours at work is taken
 _HARD = 8  # replications beyond those whose bound may decide whose busiest hours are looked at
 
 
@@ -50,6 +51,8 @@ class Surveyed:
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
+        self._by_the_hour = np.array([c.rent is not None and c.rent.when_used for c in choices.plan.clusters])
+        self._hourly: dict[tuple[float, ...], float] = {}
 
     @property
     def choices(self) -> Choices | Policies:
@@ -120,7 +123,43 @@ class Surveyed:
         )
 
     def predicted(self, counts: Sequence[float]) -> float:
-        """Return what the nodes of a choice cost, as the relaxation counts it."""
+        """Return about what a choice costs: its nodes as the relaxation counts them, and rent of hours at work."""
+        return self.standing(counts) + (self._hourly_usd(tuple(counts)) if self._by_the_hour.any() else 0.0)
+
+    def _hourly_usd(self, counts: tuple[float, ...]) -> float:
+        """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.
+
+        Those are filled up to the share at which work is sent on; the mean over some replications is taken.
+        """
+        if counts not in self._hourly:
+            nodes = self._nodes_of(counts)
+            self._hourly[counts] = float(
+                np.mean([self._rent_usd(survey[0], nodes) for survey in self.surveys[:_RENT_READ]])
+            )
+        return self._hourly[counts]
+
+    def _nodes_of(self, counts: tuple[float, ...]) -> Floats:
+        """Return the nodes of each cluster in a choice, shape (clusters,)."""
+        choices = self.trial.choices
+        nodes = np.array([cluster.nodes for cluster in choices.plan.clusters], dtype=np.float64)
+        for purchase, count in zip(choices.purchases, counts, strict=False):
+            nodes[choices.place(purchase.name)] = count
+        return nodes
+
+    def _rent_usd(self, of: Survey, nodes: Floats) -> float:
+        there = nodes[:, None, None] * of.present * of.hours  # node-hours, shape (clusters, months, bins)
+        paid, hourly = (_taken(of, there * chosen[:, None, None]) for chosen in (~self._by_the_hour, self._by_the_hour))
+        room = self.trial.choices.plan.preferred_utilisation * (there * ~self._by_the_hour[:, None, None]).sum(axis=0)
+        beyond = np.clip(1.0 - np.divide(room, paid, out=np.ones_like(room), where=paid > 0), 0.0, 1.0)
+        beyond = np.where(np.isfinite(paid), beyond, 1.0)
+        own = there * self._by_the_hour[:, None, None]
+        all_there = own.sum(axis=0)
+        worked = np.minimum(beyond * np.where(np.isfinite(hourly), hourly, 0.0), all_there)
+        share = np.divide(worked, all_there, out=np.zeros_like(worked), where=all_there > 0)
+        return float((own * share * of.busy_usd[:, :, None]).sum())
+
+    def standing(self, counts: Sequence[float]) -> float:
+        """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""
         bought = len(self.trial.choices.purchases)
         nodes = self.prices.fixed + float(np.dot(counts[:bought], self.prices.column[:bought]))
         return self._with_days(nodes, counts[bought:])
@@ -132,6 +171,17 @@ class Surveyed:
             cost += float(self.prices.column[place + int(day)])
             place += 1 + len(retirement.dates)
         return cost
+
+
+def _taken(of: Survey, there: Floats) -> Floats:
+    """Return the node-hours that all demand takes of some clusters' nodes together, shape (months, bins).
+
+    Infinity where a workload finds none that serves it.
+    """
+    total = np.maximum(there.sum(axis=0), 1e-12)
+    rate = np.einsum("cmb,cwmb->mbw", there / total, of.working)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(of.lit_demand > 0, of.lit_demand / rate, 0.0).sum(axis=2))
 
 
 def least_cost(

@@ -148,19 +148,20 @@ class Search:
     def _all_below(self, counts: Counts) -> list[Counts] | None:
         """Return every allowed choice that costs less than one; None where there are many."""
         bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
+        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
         days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
         below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
         for _ in range(_MOST_LISTED):
             if not begun:
                 return below
             chosen, place = begun.pop()
-            if self.surveyed.predicted(chosen) >= most:
+            if standing(chosen) >= most:
                 continue
             if place < bought:
                 begun.append((chosen, place + 1))
                 if self.allowed[place]:
                     begun.append((_moved(chosen, {place: 1}), place))
-            elif self.choices.within_limits(chosen):
+            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
                 below.append(chosen)
         return None
 
