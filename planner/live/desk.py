@@ -24,7 +24,7 @@ from planner.reporting.plan_tables import RUN_COLUMNS
 from planner.reporting.report.contents import Contents
 from planner.reporting.run_columns import RUN_TABLES
 from planner.reporting.run_folder import measure_rows, scenario_file, scenario_sha256
-from planner.reporting.summary import summary
+from planner.reporting.summary import headline_summary
 from planner.results.chance import Chance, draw_again
 from planner.results.event_table import events
 from planner.results.measure_names import DRAWS
@@ -109,7 +109,7 @@ class Desk:
             plan.drawn = draw_again(plan.result, DRAWS, check)
 
     def contents(self, plan: Plan, *, intervals: bool, first: bool) -> Contents:
-        """Return a plan as its run folder would read, but for days, assumptions and workbook.
+        """Return a plan as its run folder would read, but for days, assumptions, workbook and why requests are late.
 
         The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
         """
@@ -122,7 +122,7 @@ class Desk:
 
             makers = {f"{name}.csv": file(name, make) for name, make in RUN_COLUMNS.items() if name in described}
             makers["measures.csv"] = file("measures", lambda result: measure_rows(result, chance))
-            makers["summary.json"] = lambda: json_text(summary(result, chance)).encode()
+            makers["summary.json"] = lambda: json_text(headline_summary(result, chance)).encode()
             if first:
                 makers["events.csv"] = file("events", lambda result: events(result, with_failures=False))
             else:

@@ -28,6 +28,11 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
 
     ``chance`` is the plan drawn again; with it the headline has intervals.
     """
+    return headline_summary(result, chance) | {"late_reasons": [_rounded(one) for one in worst_reasons(result)]}
+
+
+def headline_summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
+    """Return the same without why requests are late, which takes longer than all the rest: work is routed anew."""
     by_month = sums_of(result)
     sums = by_month.over_run()
     names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
@@ -56,7 +61,7 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
         "measures": {name: None if value is None else _round(value) for name, value in measures(result).items()},
         "chance": None if chance is None else chance_summary(chance),
         "worst_month": _worst_month(result, by_month),
-        "late_reasons": [_rounded(reason) for reason in worst_reasons(result)],
+        "late_reasons": [],
         "capacity_fraction": _capacity(result),
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),

@@ -285,3 +285,12 @@ def test_of_one_knob_the_last_turn_counts_where_it_was_first() -> None:
 
 def test_command_line_knobs_stay_within_the_language(desk: Desk) -> None:
     check_turns(desk.stated, ["clusters.h200.nodes=5", "site.tariff=us-new-york", "promise.in_time=0.995"])
+
+
+def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That routes all work anew, twice: longer than the run itself. The page shows nothing of it."""
+    monkeypatch.setattr("planner.reporting.summary.worst_reasons", lambda _: pytest.fail("routed anew"))
+    plan = every.plan(())
+    assert "per million tokens" in controls.line(every, plan, intervals=False)
+    assert controls.answer(every, plan, None, intervals=False)
+    assert controls.rest(every, plan)
