@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.version import __version__
+
 if TYPE_CHECKING:
     from planner.language.loading import load_scenario
     from planner.language.loading import load_scenario as load
     from planner.results.result import RunResult
     from planner.studies.study import run_study
     from planner.verbs import actuals, compare, memo, report, run, simulate, size, study, sweep
-
-__version__ = "0.2.0.dev0"
-"""The one place of the version: pyproject.toml reads it here."""
 
 _HOMES = {
     "load": "planner.language.loading:load_scenario",

@@ -121,7 +121,7 @@ app.add_typer(import_results.app, name="import")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from planner import __version__
+        from planner.version import __version__
 
         typer.echo(f"planner {__version__}")
         raise typer.Exit

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from planner.catalog.entries import Accelerator
 from planner.catalog.load import Catalog
-from planner.compile.capacity import Service
 from planner.compile.contracts import last_day, lease_terms, rent_plan
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.compile.software import headcount, stack_name
 from planner.errors import ScenarioError
 from planner.fleet.money import PriceBook

@@ -12,10 +12,11 @@ from datetime import date
 
 import numpy as np
 
-from planner.compile.capacity import Service, served_precision, service_of
+from planner.compile.capacity import served_precision, service_of
 from planner.compile.clusters import order_date
 from planner.compile.events import refuse_floods
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.demand.growth import TableGrowth
 from planner.demand.plan import WorkloadDemand
 from planner.documents import KeyPath

@@ -23,7 +23,7 @@ from planner.physics.replica import Replicas, ReplicaSpec
 from planner.physics.replica_times import Asked, Lengths
 
 if TYPE_CHECKING:
-    from planner.compile.capacity import Service
+    from planner.compile.service import Service
 
 Floats = NDArray[np.float64]
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so

@@ -12,8 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile.capacity import Factors, Service, build_services, capacity_table
+from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.errors import ScenarioError
 from planner.fleet.placement import Deployment
 from planner.fleet.plan import Plan

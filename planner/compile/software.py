@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from planner.catalog.entries import ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
-from planner.compile.capacity import Service, dated_log_gain
+from planner.compile.capacity import dated_log_gain
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.software_plan import (
     Headcount,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
-from planner.compile.capacity import Service
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.demand import growth as growths
 from planner.demand import noise as noises
 from planner.demand import shape as shapes

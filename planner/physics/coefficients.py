@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.physics.doubt import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Spread, doubt_of
+from planner.physics.doubt import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Groups, Spread, doubt_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,19 +78,6 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     _coefficient("ttft_arrival_steps", "decode steps waited for under independent arrivals", 1.5, 0.35, 0.0, 0.0),
 )  # fmt: skip
 NAMES: tuple[str, ...] = tuple(coefficient.name for coefficient in COEFFICIENTS)
-
-
-class Groups(NamedTuple):
-    """The groups of measurements that a replica belongs to, each with an effect of its own on time per token."""
-
-    model: str
-    """Model, engine and kind."""
-    part: str
-    """Accelerator, engine and kind."""
-    campaign: str
-    """Model, accelerator, engine, precision and kind: what one series of runs shares."""
-    layout: str
-    """The campaign's runs in one layout: degrees are tuned, and updated, at different times."""
 
 
 def groups_of(

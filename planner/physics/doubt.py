@@ -15,20 +15,31 @@ terms are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planner.physics.coefficients import Groups
-
 DENSE, MIXTURE = "dense", "mixture-of-experts"
 ANY_LAYOUT = "any"
 """Stands for a replica whose layout is not settled: it has no effect of its own, and a measured layout's doubt."""
 NORMAL_90 = 1.6448536269514722
 """A normal variable lies within this many standard deviations of its mean nine times in ten."""
+
+
+class Groups(NamedTuple):
+    """The groups of measurements that a replica belongs to, each with an effect of its own on time per token."""
+
+    model: str
+    """Model, engine and kind."""
+    part: str
+    """Accelerator, engine and kind."""
+    campaign: str
+    """Model, accelerator, engine, precision and kind: what one series of runs shares."""
+    layout: str
+    """The campaign's runs in one layout: degrees are tuned, and updated, at different times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.errors import CapacityError
-from planner.physics.precision import refusal, routed_weight_bytes, shared_weight_bytes
+from planner.physics.part import refusal
+from planner.physics.precision import routed_weight_bytes, shared_weight_bytes
 from planner.units import GB
 
 if TYPE_CHECKING:

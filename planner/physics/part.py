@@ -1,4 +1,4 @@
-"""What the throughput formula needs to know of one accelerator."""
+"""What the throughput formula needs to know of one accelerator, and what may run on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from planner.physics.precision import format_with
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.physics.model_shape import ModelShape
     from planner.physics.precision import Formats
 
 
@@ -65,3 +66,47 @@ class Part:
     def has_precision(self, precision: str) -> bool:
         """Say whether the part's arithmetic units run this precision natively."""
         return precision in self.dense_flops_per_s
+
+
+def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
+    """Say why a model at this precision cannot run on the part, or return None when it can.
+
+    A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
+    model, FP4 weights only for a model published with them (gpt-oss).
+    """
+    written = part.formats[precision]
+    held = any(map(part.has_precision, written.falls_back_to))
+    if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
+        return None
+    return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
+
+
+def is_unpacked(part: Part, precision: str) -> bool:
+    """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
+    return part.formats[precision].packed and not part.has_precision(precision)
+
+
+def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
+    """Return the number format in which this model's matrix products run.
+
+    Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
+    """
+    written = part.formats[precision]
+    if not part.has_precision(precision):
+        return next(filter(part.has_precision, written.falls_back_to), precision)
+    if shape.native_precision == precision:
+        return next(filter(part.has_precision, written.published_computes_in), precision)
+    return precision
+
+
+def compute_flops_per_s(part: Part, shape: ModelShape, precision: str) -> float:
+    """Return the dense arithmetic rate at which this model's matrix products run."""
+    return part.dense_flops_per_s[arithmetic(part, shape, precision)]
+
+
+def wider_precision(part: Part, shape: ModelShape, precision: str) -> str:
+    """Return the next wider format that the part runs this model in; the widest is its own."""
+    wider = part.formats[precision].wider
+    while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
+        wider = part.formats[wider].wider
+    return wider or precision

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from planner.physics.model_shape import ModelShape
-    from planner.physics.part import Part
 
 Role = Literal["", "activations", "default"]
 
@@ -57,50 +56,6 @@ def canonical_precision(formats: Formats, name: str) -> str | None:
     """Return the format meant by any usual spelling of it, or None."""
     plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
     return next((known for known, form in formats.items() if plain == known or plain in form.aliases), None)
-
-
-def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
-    """Say why a model at this precision cannot run on the part, or return None when it can.
-
-    A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
-    model, FP4 weights only for a model published with them (gpt-oss).
-    """
-    written = part.formats[precision]
-    held = any(map(part.has_precision, written.falls_back_to))
-    if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
-        return None
-    return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
-
-
-def is_unpacked(part: Part, precision: str) -> bool:
-    """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
-    return part.formats[precision].packed and not part.has_precision(precision)
-
-
-def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
-    """Return the number format in which this model's matrix products run.
-
-    Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
-    """
-    written = part.formats[precision]
-    if not part.has_precision(precision):
-        return next(filter(part.has_precision, written.falls_back_to), precision)
-    if shape.native_precision == precision:
-        return next(filter(part.has_precision, written.published_computes_in), precision)
-    return precision
-
-
-def compute_flops_per_s(part: Part, shape: ModelShape, precision: str) -> float:
-    """Return the dense arithmetic rate at which this model's matrix products run."""
-    return part.dense_flops_per_s[arithmetic(part, shape, precision)]
-
-
-def wider_precision(part: Part, shape: ModelShape, precision: str) -> str:
-    """Return the next wider format that the part runs this model in; the widest is its own."""
-    wider = part.formats[precision].wider
-    while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
-        wider = part.formats[wider].wider
-    return wider or precision
 
 
 def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:

@@ -21,11 +21,12 @@ from planner.physics.coefficients import (
     KV_RESERVED_OUTPUT_FRACTION,
     MAX_SEQUENCES,
     SERVING,
-    Groups,
     groups_of,
 )
+from planner.physics.doubt import Groups
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
-from planner.physics.precision import arithmetic, compute_flops_per_s, is_unpacked, routed_weight_bytes
+from planner.physics.part import arithmetic, compute_flops_per_s, is_unpacked
+from planner.physics.precision import routed_weight_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import planner
 from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.finance.variance import PLAN_CAUSES
@@ -41,6 +40,7 @@ from planner.results.measure_names import DRAWS
 from planner.results.measures import series_of
 from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
+from planner.version import __version__
 
 
 def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
@@ -258,7 +258,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
     files["workbook.xlsx"] = _workbook(comparison, {table.name: columns for table, columns in tables})
     manifest: dict[str, Any] = {
         "kind": "comparison",
-        "version": planner.__version__,
+        "version": __version__,
         "scenarios": {result.scenario.name: scenario_sha256(result.scenario) for result in comparison.results},
         "baseline": comparison.names[comparison.baseline],
         "overrides": list(common_overrides([result.scenario for result in comparison.results]) or ()),

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-import planner
 from planner.catalog.load import VERSION
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, read_json
@@ -36,6 +35,7 @@ from planner.results.measures import measures
 from planner.results.result import RunResult
 from planner.simulation.processes import name_of
 from planner.units import unit_of
+from planner.version import __version__
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -94,7 +94,7 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
     """Return what identifies one replication of a scenario."""
     return {
         "kind": "run",
-        "version": planner.__version__,
+        "version": __version__,
         "scenario": scenario.name,
         "scenario_file": scenario_file(scenario),
         "scenario_sha256": scenario_sha256(scenario),

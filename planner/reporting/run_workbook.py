@@ -10,20 +10,17 @@ run would find.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.finance.accounts import Account
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
 from planner.finance.ledger import Dimension
-from planner.finance.present_value import discount_factors, running_months
+from planner.finance.present_value import running_months
 from planner.reporting.workbook import (
     Page,
     SheetChart,
     Sheets,
-    SheetTable,
     draw_charts,
     in_usd,
     open_book,
@@ -31,14 +28,15 @@ from planner.reporting.workbook import (
     write_page,
 )
 from planner.reporting.workbook_accounts import write_accounts, write_ledger
-from planner.reporting.workbook_cohorts import CohortFigures, cohort_figures, unfollowed_prices, write_cohorts
+from planner.reporting.workbook_cohorts import cohort_figures, unfollowed_prices, write_cohorts
+from planner.reporting.workbook_content import Content
 from planner.reporting.workbook_depreciation import write_depreciation
 from planner.reporting.workbook_inputs import SHEET as ASSUMPTIONS
-from planner.reporting.workbook_inputs import Inputs, inputs_of, write_assumptions
+from planner.reporting.workbook_inputs import inputs_of, write_assumptions
 from planner.reporting.workbook_statements import write_statements
 from planner.reporting.workbook_summary import write_summary
 from planner.reporting.workbook_tax import write_tax
-from planner.reporting.workbook_workings import Series, series_of_inputs, write_workings
+from planner.reporting.workbook_workings import series_of_inputs, write_workings
 from planner.results.accounting import running_usd
 from planner.results.cohorts import assets_of
 from planner.results.measure_names import FLEET
@@ -50,8 +48,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from planner.finance.depreciation import Cohorts, DepreciationSchedule
-    from planner.finance.months import MonthGrid
     from planner.results.result import RunResult
 
     Floats = NDArray[np.float64]
@@ -63,64 +59,6 @@ SHEET_NAMES = (
     "Summary", ASSUMPTIONS, "Statements", "Cohorts", "Depreciation", "Timeline", "Accounts", "Workings", "Tax",
     "By cluster", "Ledger", "Events",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """A run and the figures behind the formulas, worked out once."""
-
-    result: RunResult
-    inputs: Inputs
-    assets: Cohorts
-    """The purchase cohorts as the books see them, in the order of the ledger's cohort names."""
-    cohorts: CohortFigures
-    schedule: DepreciationSchedule
-    charge_usd: Floats
-    """Cost of capital before rounding, shape (cohorts, months)."""
-    property_usd: Floats
-    """Property tax before rounding, shape (cohorts, months)."""
-    table_cents: Cents
-    """The ledger by month and account, shape (months, accounts)."""
-    series: tuple[Series, ...]
-    """What is a price times a quantity, by account and cluster."""
-    measures: Mapping[str, float | None]
-    output_tokens: Floats
-    total_tokens: Floats
-    running_months: Floats
-    """Months from the start to when each month's running flows count, shape (months,)."""
-    dated_rows: NDArray[np.intp]
-    """Ledger rows that count on a day of their own: purchases, sales, end value."""
-    dated_months: Floats
-    """Months from the start to that day, in the order of those rows."""
-    tables: Mapping[str, SheetTable]
-    """Plain tables by the names of their sheets: assumptions, timeline, events."""
-    more: Mapping[str, Page] = field(default_factory=dict)
-    """Further sheets, after all others."""
-
-    @property
-    def grid(self) -> MonthGrid:
-        """The months of the horizon."""
-        return self.result.plan.months
-
-    @property
-    def rate(self) -> float:
-        """Discount rate a year, as simulated."""
-        return self.result.plan.money.capital.discount_rate_per_year
-
-    @property
-    def rate_cell(self) -> str:
-        """Address of the discount rate."""
-        return self.inputs.cell("discount rate")
-
-    def account_cents(self, account: Account) -> Cents:
-        """Return an account of the ledger by month, shape (months,)."""
-        return np.asarray(self.table_cents[:, list(Account).index(account)])
-
-    @property
-    def dated_present_usd(self) -> Floats:
-        """Present value of each ledger row that counts on a day of its own."""
-        amounts = self.result.ledger.amount_cents[self.dated_rows] / 100
-        return np.asarray(amounts * discount_factors(self.rate, self.dated_months))
 
 
 def workbook_content(

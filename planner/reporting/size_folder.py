@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-import planner
 from planner.language.loading import layer_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
@@ -47,6 +46,7 @@ from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
 from planner.studies.sizing.size import MIXED, Sized
 from planner.units import MILLION
+from planner.version import __version__
 
 PLAN_FILE = "plan.yaml"
 _ROWS = {
@@ -273,7 +273,7 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
     files["datapackage.json"] = data_package("size", written, form)
     manifest = {
         "kind": "size",
-        "version": planner.__version__,
+        "version": __version__,
         "scenario": sized.scenario.name,
         "scenario_sha256": scenario_sha256(sized.scenario),
         "seed": sized.trial.seed,

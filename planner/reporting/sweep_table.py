@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import planner
 from planner.language.scenario import Scenario
 from planner.reporting.columns import ColumnKind
 from planner.reporting.comparison_columns import sweep_description
@@ -23,6 +22,7 @@ from planner.reporting.workbook import Page, SheetChart, sheet_of, words, write_
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
 from planner.units import MILLION
+from planner.version import __version__
 
 MOST_POINTS = 5_000
 """Points listed in the workbook; the file has them all, and the sheet says so."""
@@ -116,7 +116,7 @@ def write_sweep(
     files["workbook.xlsx"] = _workbook(scenario, axes, {table.name: columns for table, columns in tables})
     identity = {
         "kind": "sweep",
-        "version": planner.__version__,
+        "version": __version__,
         "scenario": scenario.name,
         "scenario_sha256": scenario_sha256(scenario),
         "promise": scenario.promise.model_dump(),

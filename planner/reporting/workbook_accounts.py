@@ -8,7 +8,6 @@ a day of its own from that day. Signs are the ledger's: costs are positive, inco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from planner.finance.present_value import discount_factors
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.reporting.workbook import FIRST_ROW, address, words, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
+from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW, Content, Layout
 from planner.reporting.workbook_depreciation import (
     CHARGE,
     DEPRECIATION,
@@ -35,15 +35,12 @@ from planner.results.measure_names import SITE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
 
     Floats = NDArray[np.float64]
 
-SHEET = "Accounts"
 CODE_ROW = 1
 """Row of the accounts' names in the ledger, below the headings."""
-FIRST_MONTH_ROW = 2
 ALWAYS_SHOWN = (Account.DEPRECIATION, Account.COST_OF_CAPITAL, Account.ENERGY, Account.COOLING, Account.RESIDUAL_VALUE)
 _ON_BOOKS = {Account.COST_OF_CAPITAL: CHARGE, Account.PROPERTY_TAX: PROPERTY_TAX}
 MEASURES = {
@@ -63,27 +60,6 @@ MEASURES = {
     "discounted": "Discounted, USD",
 }
 """The columns after the accounts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Where the columns of the accounts lie, and what they hold as simulated."""
-
-    columns: dict[str, int]
-    """By name: accounts and measures."""
-    series: dict[str, Floats]
-    """By the same names, shape (months,)."""
-
-    def cell(self, name: str, period: int) -> str:
-        """Return the address of a month; zero where the run has no such account."""
-        column = self.columns.get(name)
-        return "0" if column is None else f"{SHEET}!{address(FIRST_MONTH_ROW + period, column, fixed='RC')}"
-
-    def range_of(self, name: str) -> str:
-        """Return the address of a column's months."""
-        column, last = self.columns[name], FIRST_MONTH_ROW + len(self.series[name]) - 1
-        low, high = (address(row, column, fixed="RC") for row in (FIRST_MONTH_ROW, last))
-        return f"{SHEET}!{low}:{high}"
 
 
 def ledger_range(content: Content, column: str) -> str:
@@ -195,7 +171,7 @@ def _is_shown(account: Account, content: Content) -> bool:
 
 def write_accounts(sheets: Sheets, content: Content) -> Layout:
     """Write every account by month, what a month comes to, and return where it all lies."""
-    sheet, formats = sheets[SHEET], sheets.formats
+    sheet, formats = sheets[ACCOUNTS_SHEET], sheets.formats
     shown = [account for account in Account if _is_shown(account, content)]
     columns = {name: 1 + place for place, name in enumerate([*map(str, shown), *MEASURES])}
     write_headings(sheet, sheets, ["Month", *(words(str(account)) for account in shown), *MEASURES.values()], 0)
@@ -245,7 +221,7 @@ def _sum_of(layout: Layout, row: int, view: View, leave_out: tuple[Account, ...]
 
 def _write_measures(sheets: Sheets, content: Content, layout: Layout, period: int) -> None:
     """Write the columns after the accounts for one month."""
-    sheet, row, columns, series = sheets[SHEET], FIRST_MONTH_ROW + period, layout.columns, layout.series
+    sheet, row, columns, series = sheets[ACCOUNTS_SHEET], FIRST_MONTH_ROW + period, layout.columns, layout.series
 
     def at(name: str, *, from_start: bool = False) -> str:
         here = address(row, columns[name])

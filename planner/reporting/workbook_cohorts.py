@@ -11,7 +11,6 @@ K, L, M, N the prices of a node's accelerators, host, network and storage, S the
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from planner.finance.account_groups import CAPEX_ACCOUNTS
 from planner.finance.cents import cents, split_cents
 from planner.fleet.quantities import shares
 from planner.reporting.workbook import FIRST_ROW, address, down, write_headings
+from planner.reporting.workbook_content import CohortFigures, Content, Order
 from planner.reporting.workbook_inputs import DISCOUNT, PRICE, RESIDUAL, volume_discount
 from planner.results.cohorts import is_opening, is_owned, owned_value_cents, parts_usd
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from planner.finance.depreciation import Cohorts
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
     from planner.results.cohorts import Cohort
     from planner.results.result import RunResult
@@ -71,38 +70,6 @@ HEADINGS = {
 }
 """The columns in order: their names here, their headings and formats."""
 COLUMN = {name: place for place, name in enumerate(HEADINGS)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What decides the price of a cohort's accelerators, besides the price."""
-
-    units: int
-    volume_discount: float
-    factor: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CohortFigures:
-    """What the cohorts sheet shows as simulated, shape (cohorts,) where not stated."""
-
-    orders: tuple[Order | None, ...]
-    """None where the price does not come from the cluster's list price."""
-    paid: tuple[int | None, ...]
-    """Period of payment; None before the start."""
-    retired: tuple[int | None, ...]
-    """Period of retirement; None for never."""
-    cost_cents: Cents
-    parts_cents: Cents
-    """Shape (cohorts, 4)."""
-    residual_cents: Cents
-    at_life_fraction: Floats
-    """Share of what servers cost that they fetch at the end of book life."""
-    resale_fraction: Floats
-    proceeds_cents: Cents
-    end_fraction: Floats
-    end_cents: Cents
-    is_owned: NDArray[np.bool_]
 
 
 def cohort_figures(result: RunResult, assets: Cohorts) -> CohortFigures:

@@ -23,8 +23,8 @@ from planner.units import MONTHS_PER_YEAR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
+    from planner.reporting.workbook_content import Content
 
     Floats = NDArray[np.float64]
 

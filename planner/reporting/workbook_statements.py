@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_accounts import Layout
+    from planner.reporting.workbook_content import Content, Layout
 
     Cents = NDArray[np.int64]
 

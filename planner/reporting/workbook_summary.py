@@ -12,14 +12,13 @@ from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.cents import usd
 from planner.finance.tax import LossRule
 from planner.reporting.workbook import finish_chart
-from planner.reporting.workbook_accounts import FIRST_MONTH_ROW, MEASURES, ledger_range
-from planner.reporting.workbook_accounts import SHEET as ACCOUNTS_SHEET
+from planner.reporting.workbook_accounts import MEASURES, ledger_range
+from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW
 from planner.reporting.workbook_tax import tax_range
 
 if TYPE_CHECKING:
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_accounts import Layout
+    from planner.reporting.workbook_content import Content, Layout
 
 SHEET = "Summary"
 MEASURE_ROW = 4

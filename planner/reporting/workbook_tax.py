@@ -28,9 +28,8 @@ from planner.results.cohorts import tax_base
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_accounts import Layout
+    from planner.reporting.workbook_content import Content, Layout
 
     Cents = NDArray[np.int64]
 

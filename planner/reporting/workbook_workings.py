@@ -7,18 +7,18 @@ stands beside it, one column for each price that it moves with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.finance.accounts import Account
-from planner.finance.cents import cents
 from planner.finance.unit_costs import price_path
 from planner.fleet.money import PricePath
 from planner.reporting import workbook_inputs as names
 from planner.reporting.workbook import FIRST_ROW, address, words, write_headings
 from planner.reporting.workbook_cohorts import cohort_range
+from planner.reporting.workbook_content import Content, Series
 from planner.reporting.workbook_depreciation import FIRST_MONTH, SERVICE, block_range
 from planner.results.measure_names import SITE
 from planner.results.parts import rma_usd
@@ -26,7 +26,6 @@ from planner.results.parts import rma_usd
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.reporting.run_workbook import Content
     from planner.reporting.workbook import Sheets
     from planner.reporting.workbook_inputs import Inputs, Posted
     from planner.results.result import RunResult
@@ -42,24 +41,6 @@ _PRICES = {
     Account.BURST_RENTAL: names.BURST,
 }
 """Accounts that are one price of the whole site times a quantity."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """A series that the ledger rounds on its running total, as the sum of parts that each move with one price."""
-
-    account: Account
-    cluster: int
-    """−1 for the site as a whole."""
-    parts: tuple[tuple[str, Floats], ...]
-    """Name of an input, empty for none; running total as simulated, USD, shape (months,)."""
-    yearly: float = 0.0
-    """Share of capital in service that it is in a year, where it is one; its part is then by formula."""
-
-    @property
-    def running_cents(self) -> NDArray[np.int64]:
-        """The running total as simulated, shape (months,)."""
-        return cents(np.sum([running for _, running in self.parts], axis=0))
 
 
 def series_of_inputs(result: RunResult, posted: Posted, inputs: Inputs) -> tuple[Series, ...]:

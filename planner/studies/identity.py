@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import planner
 from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.language.scenario import Scenario
 from planner.language.study import Study
+from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.studies.inputs import Inputs
@@ -55,7 +55,7 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
     """Return what decides the runs of scenarios: planner, catalogue, each scenario and every file it reads."""
     return {
         "format": FORMAT,
-        "version": planner.__version__,
+        "version": __version__,
         "code": code_sha256(),
         "calibration": hashlib.sha256(SHIPPED_CALIBRATION.read_bytes()).hexdigest(),
         "catalogue": _sha256([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
@@ -74,7 +74,7 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
 @functools.cache
 def code_sha256() -> str:
     """Return the hash of the installed package, as far as a replication depends on it."""
-    folder = Path(planner.__file__).parent
+    folder = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)

@@ -23,8 +23,8 @@ from scipy.stats import gamma
 import planner.catalog
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Service
 from planner.compile.in_time import lengths_of, traffic_of
+from planner.compile.service import Service
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration, roofline_calibration
 from planner.physics.node_power import NodeRating, ServingMix, build_node_power

@@ -15,8 +15,9 @@ import pytest
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile import build_plan
-from planner.compile.capacity import Service, build_services, dated_log_gain
+from planner.compile.capacity import build_services, dated_log_gain
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.physics.memory import candidate_degrees

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Service, build_services, stream_s
+from planner.compile.capacity import build_services, stream_s
 from planner.compile.reuse import Reuse
+from planner.compile.service import Service
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, describe, price_replicas

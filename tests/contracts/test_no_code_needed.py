@@ -15,7 +15,7 @@ from planner.catalog.physics import part_of, shape_of
 from planner.compile import build_plan
 from planner.language.loading import load_scenario
 from planner.physics.memory import memory_fit
-from planner.physics.precision import compute_flops_per_s, wider_precision
+from planner.physics.part import compute_flops_per_s, wider_precision
 from planner.results.run import run_engine, simulate
 
 Planner = Callable[..., Any]

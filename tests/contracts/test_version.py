@@ -13,7 +13,7 @@ from tests.conftest import Planner
 def test_the_version_has_one_place(root: Path, planner: Planner) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "planner.__version__"}
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "planner.version.__version__"}
     assert planner("--version").out == f"planner {library.__version__}\n"
 
 

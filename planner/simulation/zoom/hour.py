@@ -16,8 +16,8 @@ from datetime import datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile.capacity import Service
 from planner.compile.in_time import traffic_of
+from planner.compile.service import Service
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
 from planner.fleet.window import WindowResult

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.physics.arrays import Bools, Floats
-    from planner.physics.coefficients import Groups
+    from planner.physics.doubt import Groups
 
 Labels = tuple[str, ...]
 """A row's groups, one for each level; empty where its first token follows no recipe."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.physics.arrays import Bools, Floats
-    from planner.physics.coefficients import Groups
+    from planner.physics.doubt import Groups
     from planner.physics.replica import ReplicaWork
     from planner.tools.benchmarks.first_token import Labels
 

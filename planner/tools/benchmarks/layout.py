@@ -11,7 +11,8 @@ import numpy as np
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
-from planner.physics.precision import canonical_precision, format_with, refusal
+from planner.physics.part import refusal
+from planner.physics.precision import canonical_precision, format_with
 from planner.physics.replica import ReplicaSpec
 from planner.validation import nearest
 

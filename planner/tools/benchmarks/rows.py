@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from planner.catalog.load import Catalog
     from planner.physics.arrays import Bools, Floats, Ints
-    from planner.physics.coefficients import Calibration, Groups
-    from planner.physics.doubt import Doubt
+    from planner.physics.coefficients import Calibration
+    from planner.physics.doubt import Doubt, Groups
     from planner.tools.benchmarks.first_token import Labels
 
 _KEYS = [

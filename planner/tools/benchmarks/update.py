@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from planner.physics.arrays import Floats
-    from planner.physics.coefficients import Groups
-    from planner.physics.doubt import Spread
+    from planner.physics.doubt import Groups, Spread
     from planner.tools.benchmarks.rows import BenchmarkRows
 
 DRIFT_PRIOR = "engine_version_drift"

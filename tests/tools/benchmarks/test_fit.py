@@ -5,15 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.physics.coefficients import (
-    GROUP_SIGMA,
-    NAMES,
-    SATURATED,
-    SERVING,
-    Calibration,
-    Groups,
-    prior_calibration,
-)
+from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, prior_calibration
+from planner.physics.doubt import Groups
 from planner.physics.operating import Traffic
 from planner.physics.replica import ReplicaSpec, describe
 from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS
