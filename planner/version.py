@@ -1,6 +1,25 @@
-"""Which planner this is."""
+"""Which planner this is: its version, and a hash of its code."""
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 __version__ = "0.2.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
+_TELLS_ONLY = ("cli", "reporting", "reference", "probe")
+"""Packages that only show what was computed: no replication depends on them."""
+
+
+@functools.cache
+def code_sha256() -> str:
+    """Return the hash of the installed package, as far as a replication depends on it."""
+    import hashlib  # noqa: PLC0415 - a study asks; the command line only says the version
+
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.suffix in (".py", ".yaml", ".csv") and name.parts[0] not in _TELLS_ONLY:
+            digest.update(f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.language.scenario import Scenario
 from planner.language.study import Study
-from planner.version import __version__
+from planner.version import __version__, code_sha256
 
 if TYPE_CHECKING:
     from planner.studies.inputs import Inputs
@@ -29,8 +28,6 @@ _TOLD_BY = {
     "format": "the format of the store",
     "vary": "what is varied",
 }
-_TELLS_ONLY = ("cli", "reporting", "reference", "probe")
-"""Packages that only show what was computed: no replication depends on them."""
 
 
 def identity(study: Study, setup: Setup, batch: int) -> Identity:
@@ -69,18 +66,6 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
             for path, content in sorted(scenario.document.files.items())
         },
     }
-
-
-@functools.cache
-def code_sha256() -> str:
-    """Return the hash of the installed package, as far as a replication depends on it."""
-    folder = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if path.suffix in (".py", ".yaml", ".csv") and name.parts[0] not in _TELLS_ONLY:
-            digest.update(f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def digest_of(who: Identity) -> str:

@@ -13,12 +13,12 @@ from planner.language.study import Study
 from planner.language.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
-from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, stated
 from planner.studies.points import MAX_DIMENSIONS, PointSet
 from planner.studies.replicate import Setup
 from planner.studies.resolve import far_ends, resolve_inputs
 from planner.validation import choices, nearest
+from planner.version import code_sha256
 
 USUAL_REPLICATIONS = 1000
 """Replications of a study where none are asked for, at least."""

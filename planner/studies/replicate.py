@@ -21,8 +21,8 @@ from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 from planner.studies.designs import Design
 from planner.studies.headlines import CLUSTER_MONTHLY, HEADLINES, MONTHLY, headline_names
-from planner.studies.identity import code_sha256
 from planner.studies.inputs import Inputs, Stated, changed
+from planner.version import code_sha256
 
 Floats = NDArray[np.float64]
 NOT_RUN = "not run: "

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import planner
+from planner import version
 from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, OWNER, WORK, FolderLock
@@ -106,7 +106,7 @@ def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(gr
 def test_other_code_is_another_study(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepare(study)
     done(prepared, tmp_path / "o")
-    assert len(identities.code_sha256()) == 64
+    assert len(version.code_sha256()) == 64
     monkeypatch.setattr(identities, "code_sha256", lambda: "0" * 64)
     with pytest.raises(ScenarioError, match="the planner's code changed"):
         open_store(prepared, tmp_path / "o", resume=True)
@@ -122,11 +122,11 @@ def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
     (package / "reporting").mkdir(parents=True)
     for name in ("__init__.py", "engine.py", "facts.yaml", "reporting/page.py"):
         (package / name).write_text("1\n")
-    monkeypatch.setattr(planner, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(version, "__file__", str(package / "version.py"))
 
     def now() -> str:
-        identities.code_sha256.cache_clear()
-        return identities.code_sha256()
+        version.code_sha256.cache_clear()
+        return version.code_sha256()
 
     try:
         before = now()
@@ -135,7 +135,7 @@ def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
         (package / "facts.yaml").write_text("2\n")
         assert now() != before
     finally:
-        identities.code_sha256.cache_clear()
+        version.code_sha256.cache_clear()
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, when: Callable[[Any, int], Exception | None]) -> None:
