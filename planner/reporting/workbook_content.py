@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.finance.accounts import Account
 from planner.finance.cents import cents
 from planner.finance.present_value import discount_factors
 from planner.reporting.workbook import Page, SheetTable, address
@@ -15,7 +16,6 @@ from planner.reporting.workbook import Page, SheetTable, address
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from planner.finance.accounts import Account
     from planner.finance.depreciation import Cohorts, DepreciationSchedule
     from planner.finance.months import MonthGrid
     from planner.reporting.workbook_inputs import Inputs
