@@ -319,6 +319,7 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     for team in plan.software.teams:
         engineers += people(plan, run.log, team.engineers, team.clusters, accelerators)
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
+    crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
     yearly = (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
@@ -326,14 +327,11 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
         (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
         (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     )
     for account, quantity, price, rise in yearly:
         if price > 0 and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
-    if upkeep.crew_usd_per_year > 0:
-        crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
-        cost = yearly_cost_usd(crews, upkeep.crew_usd_per_year, grid, upkeep.escalator_per_year)
-        books.by_cluster(Account.OPERATIONS_STAFF, cost)
     if plan.site.parking is not None and plan.site.parking.wake_usd > 0:
         books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():

@@ -178,6 +178,12 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_p
         idle = np.maximum(12 - chat / rates[0] / utilisation, 0.0)
         return most_served(batch, idle * rates[1] * speed, 24)
 
+    chat_h, batch_h = window.replicas.sum(axis=1) * [each.nodes_per_replica for each in plan.placement.deployments]
+    if 1 in plan.placement.deployments[0].waiting_speed:
+        batch_h += chat_h  # it may use what either holds
+    use = result.routing_monthly().set_index("workload")["utilisation_fraction"]
+    at_work = use["chat"] * chat_h + use["batch"] * batch_h
+    assert at_work == pytest.approx(window.busy_nodes.sum())
     served = float(window.served_requests[0, 1].sum())
     assert bound(0.75, slower) * 0.99 <= served <= bound(1.0, 1.0) * (1 + 1e-9)
     assert window.shed_requests[1].sum() < 0.01 * batch.sum() or requests_per_s > 100

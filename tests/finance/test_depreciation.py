@@ -66,6 +66,15 @@ def test_owned_before_the_horizon_opens_with_its_book_value() -> None:
     assert int(schedule.acquired_cents.sum()) == 0
 
 
+def test_owned_before_and_sold_in_the_first_month() -> None:
+    """12 of 36 months are past; half a month is charged, and the rest written off."""
+    schedule = schedule_of(make_cohorts([36_000.0], [-12.0], disposal=(0.5, 0.0)))
+    assert schedule.opening_book_cents.tolist() == [2_400_000]
+    assert schedule.depreciation_cents[0, 0] == 50_000
+    assert schedule.disposed_book_cents[0, 0] == 2_350_000
+    assert not schedule.closing_book_cents.any()
+
+
 def test_in_service_after_the_horizon_leaves_no_trace() -> None:
     schedule = schedule_of(make_cohorts([36_000.0], [36.0]))
     assert not schedule.acquired_cents.any()

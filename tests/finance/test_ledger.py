@@ -142,6 +142,9 @@ def test_one_row_for_each_key_and_none_for_zero() -> None:
     ledger = builder.build()
     assert ledger.row_count == 1
     assert ledger.amount_cents.tolist() == [11]
+    small = LedgerBuilder(LABELS)
+    small.post(Account.ENERGY, [1, 0, -1, 2], month=[0, 1, 2, 3], cluster=1)
+    assert small.build().amount_cents.tolist() == [1, -1, 2]
 
 
 def test_an_empty_ledger_is_sound() -> None:

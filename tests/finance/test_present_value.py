@@ -81,6 +81,12 @@ def test_two_rates_are_both_told_and_none_is_chosen() -> None:
     assert "2 rates fit" in found.explanation
 
 
+def test_a_century_of_flows_has_its_rates_too() -> None:
+    """1 paid, 2,000 earned a year later and 1 paid after a hundred: 1 + r = 2000, and 1 / 2000^(1/99)."""
+    found = internal_rate([-1.0, 2000.0, -1.0], [0.0, 12.0, 1200.0])
+    assert found.all_annual_rates == pytest.approx([2000 ** (-1 / 99) - 1, 1999.0], rel=1e-3)
+
+
 def test_two_sign_changes_may_leave_no_rate() -> None:
     found = internal_rate([1.0, -2.0, 2.0])
     assert found.annual_rate is None
@@ -150,6 +156,9 @@ def test_a_purchase_inside_a_month_jumps_on_its_day() -> None:
     assert plan.payback_months() == pytest.approx(2.7)
     sold = flows([-10.0] * 4, (0.0, -60.0), (3.5, 200.0))
     assert sold.payback_months() == 3.5  # the sale itself turns it
+    later = flows([0.0] * 25, (0.0, -100.0), (24.0, 120.0))  # 121 would be worth the 100 at 10% a year
+    assert later.payback_months(0.09) == 24.0
+    assert later.payback_months(0.1) is None
 
 
 def test_payback_is_zero_without_a_loss_and_nothing_without_a_gain() -> None:

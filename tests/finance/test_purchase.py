@@ -65,6 +65,14 @@ def test_the_newest_quote_wins() -> None:
     assert choose_quote([new, old], date(2026, 5, 1)) is old
 
 
+def test_a_quote_may_hold_for_one_day_and_discount_every_unit() -> None:
+    day = date(2026, 3, 1)
+    tiers = (DiscountTier(minimum_units=1, discount_fraction=0.25), *TIERS[1:])
+    once = Quote(name="fair", list_price_usd=100.0, tiers=tiers, valid_from=day, valid_until=day)
+    assert choose_quote([once], day) is once
+    assert once.order_cents(2) == 15_000
+
+
 def test_a_date_without_a_quote_says_which_dates_there_are() -> None:
     only = Quote(name="spring", list_price_usd=1.0, valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31))
     with pytest.raises(ScenarioError, match=r"order date 2026-07-01 \(spring: 2026-03-01 to 2026-05-31\)"):

@@ -110,6 +110,9 @@ def test_losses_carried_forward_offset_four_fifths_of_a_later_year() -> None:
     # 12,000 of income less 80% of it by the loss leaves 2,400: tax 504, paid in December.
     assert int(charge.cash_cents[:23].sum()) == 0
     assert charge.cash_cents[23] == 50_400
+    # Two years' losses are carried whole: 1,000 less 20 and 30.
+    tax, _ = assess_usd(np.array([-20.0, -30.0, 1_000.0]), np.array([2026, 2027, 2028]), rules)
+    assert tax == pytest.approx([0.0, 0.0, 0.21 * 950], rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,12 @@ def test_its_tax_is_39_years_straight_from_the_middle_of_its_month(run: Run) -> 
     assert owed == pytest.approx(0.25 * (4_070_000 - (4_100_000 - deducted)), abs=0.02)
     on_sale = [sum(site(each, Account.TAX_ON_END_VALUE)) for each in (taxed, plain)]
     assert on_sale[0] - on_sale[1] == pytest.approx(0.25 * (4_070_000 - (4_100_000 - deducted)), abs=0.02)
+    earned = -np.array(by_month(taxed, Account.REVENUE)).sum(axis=1)
+    assert ownership(taxed).value_usd(earned) == pytest.approx(float(measures(taxed)["npv_usd"] or 0), abs=0.5)
+    # Six years old: worth 3,380,000 with a basis of 4,100,000 − 71.5 · 3,600,000 / 468, so a sale would save tax.
+    (old, *later) = site(run(BUILDING % "2020-01-01", tax), Account.OPENING_VALUE)
+    assert old == pytest.approx(3_380_000 + 0.25 * (3_550_000 - 3_380_000), abs=0.01)
+    assert later == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 from planner.fleet import quantities
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
 from planner.fleet.window import evaluate_window, missed_under
 from planner.language.loading import load_scenario
 from planner.reporting.summary import mend_words
 from planner.results import tables
-from planner.results.late import REASONS, lost_requests, worst_reasons
+from planner.results.late import REASONS, _nodes_to_halve, lost_requests, worst_reasons
 from planner.results.result import RunResult
 from planner.results.run import simulate
 
@@ -118,7 +120,7 @@ def test_one_routing_serves_every_table_as_a_window_of_its_own_would() -> None:
 
 def test_rented_machines_are_not_lost() -> None:
     rent = "finance.burst_rental={usd_per_accelerator_h: 4, most_accelerators: 8}"
-    rented = run(rent)
+    rented = run(rent, "workloads.chat.tokens.growth_per_year=0.5")  # so that a request takes longer month by month
     assert rented.rented.requests.sum() > 0
     assert lost_requests(rented).requests.sum(axis=0) == pytest.approx(rented.missed_requests())
 
@@ -154,6 +156,41 @@ def test_the_nodes_named_mend_what_was_lost_for_want_of_them() -> None:
     mended = lost_requests(run(*calm, f"clusters.h200.nodes={2 + more}"))
     assert lost.fraction[place].max() > 0.05
     assert mended.fraction[place].max() < 0.1 * lost.fraction[place].max()
+
+
+    rate = short.plan.requests_per_node_h[0, 0, 0]
+    worst = max(float((window.late_requests + window.shed_requests).max()) for window in short.run.windows)
+    assert 0.9 * worst < np.nanmax(lost.mend_amount[place, :, 0]) * rate < worst  # all but what is late at capacity
+
+
+def test_no_more_is_named_than_carries_all_that_comes() -> None:
+    """A request in three hours, now and then in the dark: a thousandth of a node would carry it."""
+    rare = run("workloads.chat.requests_per_s=0.0001", "workloads.batch=null", "site.power_cap_kw=null")
+    amount = lost_requests(rare).mend_amount[[*REASONS].index("outage"), :, 0]
+    most = max(float(window.demand_requests.max()) for window in rare.run.windows)
+    assert 0.0 < np.nanmax(amount) <= most / rare.plan.requests_per_node_h[:, 0].max()
+
+
+def test_where_lateness_rises_evenly_with_load_as_many_nodes_again_halve_what_is_queued() -> None:
+    """1% late on an idle replica, 3% at capacity, as many as are late in the month: half of the two is at half load."""
+    result = run()
+    table = np.zeros_like(result.plan.late_tables)
+    table[:] = 0.01 + 0.02 * np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    even = dataclasses.replace(result, plan=dataclasses.replace(result.plan, late_tables=table, calm_tables=None))
+    nodes = result.monthly.present_node_h[:, 0] / np.diff(result.plan.month_edges_h)
+    for late in (0.03, 0.02):
+        found = _nodes_to_halve(even, 0, 0, late * result.monthly.demand_requests[:, 0])
+        assert found == pytest.approx(nodes)
+
+
+def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_less() -> None:
+    busy = ("workloads.batch.requests_per_s=300", "workloads.batch.deferrable_within_h=2", "site.outages_per_year=0")
+    capped, free = run(*busy, "site.power_cap_kw=45"), run(*busy, "site.power_cap_kw=null")
+    assert capped.plan.placement is not None
+    assert any(capped.plan.placement.placed)
+    less = capped.missed_requests() - free.missed_requests()
+    assert less[:, 1].min() > 0.0
+    assert lost_requests(capped).requests[0] == pytest.approx(less, rel=1e-6, abs=1.0)
 
 
 def test_what_cannot_wait_is_settled_in_the_month_in_which_it_arrives() -> None:

@@ -19,6 +19,7 @@ from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.ledger import Dimension
 from planner.language.loading import load_scenario
 from planner.results.measures import measures
+from planner.results.ownership import ownership
 from planner.results.result import RunResult
 from planner.results.run import simulate
 
@@ -117,6 +118,7 @@ def test_a_lease_at_the_price_of_capital_is_worth_what_buying_is(run: Run, term:
     value, same, more = (float(measures(result)["npv_usd"] or 0) for result in (bought, leased, dear))
     assert same == pytest.approx(value, abs=0.05)
     assert more < value - 0.001 * price
+    assert -float(ownership(leased).cost_pv_usd[-1, -1]) == pytest.approx(same, abs=0.05)
     for name in ("levelised_cost_per_million_tokens_usd", "tco_usd"):
         assert measures(dear)[name] > measures(bought)[name]  # type: ignore[operator]
     charged = [result.cost_cents(View.ACCRUAL).sum(axis=1) / 100 for result in (bought, leased)]

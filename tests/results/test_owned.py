@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account
+from planner.finance.accounts import Account, Position
 from planner.finance.depreciation import make_cohorts
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid
 from planner.finance.tax import tax_depreciation
 from planner.language.loading import load_scenario
+from planner.results.cohorts import opening_of, opening_value_cents
 from planner.results.measures import measures
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -166,6 +167,18 @@ def test_tax_depreciation_goes_on_from_the_day_of_purchase(run: Run) -> None:
     end = server_usd(result) * 0.6 ** (21 / 12)
     basis = 0.48 * 1_440_000 - 0.192 * 1_440_000 / 4
     assert by_month(result, Account.TAX_ON_END_VALUE)[-1] == pytest.approx(0.25 * (end - basis), abs=0.01)
+
+
+def test_what_is_bought_later_is_no_part_of_the_opening(run: Run) -> None:
+    """At a tax of six tenths, where a cent too many would show."""
+    tax = "finance.tax={rate_fraction: 0.6, bonus_fraction: 0}"
+    alone, beside = run(tax), run(tax, "clusters.new={accelerator: H200, nodes: 1}")
+    opened = [opening_of(each.plan, each.cohorts, each.run.log).position_cents for each in (alone, beside)]
+    for position in (Position.HARDWARE, Position.DEFERRED_TAX):
+        assert opened[0][position].sum() == opened[1][position].sum() > 0
+    rules = beside.plan.money.market.tax
+    worth = opening_value_cents(beside.plan, beside.cohorts, rules)
+    assert [*worth] == [*opening_value_cents(alone.plan, alone.cohorts, rules), 0]
 
 
 def test_early_life_is_over_for_old_machines(write: Write) -> None:
