@@ -277,10 +277,10 @@ def _outgrown(plan: Plan) -> list[str]:
 
 def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Name the workloads of which no cluster keeps the promised share of first tokens in time, however idle it is."""
+    assert plan.calm_tables is not None  # a compiled plan has both
+    assert plan.alone_s is not None
     for w, workload in enumerate(plan.workloads):
         slo = scenario.workloads[workload.name].slo
-        if plan.calm_tables is None or plan.alone_s is None or not workload.cluster_order:
-            continue
         too_long, best = min((float(plan.calm_tables[0, c, w, 0]), c) for c in workload.cluster_order)
         if too_long > 1.0 - slo.percentile + 1e-9:
             message = (

@@ -141,9 +141,7 @@ def workload_plan(
 ) -> WorkloadPlan:
     """Compile one workload for routing and accounting."""
     workload = scenario.workloads[name]
-    deadline_h = workload.deferrable_within_h
-    if deadline_h is None:
-        deadline_h = _DEFAULT_DEADLINE_H if workload.priority == "deferrable" else 0.0
+    deadline_h = _DEFAULT_DEADLINE_H if workload.deferrable_within_h is None else workload.deferrable_within_h
     growth = (1.0 + workload.tokens.growth_per_year) ** month_mid_years
     launch = workload.model_launch
     return WorkloadPlan(
@@ -193,9 +191,8 @@ def _order(
     memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
     if _is_memory_bound(scenario, name, services):
         return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index])))
-    others = [other for other in scenario.workloads if _is_memory_bound(scenario, other, services)]
+    reserve = any(_is_memory_bound(scenario, other, services) for other in scenario.workloads)
     richest = max(memory.values())
-    reserve = bool(others) and min(memory.values()) < richest
     return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
 
 

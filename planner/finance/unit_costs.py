@@ -91,7 +91,7 @@ def levelised_cost(
 
 
 def break_even_utilisation(
-    fixed_cost_usd: float, capacity_quantity: float, price_usd: float, variable_cost_usd: float = 0.0
+    fixed_cost_usd: float, capacity_quantity: float, price_usd: float, variable_cost_usd: float
 ) -> float | None:
     """Return the share of capacity that must be sold for revenue to cover cost.
 

@@ -14,8 +14,8 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile import build_plan
-from planner.compile.capacity import build_services, dated_log_gain
+from planner.compile import build_plan, capacity
+from planner.compile.capacity import build_services, dated_log_gain, service_of
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.errors import ScenarioError
@@ -186,6 +186,40 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
     scenario = load_scenario(write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"])
     old = (scenario.clusters["mi325x"], scenario.workloads["chat"])
     assert math.exp(dated_log_gain(*old, shipped_calibration(), load_catalog())) == pytest.approx(0.3)  # first light
+
+
+@pytest.mark.parametrize(("headroom", "gain"), [(0.5, 1.0), (1.02, 1.02), (9.0, 1.05)])
+def test_no_image_is_faster_than_the_roofline(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, headroom: float, gain: float
+) -> None:
+    """In 2040 all of ROCm's 5% is gained, where the part has that much left; a later image is never slower."""
+    plain = load_scenario(write())
+    calibration, reuse = shipped_calibration(), Reuse(plain)
+    found = service_of(plain.clusters["mi325x"], plain.workloads["chat"], calibration, plain, reuse)
+    assert isinstance(found, Service)
+    near = dataclasses.replace(found, roofline_factor=headroom * found.speed)
+    monkeypatch.setattr(capacity, "service_of", lambda *_: near)
+    late = load_scenario(write(), ["clusters.mi325x.engine_date=2040-01-01"])
+    services, _ = build_services(late, calibration, reuse, {})
+    assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(gain, rel=1e-4)
+
+
+def test_the_date_of_an_image_does_not_move_a_claim(write: Callable[..., Path]) -> None:
+    claim = ("clusters.mi325x.throughput_tokens_per_s_per_accelerator=1000000",
+             "clusters.mi325x.throughput_measured_at={input_tokens: 500, output_tokens: 100}")  # fmt: skip
+    rates = []
+    for date in ((), ("clusters.mi325x.engine_date=2027-12-01",)):
+        scenario = load_scenario(write(), [*claim, *date])
+        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        rates.append(services["mi325x", "chat"].requests_per_s)
+    assert rates[0] == rates[1] == pytest.approx(8 * 1e6 / 100)
+
+
+def test_prompts_use_the_tensor_cores_for_the_share_of_time_that_the_peak_would_take(serve: Any) -> None:
+    service = serve()
+    prefill_s = price_replicas([service.spec], shipped_calibration()).prefill_s_per_token[0]
+    assert 0.1 < service.prefill_compute_fraction < 0.9
+    assert service.prefill_compute_fraction == pytest.approx(service.compute_s_per_token / prefill_s)
 
 
 def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> None:

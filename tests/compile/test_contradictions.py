@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.compile.contradictions import _outgrown
 from planner.compile.events import MOST_EVENTS, expected_events
 from planner.errors import ScenarioError
 from planner.results.run import run_engine
 from planner.simulation.repair_shop import RepairShop
 from tests.conftest import Planner, WriteScenario
+from tests.fleet.plans import make_plan
 from tests.simulation.worlds import QUIET, plan_of
 
 
@@ -73,6 +75,12 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
     told = [[text for text in plan.warnings if "workloads.long.slo.ttft_s" in text] for plan in plans]
     (warning,) = told[0]
     assert "% of its prompts take longer than this on an idle replica of" in warning
+    assert plans[0].calm_tables is not None
+    share = plans[0].calm_tables[0, :, -1, 0]
+    name = plans[0].clusters[int(share.argmin())].name
+    assert f"{share.min():.1%} of" in warning
+    assert f"of {name}, and more on any other" in warning
+    assert share.max() > share.min() + 0.001
     needed = float(warning.split("state at least ")[1].split(" s")[0])
     assert told[1] == []
     assert needed > 2.0
@@ -131,12 +139,39 @@ def test_an_order_after_the_horizon() -> None:
     assert "clusters.h200.order" in text
     assert "364 days" in text
     assert "59" in text  # days of the horizon
+    slips = {"placed": "2026-01-01", "lead_weeks": 7, "slip_weeks": {"low": 2, "base": 3, "high": 4}}
+    assert "63 days" in refused({"clusters": {"h200": {"order": slips}}})  # at the earliest
 
 
 def test_an_order_that_may_come_too_late_is_a_warning() -> None:
     order = {"placed": "2026-01-01", "lead_weeks": 6, "slip_weeks": {"low": 0, "base": 1, "high": 20}}
     plan = plan_of({"clusters": {"h200": {"order": order}}})
     assert any("h200 may arrive after the horizon" in warning for warning in plan.warnings)
+
+
+def test_a_plan_without_machines_or_beyond_all_traffic_on_earth_is_a_warning() -> None:
+    nodes = {"clusters": {"h200": {"nodes": 0}, "mi325x": None}}
+    rules = [
+        {"when": f"utilisation_{side}", "threshold_fraction": 0.5, "cluster": "h200", "nodes": 1}
+        for side in ("below", "above")
+    ]
+    for own, warned in (([], True), (rules[:1], True), (rules, False)):
+        told = plan_of(nodes, {"expansion": {"rules": own}}).warnings
+        assert any("no cluster has a node and no review buys any" in text for text in told) is warned
+    busy = plan_of({"workloads": {"chat": {"requests_per_s": 3e6}, "nightly": None}})
+    tokens_per_s = float(busy.demand.expected_requests_per_s.max()) * 600
+    assert any(f"traffic reaches {tokens_per_s:,.3g} tokens/s" in text for text in busy.warnings)
+
+
+def test_a_node_that_serves_a_request_in_two_hours_keeps_its_objective() -> None:
+    assert _outgrown(make_plan(rate_per_node_h=0.5)) == []
+
+
+@pytest.mark.parametrize(("day", "warned"), [("2025-12-31", True), ("2026-01-01", False)])
+def test_holidays_up_to_the_first_day_fall_into_the_run(day: str, warned: bool) -> None:
+    holidays = [{"date": "2025-12-25", "multiplier": 0.5}, {"date": day, "multiplier": 0.5}]
+    plan = plan_of({"workloads": {"chat": {"shape": {"holidays": holidays}}}})
+    assert any("no holiday falls into the run" in text for text in plan.warnings) is warned
 
 
 def test_demand_beyond_all_clusters_is_a_note() -> None:

@@ -155,11 +155,11 @@ def _say(mutants: list[Mutant], journal: Journal) -> int:
     """Print how many were killed and what survived; return 1 if too much did."""
     survivors = [mutant for mutant in mutants if journal.fate(mutant) in (SURVIVED, UNTESTED)]
     equal = sum(mutant.name in EQUIVALENT for mutant in survivors)
-    killed = len(mutants) - len(survivors)
-    print(f"{killed} of {len(mutants)} mutants killed, {killed / len(mutants):.1%}; at least {GOAL:.0%} should be")
+    killed, wrongs = len(mutants) - len(survivors), len(mutants) - equal
+    print(f"{killed} of {wrongs} mutants killed, {killed / wrongs:.1%}; at least {GOAL:.0%} should be")
     print(f"{equal} others are no wrongs (tests/mutants/equivalent.py); {len(survivors) - equal} are not told:")
     print("\n".join(f"{journal.fate(mutant)}  {mutant}" for mutant in survivors if mutant.name not in EQUIVALENT))
-    return int(killed < GOAL * len(mutants))
+    return int(killed < GOAL * wrongs)
 
 
 if __name__ == "__main__":

@@ -58,17 +58,19 @@ class Reach:
     def tests_of(self, mutant: Mutant, budget_s: float) -> list[str]:
         """Return the tests worth running: those that run the line, quickest first, then others of the same files.
 
-        The others, because what a file's tests share is made for the first of them only. What one file's tests have in
-        the budget is handed over together, so that it is made once.
+        The others, because what a file's tests share is made for the first of them only. Of either those of the
+        mutant's own room come first: they are about it. What one file's tests have in the budget is handed over
+        together, so that it is made once.
         """
-        worth: list[tuple[bool, float, str, str]] = []
+        worth: list[tuple[bool, bool, float, str, str]] = []
         for file, tests in self.tests.items():
             runs = [_runs(test, mutant) for test in tests]
+            away = not file.startswith(f"tests/{mutant.file.split('/')[1]}/")
             if any(runs):
-                worth += [(not run, test.seconds, test.name, file) for run, test in zip(runs, tests, strict=True)]
+                worth += [(not run, away, test.seconds, test.name, file) for run, test in zip(runs, tests, strict=True)]
         by_file: dict[str, list[str]] = defaultdict(list)
         spent = 0.0
-        for _, seconds, name, file in sorted(worth):
+        for *_, seconds, name, file in sorted(worth):
             spent += seconds
             if name and (spent < budget_s or not by_file):
                 by_file[file].append(name)

@@ -30,6 +30,13 @@ def test_a_mutant_has_the_tests_of_its_line_then_the_others_of_their_file() -> N
     assert reach.tests_of(MUTANT, 0.0) == ["quick"]  # one at least
 
 
+def test_tests_of_its_own_room_come_first() -> None:
+    runs = {FILE: {"split_cents": [4]}}
+    reach = Reach("", {}, {"tests/cli/a.py": [Test("a", 1.0, runs)], "tests/finance/b.py": [Test("b", 2.0, runs)]})
+    assert reach.tests_of(MUTANT, 100.0) == ["b", "a"]
+    assert reach.tests_of(MUTANT, 2.5) == ["b"]
+
+
 def test_what_a_test_file_runs_while_it_is_read_is_run_by_all_its_tests() -> None:
     reach = _reach(Test("", 0.0, {FILE: {"split_cents": [4]}}), Test("a", 1.0, {}), Test("b", 1.0, {}))
     assert reach.tests_of(MUTANT, 100.0) == ["a"]

@@ -157,7 +157,6 @@ def test_the_nodes_named_mend_what_was_lost_for_want_of_them() -> None:
     assert lost.fraction[place].max() > 0.05
     assert mended.fraction[place].max() < 0.1 * lost.fraction[place].max()
 
-
     rate = short.plan.requests_per_node_h[0, 0, 0]
     worst = max(float((window.late_requests + window.shed_requests).max()) for window in short.run.windows)
     assert 0.9 * worst < np.nanmax(lost.mend_amount[place, :, 0]) * rate < worst  # all but what is late at capacity

@@ -1,0 +1,185 @@
+"""What keeps its objective: scaling, closed forms, and the search for a layout against trying every one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.calibration import shipped_calibration
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.compile.capacity import _candidates
+from planner.compile.in_time import (
+    Candidates,
+    _as_tokens_grow,
+    _lateness,
+    _prefill_fraction,
+    in_time_point,
+    lengths_of,
+    mean_point,
+    pooled_nodes,
+    separate,
+    traffic_of,
+)
+from planner.compile.placement import _speed
+from planner.compile.workloads import queue_outgrown
+from planner.language.workload import Workload
+from planner.physics.memory import memory_fit
+from planner.physics.operating import OperatingPoint, at_objective
+from planner.physics.replica import ReplicaSpec, price_replicas
+from tests.fleet.plans import make_plan, workload_plan
+from tests.simulation.worlds import scenario_of
+
+
+def workload(**changes: Any) -> Workload:
+    """Chat, with these keys."""
+    tokens = {"input": {"mean": 2000, "p95": 7000}, "output": {"mean": 300}}
+    stated = {"model": "qwen3-32b", "tokens": tokens, "slo": {"ttft_s": 1.0, "tpot_s": 0.05}}
+    return scenario_of({"workloads": {"chat": stated | changes, "nightly": None}}).workloads["chat"]
+
+
+def layouts(part: str = "B200", model: str = "qwen3-32b") -> list[ReplicaSpec]:
+    """One, two, four and eight accelerators."""
+    catalog = load_catalog()
+    return [
+        ReplicaSpec(
+            part=part_of(part, catalog),
+            shape=shape_of(model, catalog),
+            precision="fp8",
+            accelerators=wide,
+            engine="vllm",
+        )
+        for wide in (1, 2, 4, 8)
+    ]
+
+
+def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
+    """Those layouts on four nodes, and their points by mean times."""
+    replicas = price_replicas(layouts(), shipped_calibration())
+    point = at_objective(replicas, np.arange(4), traffic_of(of), of.slo.ttft_s, of.slo.tpot_s)
+    rates = point.requests_per_s / replicas.accelerators
+    pooled = {"router_pool": "cluster", "nodes": 4, "accelerators_per_node": 8}
+    return Candidates(replicas=replicas, mean_rates=rates, **pooled), point  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("prompt", "p95", "ttft_s", "tpot_s"), [(2000, 7000, 1.0, 0.05), (8000, 29000, 2.0, 0.03)])
+def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: float, tpot_s: float) -> None:
+    """Though by mean times another ranks first, and few are tried."""
+    tokens = {"input": {"mean": prompt, "p95": p95}, "output": {"mean": 300}}
+    asked = workload(tokens=tokens, slo={"ttft_s": ttft_s, "tpot_s": tpot_s})
+    tried, _ = candidates(asked)
+    lengths = lengths_of(asked)
+    rates = [tried.curve(index, 1.0, asked, lengths).capacity_requests_per_s / 2**index for index in range(4)]
+    best, _, rate = tried.best(1.0, asked, lengths)
+    assert best == np.argmax(rates) != np.argmax(tried.mean_rates)
+    assert rate == pytest.approx(max(rates))
+
+
+def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
+    """But for the little that is no step: what the engine does about a request once."""
+    usual, strict = workload(), workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
+    slow, fast = (
+        in_time_point(candidates(usual)[0], asked, 12, (speed, 1.0)) for asked, speed in ((usual, 1.0), (strict, 2.0))
+    )
+    assert fast[0] == slow[0]
+    assert fast[1].yearly == pytest.approx(2 * slow[1].yearly, rel=0.01)
+    for name in ("batch", "tpot_s", "held_tpot_s", "prefill_fraction"):  # at the formula's speed
+        assert getattr(fast[1], name) == pytest.approx(getattr(slow[1], name), rel=0.01)
+
+
+def test_what_can_wait_is_served_as_fast_as_its_steps() -> None:
+    tried, point = candidates(workload())
+    plain, slow = (mean_point(tried.replicas, 1, workload(), point, 12, speed).yearly for speed in (1.0, 0.8))
+    assert slow == pytest.approx(0.8 * plain)
+    assert plain == pytest.approx([tried.mean_rates[1]])
+
+
+def test_who_queues_is_never_refused_and_late_beyond_what_a_replica_takes() -> None:
+    asked = workload(on_overload="queue")
+    tried, _ = candidates(asked)
+    lateness = _lateness(tried, 1, 1.0, asked, tried.curve(1, 1.0, asked, lengths_of(asked)))
+    assert np.all(np.diff(lateness.loads) > 0.0)
+    late, refused = lateness.at(np.array([0.5, 10.0]))
+    assert late[0] < 0.01
+    assert late[1] == 1.0
+    assert refused.tolist() == [0.0, 0.0]
+
+
+def test_cached_prompts_take_no_time() -> None:
+    replicas = candidates(workload())[0].replicas
+    whole, half = (_prefill_fraction(replicas, 0, workload(prefix_cache_hit_fraction=hit), 0.5) for hit in (0.0, 0.5))
+    assert 0.0 < half == pytest.approx(0.5 * whole)
+
+
+def test_separate_pools_are_in_balance_by_accelerator() -> None:
+    """What is served is what the share that decodes does, and the best decode layout is that by accelerator."""
+    asked, specs = workload(), layouts()
+    replicas = price_replicas(specs, shipped_calibration())
+    apart = separate(specs, replicas, asked)
+    decode = apart.point.requests_per_s / replicas.accelerators
+    assert apart.decode == np.argmax(decode)
+    assert apart.rate == pytest.approx((1.0 - apart.prefill_share) * decode.max())
+
+
+def test_the_month_in_which_requests_are_too_long_is_the_first_whole_one() -> None:
+    """Doubling every year and too long after 7.2 months: from the eighth on, at the rate of the seventh until then."""
+    tokens = {"input": {"mean": 100}, "output": {"mean": 100}, "growth_per_year": 1.0}
+    rates, years = _as_tokens_grow(
+        workload(tokens=tokens), 24, lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0
+    )
+    assert years * 12 == pytest.approx(8)
+    assert rates == pytest.approx([1.0, *[2 ** (-7 / 12)] * 3])
+
+
+def test_a_prompt_and_a_reply_have_a_token_at_least() -> None:
+    shortest = lengths_of(workload(), growth=1e-6)
+    for tokens in (shortest.prompt_tokens, shortest.output_tokens):
+        assert np.all(tokens == 1.0)
+
+
+def test_nodes_behind_a_router_are_counted_in_steps_of_less_than_a_half() -> None:
+    counted = [pooled_nodes(nodes) for nodes in range(2, 65)]
+    assert all(1.0 <= nodes / step < 1.5 for nodes, step in enumerate(counted, 2))
+    assert np.all(np.diff(counted) >= 0)
+
+
+def test_in_data_parallel_attention_each_group_holds_a_sequence_and_experts_are_split() -> None:
+    catalog = load_catalog()
+    part, shape = part_of("B200", catalog), shape_of("deepseek-r1", catalog)
+    cluster = scenario_of().clusters["h200"]
+    room = memory_fit(part, shape, "fp8", 8, 8).kv_capacity_tokens / 8
+    for tokens, groups in ((0.99 * room, [1, 8]), (1.01 * room, [1])):
+        wide = cluster.model_copy(update={"tensor_parallel": 8})
+        specs = _candidates(wide, part, shape, "fp8", tokens)
+        assert [spec.attention_data_parallel for spec in specs] == groups
+    small = shape_of("gpt-oss-120b", catalog)
+    pairs = {(spec.accelerators, spec.attention_data_parallel, spec.expert_parallel)
+             for spec in _candidates(cluster, part, small, "fp4", 1000.0)}  # fmt: skip
+    assert {(2, 1, False), (2, 2, True), (8, 8, True)} <= pairs
+
+
+@pytest.mark.parametrize(("cache_gb", "speed"), [(20.0, 1.0), (100.0, 0.7), (1e9, 0.0)])
+def test_models_that_share_are_as_fast_as_what_is_free_holds_their_cache(cache_gb: float, speed: float) -> None:
+    """Two of 10 GB on 100 GB, of which nine tenths are used: 70 GB are free, and more than enough is no faster."""
+    spec = SimpleNamespace(part=SimpleNamespace(hbm_bytes=100e9), accelerators=2)
+    engines: list[Any] = [
+        SimpleNamespace(spec=spec, resident_bytes=10e9, cache_bytes=2 * gb * 1e9) for gb in (1.0, cache_gb)
+    ]
+    assert _speed(engines) == pytest.approx(speed, abs=1e-6)
+    assert _speed(engines[:1]) == 1.0
+
+
+def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_that_met_it() -> None:
+    """100 and 80 requests of 150 and 300 tokens, then none of 600 and 1,200: 80 · 300 / 600, and half of that."""
+    tokens = np.array([100.0, 200.0, 400.0, 800.0])
+    load = workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2)
+    rates = np.array([[[100.0, 80.0, 0.0, 0.0]]])
+    scenario = scenario_of({"workloads": {"chat": {"on_overload": "queue"}}})
+    late = queue_outgrown(scenario, make_plan(workloads=[load], months=4, requests_per_node_h=rates))
+    assert late.requests_per_node_h[0, 0].tolist() == [100.0, 80.0, 40.0, 20.0]
+    share = late.workloads[0].overdue_share
+    assert share is not None
+    assert share.tolist() == [0.0, 0.0, 1.0, 1.0]
