@@ -194,13 +194,13 @@ def test_no_image_is_faster_than_the_roofline(
 ) -> None:
     """In 2040 all of ROCm's 5% is gained, where the part has that much left; a later image is never slower."""
     plain = load_scenario(write())
-    calibration, reuse = shipped_calibration(), Reuse(plain)
-    found = service_of(plain.clusters["mi325x"], plain.workloads["chat"], calibration, plain, reuse)
+    reuse = Reuse(plain)
+    found = service_of(plain.clusters["mi325x"], plain.workloads["chat"], plain, reuse)
     assert isinstance(found, Service)
     near = dataclasses.replace(found, roofline_factor=headroom * found.speed)
     monkeypatch.setattr(capacity, "service_of", lambda *_: near)
     late = load_scenario(write(), ["clusters.mi325x.engine_date=2040-01-01"])
-    services, _ = build_services(late, calibration, reuse, {})
+    services, _ = build_services(late, reuse, {})
     assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(gain, rel=1e-4)
 
 
@@ -210,7 +210,7 @@ def test_the_date_of_an_image_does_not_move_a_claim(write: Callable[..., Path]) 
     rates = []
     for date in ((), ("clusters.mi325x.engine_date=2027-12-01",)):
         scenario = load_scenario(write(), [*claim, *date])
-        services, _ = build_services(scenario, shipped_calibration(), Reuse(scenario), {})
+        services, _ = build_services(scenario, Reuse(scenario), {})
         rates.append(services["mi325x", "chat"].requests_per_s)
     assert rates[0] == rates[1] == pytest.approx(8 * 1e6 / 100)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.calibration import shipped_calibration
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import _candidates
@@ -31,6 +30,7 @@ from planner.physics.memory import memory_fit
 from planner.physics.operating import OperatingPoint, at_objective
 from planner.physics.replica import ReplicaSpec, price_replicas
 from tests.fleet.plans import make_plan, workload_plan
+from tests.shipped import shipped_calibration
 from tests.simulation.worlds import scenario_of
 
 

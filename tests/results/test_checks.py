@@ -81,7 +81,7 @@ def test_work_done_in_the_dark_is_noticed() -> None:
     check_run(plan, run, monthly)
     moments = (SiteEvent(90.0, 90.0), SiteEvent(110.0, 110.0))  # over as they begin
     check_run(plan, dataclasses.replace(run, log=ChangeLog(changes=run.log.changes, site=[*moments])), monthly)
-    for before in ([], moments[:1]):
+    for before in ((), moments[:1]):
         log = ChangeLog(changes=run.log.changes, site=[*before, SiteEvent(100.25, 100.75)])
         with pytest.raises(ConservationError, match="arrived in an outage were served"):
             check_run(plan, dataclasses.replace(run, log=log), monthly)
