@@ -23,16 +23,16 @@ import numpy as np
 from planner.compile import build_plan
 from planner.fleet.plan import Plan
 from planner.language.loading import load_scenario
-from planner.results.run import run_engine, simulate
+from planner.results.run import run_engine
 from planner.simulation.zoom.zoom import Asked, zoom
 from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
+from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.study import study_lines
 from tests.benchmarks.throughput import operating_points_per_s
+from tests.benchmarks.waiting import REFERENCE, waiting_lines
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"
-"""The reference scenario of November 2026, frozen: speed is measured on it whatever the shipped one becomes."""
 
 
 def least_s(action: Callable[[], object], repetitions: int) -> float:
@@ -98,13 +98,6 @@ def usual_s(plan: Plan, replications: int = 12, repetitions: int = 6) -> float:
     return statistics.mean(alternating_s(actions, repetitions))
 
 
-def simulate_ms() -> tuple[float, float]:
-    """Return milliseconds of ``simulate`` in a process that has compiled nothing yet, and again with another seed."""
-    scenario = load_scenario(REFERENCE)
-    first_s = least_s(lambda: simulate(scenario), 1)
-    return first_s * 1e3, least_s(lambda: simulate(scenario, seed=2), 8) * 1e3
-
-
 def shares(plan: Plan, replications: int = 20) -> dict[str, float]:
     """Return the shares of profiled time in SimPy's processes, the repair shop, and everything else: arrays."""
     profile = cProfile.Profile()
@@ -149,12 +142,13 @@ def zoom_s(requests: int = 100_000) -> tuple[float, int]:
 def main() -> None:
     """Measure and print."""
     memory_mb = peak_mb()  # first, while this process has no larger child
-    first_ms, again_ms = simulate_ms()  # before anything is compiled
+    waited = waiting_lines()  # before anything is compiled
     plan, large = build_plan(load_scenario(REFERENCE)), enlarged(10)
     actions = [engine(plan), noise_draw(plan), engine(large)]
     for action in actions:
         action()
     once, noise, ten = alternating_s(actions, 60)
+    sheet = least_s(lambda: monthly_sheet(plan), 5)
     walked = least_s(lambda: NaiveFleet(plan, 1).run(), 1)
     points = operating_points_per_s()
     hour_s, arrived = zoom_s()
@@ -162,10 +156,10 @@ def main() -> None:
     rows = [
         ("engine / drawing the hourly noise", usual_s(plan) / noise, "at most 16, goal 12.5"),
         ("the same, the replication that takes least", once / noise, ""),
-        ("simulate, the first time, ms", first_ms, "at most 150"),
-        ("simulate, with another seed, ms", again_ms, "at most 40"),
+        *waited,
         ("ten times the accelerators / one time", ten / once, "at most 3"),
         ("hour-by-hour SimPy loop / engine", walked / once, "at least 50"),
+        ("engine / monthly sheet of means in pandas", once / sheet, ""),
         ("peak memory of planner run, MB", memory_mb, "at most 300"),
         *((f"with expansion rules / without, {n} months", reviewed_ratio(n), "at most 2") for n in (36, 72)),
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),

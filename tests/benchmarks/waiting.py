@@ -1,0 +1,82 @@
+"""What a person waits for: commands from the shell, the first run in a notebook, a move of the live page.
+
+``python -m tests.benchmarks.waiting`` prints these alone.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from planner.language.loading import load_scenario
+from planner.live import controls
+from planner.live.desk import Desk
+from planner.results.run import simulate
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"
+"""The reference scenario of November 2026, frozen: speed is measured on it whatever the shipped one becomes."""
+_COMMAND = "import sys; from planner.cli.app import main; sys.exit(main())"
+
+
+def command_s(*arguments: str, repetitions: int = 3) -> float:
+    """Return the least processor time of a command, from the start of its process to its end."""
+    times = []
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [word.replace("{folder}", folder) for word in arguments]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", _COMMAND, *words], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def simulate_ms() -> tuple[float, float]:
+    """Return milliseconds of ``simulate`` in a process that has compiled nothing yet, and again with other seeds."""
+    scenario = load_scenario(REFERENCE)
+    times = []
+    for seed in range(1, 10):
+        start = time.thread_time()
+        simulate(scenario, seed=seed)
+        times.append((time.thread_time() - start) * 1e3)
+    return times[0], min(times[1:])
+
+
+def move_ms(path: str, values: Iterable[object]) -> float:
+    """Return the median of the server's processor time from a move of the live page to its answer."""
+    desk, times = Desk(load_scenario(REFERENCE)), []
+    desk.plan(())  # the page has shown the stated plan before anybody turns a knob
+    for value in values:
+        start = time.thread_time()
+        plan = desk.plan((f"{path}={value}",))
+        controls.answer(desk, plan, None, intervals=False)
+        controls.controls(plan.result.scenario)
+        controls.line(desk, plan, intervals=False)
+        times.append((time.thread_time() - start) * 1e3)
+    return statistics.median(times)
+
+
+def waiting_lines() -> list[tuple[str, float, str]]:
+    """Measure, and return names, figures and bounds to print; first in a process, before anything is compiled."""
+    first_ms, again_ms = simulate_ms()
+    run = command_s("run", str(REFERENCE), "--out", "{folder}/out", "--quiet")
+    return [
+        ("simulate, the first time, ms", first_ms, "at most 150"),
+        ("simulate, with another seed, ms", again_ms, "at most 40"),
+        ("planner run, s", run, "at most 1.8"),
+        ("planner validate, s", command_s("validate", str(REFERENCE), "--quiet"), "at most 0.9"),
+        ("live page, other nodes, ms", move_ms("clusters.h200.nodes", range(49, 56)), "at most 200"),
+        ("live page, other growth, ms", move_ms("workloads.chat.growth.per_year", (0.61, 0.62, 0.63)), "at most 400"),
+    ]
+
+
+if __name__ == "__main__":
+    for name, figure, bound in waiting_lines():
+        print(f"{name:<46} {figure:8.2f}  {bound}".rstrip())
