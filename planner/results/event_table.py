@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.errors import ConservationError
 from planner.fleet import quantities
 from planner.results.measure_names import FLEET
-from planner.results.result import RunResult
+from planner.results.replication import Replication
 from planner.simulation.log import SpeedChange
 from planner.simulation.open_shop import PLANNED
 from planner.units import counted
@@ -38,7 +38,7 @@ Rows = tuple[list[_Row], Floats]
 """Events of one kind, and the node-hours they took of each cluster, shape (clusters,)."""
 
 
-def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
+def events(result: Replication, *, with_failures: bool = True) -> dict[str, Any]:
     """One row per event in time order, with the node-hours it took and the tokens they would have carried.
 
     An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
@@ -73,7 +73,7 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
     }
 
 
-def _stamps(result: RunResult, hours: Floats) -> list[str]:
+def _stamps(result: Replication, hours: Floats) -> list[str]:
     """Return hours since the start as dates and times to the second, empty beyond the run."""
     within = hours <= result.plan.hours
     microseconds = np.rint(np.where(within, hours, 0.0) * 3.6e9).astype("timedelta64[us]")
@@ -82,14 +82,14 @@ def _stamps(result: RunResult, hours: Floats) -> list[str]:
     return stamps
 
 
-def tokens_per_node_h(result: RunResult) -> Floats:
+def tokens_per_node_h(result: Replication) -> Floats:
     """Return the tokens an hour that one node of each cluster carries, months averaged, shape (clusters,)."""
     plan = result.plan
     demand, tokens = plan.demand.expected_requests_per_s.mean(axis=1), plan.tokens_per_request.mean(axis=0)
     return quantities.usual_tokens_per_node_h(plan.requests_per_node_h.mean(axis=2), demand, tokens)
 
 
-def _deliveries(result: RunResult) -> list[_Row]:
+def _deliveries(result: Replication) -> list[_Row]:
     plan = result.plan
     return [
         _Row(
@@ -106,7 +106,7 @@ def _deliveries(result: RunResult) -> list[_Row]:
     ]
 
 
-def _waiting(result: RunResult) -> list[_Row]:
+def _waiting(result: Replication) -> list[_Row]:
     """One row per cohort between delivery and service, where power comes in blocks."""
     plan = result.plan
     return [
@@ -124,7 +124,7 @@ def _waiting(result: RunResult) -> list[_Row]:
     ]
 
 
-def _failures(result: RunResult, tokens: Floats) -> Rows:
+def _failures(result: Replication, tokens: Floats) -> Rows:
     """One row per failure that took accelerators, or time for which a process took a node out."""
     plan, shape = result.plan, len(result.plan.clusters)
     # One that begins after the end is of a group that would have stayed down with its node, had the run gone on.
@@ -156,7 +156,7 @@ def _failures(result: RunResult, tokens: Floats) -> Rows:
     return list(rows), np.bincount(clusters, lost, shape).astype(np.float64)
 
 
-def _notes(result: RunResult) -> list[_Row]:
+def _notes(result: Replication) -> list[_Row]:
     """One row per line that a process wrote."""
     return [
         _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0)
@@ -165,7 +165,7 @@ def _notes(result: RunResult) -> list[_Row]:
     ]
 
 
-def _software(result: RunResult, tokens: Floats) -> Rows:
+def _software(result: Replication, tokens: Floats) -> Rows:
     """One row per incident and cluster, from its beginning to its fix; a release has no end."""
     plan, changes = result.plan, result.run.log.speeds()
     ends = {(change.incident, change.cluster): change.time_h for change in changes if _is_end(change)}
@@ -192,7 +192,7 @@ def _is_end(change: SpeedChange) -> bool:
     return change.incident >= 0 and change.kind.endswith(("fixed", "done"))
 
 
-def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tuple[int, int], float]:
+def _incident_node_h(result: Replication, changes: list[SpeedChange]) -> dict[tuple[int, int], float]:
     """Return the node-hours at work for nothing that each incident took of each cluster."""
     begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
     ends = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if _is_end(c)}
@@ -214,7 +214,7 @@ def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tupl
     return taken
 
 
-def _outages(result: RunResult, tokens: Floats) -> Rows:
+def _outages(result: Replication, tokens: Floats) -> Rows:
     """One row per outage of the site: the healthy nodes that were there, for as long as it was dark."""
     plan, log = result.plan, result.run.log
     parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]

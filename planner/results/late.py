@@ -30,7 +30,7 @@ from planner.fleet import quantities
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, WindowInput, missed_under
-from planner.results.result import RunResult
+from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 REASONS: Mapping[str, str] = {
@@ -61,7 +61,7 @@ class Lost:
 
 
 @functools.lru_cache(maxsize=1)  # a run's table, its summary and the terminal all ask
-def lost_requests(result: RunResult) -> Lost:
+def lost_requests(result: Replication) -> Lost:
     """Return what each cause took of a run's requests."""
     plan = result.plan
     hourly = _rungs(result)
@@ -82,7 +82,7 @@ Hourly = tuple[Floats, Floats]
 """Requests late and shed, shape (workloads, hours) each."""
 
 
-def _rungs(result: RunResult) -> list[Hourly]:
+def _rungs(result: Replication) -> list[Hourly]:
     """Return what the run missed, and what with one cause more taken away each time."""
     plan, inputs, windows = result.plan, result.run.inputs, result.run.windows
     rungs = [_joined([(window.late_requests, window.shed_requests) for window in windows])]
@@ -164,7 +164,7 @@ def _idle(plan: Plan) -> Plan:
     return _up_to_capacity(plan, 0)
 
 
-def _missed_by_month(result: RunResult, late: Floats, shed: Floats) -> Floats:
+def _missed_by_month(result: Replication, late: Floats, shed: Floats) -> Floats:
     """Return requests late, or shed and not rented for, shape (months, workloads)."""
     horizon = replace(result.run.windows[0], first_hour=0, shed_requests=shed)
     rented, _ = rent_by_hour(result.plan, horizon)
@@ -183,7 +183,7 @@ def _outgrown(plan: Plan) -> NDArray[np.bool_]:
     return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
 
-def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Floats, tuple[tuple[str, ...], ...]]:
+def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[Floats, tuple[tuple[str, ...], ...]]:
     """Return how much of what would mend each loss, shape (reasons, months, workloads), and what, in words.
 
     Of nodes as many as carry, at the objective, what the worst hour of the month loses to the cause, on the cluster
@@ -225,7 +225,7 @@ def _mends(result: RunResult, rungs: list[Hourly], requests: Floats) -> tuple[Fl
     return amount, tuple(zip(*words, strict=True))
 
 
-def _nodes_to_halve(result: RunResult, cluster: int, w: int, late: Floats) -> Floats:
+def _nodes_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> Floats:
     """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1).
 
     ρ is the load, up to capacity, at which the cluster has the month's late share, and ρ½ that with half as much of it.
@@ -240,7 +240,7 @@ def _nodes_to_halve(result: RunResult, cluster: int, w: int, late: Floats) -> Fl
     return np.asarray(more)
 
 
-def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float | None]]:
+def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | float | None]]:
     """Return what takes the largest shares of a workload's requests over the run, and what would mend its worst month.
 
     Nothing is named that takes less than one request in a hundred thousand.

@@ -40,7 +40,7 @@ from planner.units import MILLION
 
 if TYPE_CHECKING:
     from planner.fleet.money import PricePath
-    from planner.results.result import RunResult
+    from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
@@ -101,7 +101,7 @@ class Sums:
         }
 
 
-def sums_of(result: RunResult) -> Sums:
+def sums_of(result: Replication) -> Sums:
     """Return a run's sums by month."""
     monthly, rented = result.monthly, result.rented.requests
     per_node = result.plan.accelerators_per_node
@@ -162,7 +162,7 @@ class Series:
         return self.sums.cost_usd[:, -1]
 
 
-def series_of(result: RunResult) -> Series:
+def series_of(result: Replication) -> Series:
     """Return the monthly series of the whole fleet."""
     cents = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     return Series(
@@ -174,7 +174,7 @@ def series_of(result: RunResult) -> Series:
     )
 
 
-def measures(result: RunResult, series: Series | None = None) -> Figures:
+def measures(result: Replication, series: Series | None = None) -> Figures:
     """Return every measure of a run by name, in the order of :data:`MEASURES`.
 
     ``series`` are the run's monthly series, where the caller has them already.
@@ -200,7 +200,7 @@ def measures(result: RunResult, series: Series | None = None) -> Figures:
     return {measure.name: figures[measure.name] for measure in MEASURES}
 
 
-def _real(result: RunResult, series: Series, owner: Ownership) -> Figures:
+def _real(result: Replication, series: Series, owner: Ownership) -> Figures:
     """Return cost in dollars of the first day; None where there is no inflation to take out."""
     figures: Figures = dict.fromkeys(("real_cost_usd", "real_levelised_cost_per_million_tokens_usd"))
     inflation = result.plan.money.capital.inflation_per_year
@@ -211,7 +211,7 @@ def _real(result: RunResult, series: Series, owner: Ownership) -> Figures:
     return figures
 
 
-def service(result: RunResult, series: Series | None = None) -> Figures:
+def service(result: Replication, series: Series | None = None) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
     sums = (sums_of(result) if series is None else series.sums).over_run()
     figures = sums.figures() | sums.fleet_figures()
@@ -219,7 +219,7 @@ def service(result: RunResult, series: Series | None = None) -> Figures:
     return {name: promised[name] if name in promised else _known(figures[name]) for name in SERVICE}
 
 
-def promise_figures(result: RunResult) -> Figures:
+def promise_figures(result: Replication) -> Figures:
     """Return how a run stands to its promise; the worst share is None where no request was settled."""
     verdict = result.verdict()
     return {
@@ -235,7 +235,7 @@ def _known(figures: Floats) -> float | None:
     return None if np.isnan(number) else number
 
 
-def revenue_usd(result: RunResult) -> Floats:
+def revenue_usd(result: Replication) -> Floats:
     """Return what the tokens of each month were sold for, shape (months, clusters + 1), the fleet last; NaN unsold."""
     cents = -result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     sold = cents[:, :, ACCOUNT_CODES[Account.REVENUE]]
@@ -244,14 +244,14 @@ def revenue_usd(result: RunResult) -> Floats:
     return usd(with_fleet(sold[:, :-1], elsewhere=sold[:, -1]))
 
 
-def _bill_usd(result: RunResult, price: PricePath) -> Floats:
+def _bill_usd(result: Replication, price: PricePath) -> Floats:
     """Return what the tokens served would cost at a price, shape (months,)."""
     requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
     bill: Floats = (requests * result.plan.request_usd(price)).sum(axis=1)
     return bill
 
 
-def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figures:
+def _against_market(result: Replication, series: Series, owner: Ownership) -> Figures:
     """Return the break-evens against rent and against an API."""
     market = result.plan.money.market
     figures: Figures = dict.fromkeys(
@@ -270,7 +270,7 @@ def _against_market(result: RunResult, series: Series, owner: Ownership) -> Figu
     return figures
 
 
-def _sold(result: RunResult, series: Series, sums: Sums) -> Figures:
+def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
     """Return what selling the tokens earns."""
     names = ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
              "margin_after_capital_charge_fraction", "break_even_utilisation_fraction", "irr_per_year",
@@ -303,7 +303,7 @@ def _sold(result: RunResult, series: Series, sums: Sums) -> Figures:
     return figures
 
 
-def _per_token(result: RunResult, sums: Sums) -> Figures:
+def _per_token(result: Replication, sums: Sums) -> Figures:
     """Return energy and emissions per million tokens."""
     plan, power, tokens = result.plan, result.plan.money.power, sums.served_tokens[0, -1]
     emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)

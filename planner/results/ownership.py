@@ -30,12 +30,12 @@ from planner.results.orders import order_payments
 from planner.units import MILLION
 
 if TYPE_CHECKING:
-    from planner.results.result import RunResult
+    from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 
 
-def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
+def dated_rows(result: Replication) -> tuple[NDArray[np.intp], Floats]:
     """Return the ledger rows that count on a day of their own, and the months from the start to it."""
     ledger, plan = result.ledger, result.plan
     purchases = _rows_of(ledger, CAPEX_ACCOUNTS)
@@ -60,7 +60,7 @@ def dated_rows(result: RunResult) -> tuple[NDArray[np.intp], Floats]:
     return np.concatenate([purchases, sales, ends, kept, *others, built]), np.concatenate(days) - start
 
 
-def _lease_days(result: RunResult) -> Floats:
+def _lease_days(result: Replication) -> Floats:
     """Return when what lessors are paid in a month is paid, shape (months, clusters): the mean by what is paid."""
     paid, weighted = (np.zeros((result.plan.months.period_count, len(result.plan.clusters))) for _ in range(2))
     for lease in leases_of(result.plan, result.cohorts):
@@ -75,7 +75,7 @@ def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
     return np.flatnonzero(np.isin(ledger.account_code, [ACCOUNT_CODES[account] for account in accounts]))
 
 
-def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
+def flows_of(result: Replication, by_account: NDArray[np.int64], view: View) -> CashFlows:
     """Return a view's gains less losses, each at its time, given the ledger by month and account."""
     ledger, edges = result.ledger, result.plan.months.edge_coordinates
     rows, months = dated_rows(result)
@@ -89,7 +89,7 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
     )
 
 
-def row_factors(result: RunResult) -> Floats:
+def row_factors(result: Replication) -> Floats:
     """Return the discount factor of each row of the ledger, by the day on which it counts, shape (rows,)."""
     capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
     running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
@@ -99,7 +99,7 @@ def row_factors(result: RunResult) -> Floats:
     return factors
 
 
-def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> Floats:
+def present_cost_usd(result: Replication, leave_out: tuple[Account, ...] = ()) -> Floats:
     """Return net present cost by cluster, what belongs to the whole site last, shape (clusters + 1,).
 
     Σ cost·v in the economic view, before income and tax: all that is paid, less what is owned on the last day as if
@@ -158,7 +158,7 @@ class Ownership:
         return levelised_cost(float(cost), float(sold), lambda price: self.tax_pv_usd(price * quantity, column))
 
 
-def ownership(result: RunResult) -> Ownership:
+def ownership(result: Replication) -> Ownership:
     """Return what owning costs up to each month's end, by cluster and for the fleet."""
     plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital
     edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]

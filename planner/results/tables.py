@@ -25,7 +25,7 @@ from planner.results.late import REASONS, lost_requests
 from planner.results.measure_names import FLEET, SITE, TIMELINE
 from planner.results.measures import sums_of, with_fleet
 from planner.results.ownership import levelised_to_date, ownership
-from planner.results.result import RunResult
+from planner.results.replication import Replication
 from planner.units import HOURS_PER_DAY
 
 __all__ = [
@@ -52,7 +52,7 @@ def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
     return np.column_stack((np.full((fleet.size, clusters), np.nan), fleet))
 
 
-def timeline_monthly(result: RunResult) -> Columns:
+def timeline_monthly(result: Replication) -> Columns:
     """One row per month and cluster, then the fleet; demand, shed and late work belong to the fleet as a whole."""
     plan, sums = result.plan, sums_of(result)
     served, output = sums.served_tokens, sums.served_output_tokens
@@ -85,7 +85,7 @@ def _power_limit_kw(plan: Plan) -> Floats:
     return np.where(np.isfinite(most), most, np.nan)
 
 
-def _needed(result: RunResult) -> tuple[Floats, Floats]:
+def _needed(result: Replication) -> tuple[Floats, Floats]:
     """Return accelerators that all work asked for would keep busy, each month's mean and highest hour."""
     plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
     per_request = plan.tokens_per_request[plan.months.hour_periods].T
@@ -109,7 +109,7 @@ def _by_cluster(plan: Plan, stamp: str, labels: Sequence[str], table: dict[str, 
     return columns | {name: figures.ravel() for name, figures in table.items()}
 
 
-def timeline_workloads(result: RunResult) -> Columns:
+def timeline_workloads(result: Replication) -> Columns:
     """One row per month and workload."""
     monthly, plan = result.monthly, result.plan
     names = [workload.name for workload in plan.workloads]
@@ -131,7 +131,7 @@ def timeline_workloads(result: RunResult) -> Columns:
     return columns
 
 
-def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
+def _shares(result: Replication, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
     """Return each workload's accelerator-hours and its share of the cost, both of shape (months, workloads).
 
     A cluster's month is shared by the machine time that requests take there at full speed. What no machine time
@@ -147,7 +147,7 @@ def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> 
     return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
 
 
-def _machine_time(result: RunResult) -> Floats:
+def _machine_time(result: Replication) -> Floats:
     """Return node-hours that what was served takes at full speed, in the layouts in which it was served.
 
     Shape (months, clusters, workloads).
@@ -160,7 +160,7 @@ def _machine_time(result: RunResult) -> Floats:
     return quantities.machine_time(requests, np.moveaxis(plan.requests_per_node_h, 2, 0))
 
 
-def losses(result: RunResult) -> Columns:
+def losses(result: Replication) -> Columns:
     """Node-hours by month and cluster: what was at work, and where the rest went; the parts sum to the whole."""
     monthly, plan = result.monthly, result.plan
     names = [cluster.name for cluster in plan.clusters]
@@ -172,7 +172,7 @@ def losses(result: RunResult) -> Columns:
     return columns | {f"{fate}_node_h": node_h.ravel() for fate, node_h in monthly.fates_node_h.items()}
 
 
-def late_reasons(result: RunResult) -> Columns:
+def late_reasons(result: Replication) -> Columns:
     """One row per month, workload and reason why requests were not in time, the worst kind of mend with it."""
     lost, plan = lost_requests(result), result.plan
     names = [workload.name for workload in plan.workloads]
@@ -192,7 +192,7 @@ def late_reasons(result: RunResult) -> Columns:
     }
 
 
-def placement(result: RunResult) -> Columns:
+def placement(result: Replication) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
     pairs, held = _residents(result)
     names = ("model", "replicas", "nodes", "memory_fraction", "load_node_h")
@@ -206,7 +206,7 @@ def placement(result: RunResult) -> Columns:
     return _by_pair(result.plan, pairs) | dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
-def routing_monthly(result: RunResult) -> Columns:
+def routing_monthly(result: Replication) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: what it served there, and how full it was."""
     plan, monthly = result.plan, result.monthly
     pairs, held = _residents(result)
@@ -235,7 +235,7 @@ Pair = tuple[int, int, int, Deployment]
 """A cluster, a workload that it can serve, and the deployment that does, by its number and itself."""
 
 
-def _residents(result: RunResult) -> tuple[list[Pair], Residence]:
+def _residents(result: Replication) -> tuple[list[Pair], Residence]:
     """Return the pairs of cluster and workload, and what their deployments held."""
     plan = result.plan
     if plan.placement is None:
@@ -254,7 +254,7 @@ def _by_pair(plan: Plan, pairs: Sequence[Pair]) -> Columns:
     }
 
 
-def ledger(result: RunResult) -> Columns:
+def ledger(result: Replication) -> Columns:
     """One row per month, cluster, account and purchase cohort."""
     book = result.ledger
     clusters, cohorts = (*book.labels.clusters, SITE), (*book.labels.cohorts, "")
@@ -280,7 +280,7 @@ def accounts() -> Columns:
     }
 
 
-def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
+def statement(result: Replication, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
     plan = result.plan
     monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
@@ -293,17 +293,17 @@ def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Colu
     return columns | {name: amounts.ravel() for name, amounts in lines.lines_cents.items()}
 
 
-def timeline_daily(result: RunResult) -> Columns:
+def timeline_daily(result: Replication) -> Columns:
     """One row per day and cluster, then the fleet."""
     return _by_hours(result, int(HOURS_PER_DAY), "date")
 
 
-def timeline_hourly(result: RunResult) -> Columns:
+def timeline_hourly(result: Replication) -> Columns:
     """One row per hour (UTC) and cluster, then the fleet."""
     return _by_hours(result, 1, "time")
 
 
-def _by_hours(result: RunResult, step_h: int, stamp: str) -> Columns:
+def _by_hours(result: Replication, step_h: int, stamp: str) -> Columns:
     """Sum hours into equal steps."""
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
 

@@ -112,7 +112,6 @@ class Replica:
 
     def take(self, request: Request) -> None:
         """Queue a request and end the present run of steps with the step under way."""
-        request.replica = self
         heapq.heappush(self.waiting, request)
         request.started_s = self.env.now
         self.pending_prefill_s[request.level] += self._prefill_s(request)
@@ -142,7 +141,7 @@ class Replica:
         self._epoch += 1  # whatever the process sleeps over has not happened
         for request in lost:
             request.begin()
-            request.first_token_s, request.replica = math.nan, None
+            request.first_token_s = math.nan
             request.retries += 1
         return sorted(lost)
 
@@ -391,7 +390,6 @@ class Replica:
         request.finished_s = self.env.now + self.times.overhead_s
         self.requests[request.level] -= 1
         self.context_tokens[request.level] -= request.prompt_tokens + 0.5 * request.output_tokens
-        request.replica = None
         self.done(self, request)
 
     def _prefill_s(self, request: Request) -> float:

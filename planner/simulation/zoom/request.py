@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from planner.simulation.zoom.batching import Replica
 
 
 class Request:
@@ -28,7 +24,6 @@ class Request:
         "prefilled_tokens",
         "prompt_tokens",
         "refused_s",
-        "replica",
         "retries",
         "started_s",
         "workload",
@@ -43,7 +38,6 @@ class Request:
         self.prompt_tokens, self.cached_tokens, self.output_tokens = lengths
         self.first_token_s = self.finished_s = self.refused_s = self.started_s = math.nan
         self.retries = self.evictions = 0
-        self.replica: Replica | None = None
         self.begin()
 
     def begin(self) -> None:

@@ -21,6 +21,7 @@ _OLDER = ("load_scenario", "run_study")
 _RESULTS = (
     ("answers.py", ("Answer", "RunAnswer", "ComparisonAnswer", "SweepAnswer", "StudyAnswer")),
     ("results/result.py", ("RunResult",)),
+    ("results/replication.py", ("Replication",)),
 )
 
 
@@ -73,9 +74,8 @@ def _class(file: Path, name: str) -> str:
             is_property = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list)
             rows.append((code(node.name if is_property else f"{node.name}()"), _documentation(node)))
     bases = [ast.unparse(base) for base in definition.bases if ast.unparse(base) != "ABC"]
-    heading = f"### `{name}`" + (
-        f"\n\n{_documentation(definition)} An `{bases[0]}`." if bases else f"\n\n{_documentation(definition)}"
-    )
+    heading = f"### `{name}`\n\n{_documentation(definition)}"
+    heading += f" {'An' if bases[0][0] in 'AEIOU' else 'A'} `{bases[0]}`." if bases else ""
     return f"{heading}\n\n{table(('name', 'what it is'), rows)}"
 
 
