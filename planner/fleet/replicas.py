@@ -34,6 +34,8 @@ class PlacedWindow:
 
     window: WindowInput
     """With pools in place of clusters."""
+    ways: Sequence[Way]
+    """Where each workload may go among them, and how fast it is served."""
     replicas: Floats
     """Placed, shape (deployments, hours); 0 on clusters where any share of a cluster may serve any model."""
     loading_nodes: Floats
@@ -53,7 +55,8 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
     )
     whole = whole_nodes(window)
     share = quotient(window.nodes, whole)
-    replicas = _placed(plan, placement, window, whole, share)
+    ways = ways_of(placement.pools, window)
+    replicas = _placed(plan, placement, window, ways, whole, share)
     loading = _loading(placement, replicas, window.replicas_before, share)
     nodes, rest = np.empty((len(placement.pool_cluster), whole.shape[1])), window.nodes.copy()
     for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
@@ -67,7 +70,7 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
     pools = dataclasses.replace(window, demand_requests=demand, nodes=nodes)
-    return PlacedWindow(window=pools, replicas=replicas, loading_nodes=loading, absent_requests=absent)
+    return PlacedWindow(window=pools, ways=ways, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
 
 def _loading(placement: Placement, replicas: Floats, before: Floats | None, share: Floats) -> Floats:
@@ -159,12 +162,13 @@ def whole_nodes(window: WindowInput) -> Floats:
     return np.ceil(window.nodes / lit - ROUNDING)
 
 
-def _placed(plan: Plan, placement: Placement, window: WindowInput, whole: Floats, share: Floats) -> Floats:
+def _placed(
+    plan: Plan, placement: Placement, window: WindowInput, ways: Sequence[Way], whole: Floats, share: Floats
+) -> Floats:
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
     counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop))
     review = np.repeat(placement.review_requests, counts.astype(np.intp), axis=1)
     came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
-    ways = ways_of(placement.pools, window)
     first, stretch = _stretches(whole, share, review, *(rate[None] for way in ways for rate in way.rates))
     reviewed = _Site(placement, ways, in_hours(whole, first), in_hours(share, first), first)
     reviewed.place(in_hours(review, first))

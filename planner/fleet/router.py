@@ -79,10 +79,10 @@ class WindowInput:
 class Router:
     """Routes the requests of one window."""
 
-    def __init__(self, plan: Plan, window: WindowInput) -> None:
-        """Begin with idle clusters."""
+    def __init__(self, plan: Plan, window: WindowInput, ways: Sequence[Way] | None = None) -> None:
+        """Begin with idle clusters; ``ways`` where the caller knows them already."""
         self.plan, self.window = plan, window
-        self.ways = ways_of(plan, window)
+        self.ways = ways_of(plan, window) if ways is None else ways
         shape = (len(plan.workloads), window.nodes.shape[1])
         self.room = Room.empty(window.nodes, plan.preferred_utilisation)
         self.served = np.zeros((len(plan.clusters), *shape))

@@ -16,7 +16,7 @@ from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
 from planner.fleet.replicas import by_cluster, place_window
 from planner.fleet.router import Router, Slowdown, WindowInput
-from planner.fleet.routing import Hours
+from planner.fleet.routing import Hours, Way
 
 __all__ = ["Drag", "Missed", "Slowdown", "WindowInput", "WindowResult", "evaluate_window", "missed_under"]
 
@@ -98,7 +98,7 @@ def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
     if placement is None or not any(placement.placed):
         return _evaluate(plan, window)
     placed = place_window(plan, placement, window)
-    return by_cluster(placement, window, placed, _evaluate(placement.pools, placed.window))
+    return by_cluster(placement, window, placed, _evaluate(placement.pools, placed.window, placed.ways))
 
 
 class Missed(NamedTuple):
@@ -141,7 +141,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
 
 
-def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
+def _evaluate(plan: Plan, window: WindowInput, ways: Sequence[Way] | None = None) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
@@ -149,7 +149,7 @@ def _evaluate(plan: Plan, window: WindowInput) -> WindowResult:
     as a whole. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds, nodes are
     parked or clocked down and lower priorities give way.
     """
-    router = Router(plan, window)
+    router = Router(plan, window, ways)
     router.route()
     throttled, capacity = np.zeros_like(window.nodes), window.nodes
     used, over = router.room.used, np.zeros(0, dtype=np.intp)
