@@ -44,6 +44,7 @@ REASONS: Mapping[str, str] = {
 }
 """What takes requests, from the first rung to the last, in words."""
 _LEAST_NAMED = 1e-5
+_ONE_AT_LEAST = 1e-3  # requests of a month: less than that is no request, but rounding
 _CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)  # at which the load is what nodes sustain at the objective
 
 
@@ -221,7 +222,7 @@ def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[
         ))  # fmt: skip
     if plan.site.cap_kw is None:
         amount[0] = np.nan  # what is parked is a matter of headroom, of which no amount is known
-    amount[requests <= 0.0] = np.nan
+    amount[requests < _ONE_AT_LEAST] = np.nan
     return amount, tuple(zip(*words, strict=True))
 
 
