@@ -72,6 +72,8 @@ class WindowResult:
     slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
     """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
     the layout that is best for it alone; shape (hours,). Only where some was served in another."""
+    parked_nodes: Floats | None = None
+    """Nodes that are parked, or still waking, mean of the hour, shape (clusters, hours); None where none are parked."""
     woken_nodes: Floats | None = None
     """Nodes woken from parking, shape (clusters, hours); None where none are parked."""
     awake_after: Floats | None = None
@@ -195,6 +197,7 @@ def _evaluate(plan: Plan, window: WindowInput, ways: Sequence[Way] | None = None
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
         replicas=np.zeros((0, window.nodes.shape[1])),
         loading_nodes=np.zeros((0, window.nodes.shape[1])),
+        parked_nodes=None if parked is None else window.nodes - parked.serving,
         woken_nodes=None if parked is None else parked.woken,
         awake_after=None if parked is None else parked.last,
     )

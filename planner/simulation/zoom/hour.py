@@ -117,7 +117,10 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
         later = "none is left" if first <= hour else when
         message = f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"
         raise ScenarioError(Problem(path="--at", message=message))
-    healthy = np.maximum(healthy - window.throttled_nodes[:, place], 0.0)  # what the power cap takes has no power
+    off = window.throttled_nodes[:, place]  # what the power cap takes has no power, nor has what is parked
+    if window.parked_nodes is not None:
+        off = off + window.parked_nodes[:, place]
+    healthy = np.maximum(healthy - off, 0.0)
     speeds = _speeds(run, hour)
     stands = _stands(scenario, plan, window, services, (place, month, healthy, speeds))
     demand = window.demand_requests[:, place]

@@ -85,6 +85,18 @@ def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None
     assert prompts.mean() == pytest.approx(found.plan.workloads[0].input_tokens[0], rel=0.1)
 
 
+def test_parked_nodes_serve_nobody(tmp_path: Path) -> None:
+    (plain, _), (parked, _) = (
+        hour(chat_scenario(tmp_path, 70.9, 0.0, *stated), minutes=1) for stated in ((), ("site.parking={}",))
+    )
+    nodes = [sum(stand.replicas / stand.replicas_per_node for stand in of.hour.stands) for of in (plain, parked)]
+    parking = parked.plan.site.parking
+    assert parking is not None
+    at_work = sum(stand.busy_nodes for stand in parked.hour.stands)
+    assert nodes == [10, np.ceil(at_work * (1.0 + parking.headroom_fraction))]
+    assert nodes[1] < nodes[0]
+
+
 def monthly_shares(scenario: Scenario) -> tuple[float, float]:
     """Return the hourly model's shares of chat served late and shed."""
     _, monthly = run_engine(build_plan(scenario), 1)
