@@ -52,7 +52,7 @@ class CapitalPlan:
     discount_rate_per_year: float
     timing: Timing
     """When what runs through a month counts."""
-    inflation_per_year: float = 0.0
+    inflation_per_year: float
     """By which nominal dollars are turned into those of the first day."""
     fiscal_year_start_month: int = 1
     opening_cash_usd: float = 0.0

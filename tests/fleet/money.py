@@ -26,6 +26,7 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             end_value="market",
             discount_rate_per_year=0.1,
             timing=Timing.MID_MONTH,
+            inflation_per_year=0.0,
         ),
         "power": PowerPricePlan(
             tariff=flat_tariff(0.08),

@@ -17,7 +17,7 @@ from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, ParkingPlan, Plan
 from planner.fleet.window import WindowResult, evaluate_window
 from planner.reporting.assumptions import assumptions
 from planner.results.run import run_engine, simulate
-from tests.fleet.plans import cluster_plan, make_plan
+from tests.fleet.plans import cluster_plan, make_plan, workload_plan
 from tests.fleet.test_window import Recipe, built, sites, window_of
 from tests.simulation.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
@@ -63,6 +63,16 @@ def test_nodes_are_parked_woken_and_draw_as_by_hand() -> None:
     site = plan.site
     facility = result.it_kw[0] + 0.3 * (site.fixed_fraction * site.rated_kw + 0.7 * result.it_kw[0])
     np.testing.assert_allclose(result.facility_kw, facility)
+
+
+def test_one_node_stays_on_wherever_something_can_be_served() -> None:
+    """Each of two clusters serves one of two workloads, and nobody asks."""
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], [workload_plan("x", [0]), workload_plan("y", [1])])
+    rates = np.array([[[3600.0], [0.0]], [[0.0], [3600.0]]])
+    plan = parked(dataclasses.replace(plan, requests_per_node_h=rates), HALF_HOUR)
+    result = evaluate_window(plan, window_of(plan, np.zeros((2, 2)), np.full((2, 2), 10.0)))
+    assert result.awake_after is not None
+    assert result.awake_after.tolist() == [[1.0, 1.0], [9.0, 9.0]]
 
 
 def with_refusals(plan: Plan) -> Plan:

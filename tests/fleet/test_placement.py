@@ -250,14 +250,32 @@ def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
 
 
 def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -> None:
-    work = [workload_plan("chat"), workload_plan("batch", priority=2, deadline_h=9)]
+    work = [workload_plan("chat"), *(workload_plan(f"in-{h}-h", priority=2, deadline_h=h) for h in (9, 1))]
     plan = make_plan(workloads=work, preferred_utilisation=0.8)
     expected = plan.demand.expected_requests_per_s.copy()
     expected[:, 7] = 1.0 + plan.hours  # mean 2
     plan = dataclasses.replace(plan, demand=dataclasses.replace(plan.demand, expected_requests_per_s=expected))
-    placement = with_placement(plan, [deployment(0, (0,)), deployment(0, (1,))]).placement
+    placement = with_placement(plan, [deployment(0, (w,)) for w in range(3)]).placement
     assert placement is not None
-    assert placement.review_requests[:, 0] == pytest.approx([(1 + plan.hours) * 4500, 2 * 4500])
+    assert placement.review_requests[:, 0] == pytest.approx([(1 + plan.hours) * 4500, 2 * 4500, 2 * 4500])
+
+
+def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
+    plan = two_models(1, [deployment(0, (0,)), deployment(0, (1,))], chat=0.0)
+    result = evaluate_window(plan, window_of(plan, np.array([[0.0], [1800.0]]), np.full((1, 1), 1.0)))
+    assert result.replicas.tolist() == [[0], [1]]
+
+
+def test_models_whose_smallest_replica_is_smaller_are_held_first() -> None:
+    """Chat takes one node of the first cluster or three of the second, code two of the first, which has two."""
+    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=3)]
+    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0]), workload_plan("other", [1])]
+    held = [deployment(0, (0,)), deployment(0, (1,), 2.0), deployment(1, (0,), 3.0), deployment(1, (2,))]
+    plan = with_placement(make_plan(clusters, work, requests_per_s=[0.5] * 3), held)
+    assert plan.placement is not None
+    assert plan.placement.placed == (True, True)
+    result = evaluate_window(plan, window_of(plan, np.full((3, 1), 1800.0), np.array([[2.0], [3.0]])))
+    assert result.replicas[:2, 0].tolist() == [2, 0]
 
 
 def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:

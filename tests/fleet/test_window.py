@@ -13,10 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from planner.fleet.overdue import beyond_share
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, SitePlan
 from planner.fleet.power import facility_kw
+from planner.fleet.routing import Room, crowded
 from planner.fleet.scan import defer
-from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
+from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window, missed_under
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -461,3 +463,71 @@ def test_alike_workloads_share_what_there_is_by_their_demand() -> None:
     plan = make_plan([cluster_plan(nodes=6)], [workload_plan("x"), workload_plan("y")])
     result = evaluate_window(plan, window_of(plan, np.array([[8 * 3600.0], [4 * 3600.0]]), np.full((1, 1), 6.0)))
     assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0])
+
+
+def test_alike_workloads_share_beside_another() -> None:
+    work = [workload_plan("x"), workload_plan("y"), workload_plan("later", priority=1)]
+    plan = make_plan([cluster_plan(nodes=6)], work)
+    demand = np.array([[8 * 3600.0], [4 * 3600.0], [3600.0]])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), 6.0)))
+    assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0, 0.0])
+
+
+def test_movable_work_makes_way_for_work_that_waits_on_two_clusters() -> None:
+    work = [workload_plan("chat", [0, 1]), workload_plan("batch", [0], priority=2, deadline_h=1)]
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], work)
+    window = window_of(plan, np.array([[5 * 3600.0], [8 * 3600.0]]), np.full((2, 1), 10.0))
+    result = evaluate_window(plan, window)
+    assert result.served_requests.sum(axis=(0, 2)) / 3600 == pytest.approx([5.0, 8.0])
+
+
+def outgrown_on_the_second(**power: Any) -> Plan:
+    """Two workloads on two clusters; in February the first has grown too long for the second cluster."""
+    clusters = [cluster_plan("a", nodes=10), cluster_plan("b", nodes=10, **power)]
+    work = [workload_plan(name, [0, 1], months=2) for name in ("long", "short")]
+    rates = np.full((2, 2, 2), 3600.0)
+    rates[1, 0, 1] = 0.0
+    return make_plan(clusters, work, months=2, requests_per_node_h=rates, preferred_utilisation=0.85)
+
+
+def test_where_all_is_served_the_routing_policy_decides_and_not_the_power() -> None:
+    """Beside hours that are all but full; the second cluster would draw a fifth."""
+    plan = outgrown_on_the_second(node_power=node_power(1.0, 2.0))
+    demand = np.array([[2.0, 18.0, 18.0], [2.0, 1.0, 1.0]]) * 3600.0
+    result = evaluate_window(plan, window_of(plan, demand, np.full((2, 3), 10.0)))
+    assert result.shed_requests.sum() == 0.0
+    assert result.busy_nodes[:, 0] == pytest.approx([4.0, 0.0])
+
+
+def test_work_too_long_for_one_cluster_is_made_room_for_on_another() -> None:
+    plan = dataclasses.replace(outgrown_on_the_second(), by_priority=(1, 0))
+    first = int(plan.month_edges_h[1])
+    demand = np.array([[9 * 3600.0], [9 * 3600.0]])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((2, 1), 10.0), first_hour=first))
+    assert result.shed_requests.sum() == pytest.approx(0.0, abs=1e-6)
+    assert result.served_requests[0, 0, 0] == pytest.approx(9 * 3600.0)
+
+
+def test_work_past_its_objective_has_its_share_of_what_its_clusters_serve() -> None:
+    """A quarter of what two nodes serve, 7,200 an hour; the other workload is asked for no share."""
+    work = [workload_plan("late", overdue_share=np.array([0.25])), workload_plan("chat")]
+    plan = make_plan([cluster_plan(nodes=2)], work)
+    demand = np.array([[2000.0, 1500.0], [9000.0, 9000.0]])
+    beyond = beyond_share(plan, window_of(plan, demand, np.full((1, 2), 2.0)))
+    assert beyond is not None
+    assert beyond.tolist() == [[200.0, 0.0], [0.0, 0.0]]
+
+
+def test_what_is_missed_without_models_that_share_nodes_is_what_the_window_misses() -> None:
+    plan = make_plan([cluster_plan(nodes=2)])
+    assert plan.placement is None
+    window = window_of(plan, np.array([[7000.0, 9000.0]]), np.full((1, 2), 2.0))
+    missed, result = missed_under(plan, window, [lambda each: each]), evaluate_window(plan, window)
+    assert missed.shed_requests[0].tolist() == result.shed_requests.tolist() == [[0.0, 1800.0]]
+    assert result.replicas.shape == result.loading_nodes.shape == (0, 2)
+
+
+def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> None:
+    room = Room.empty(np.full((2, 5), 10.0), 0.8)
+    room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
+    assert crowded(room, np.array([0, 1])).tolist() == [False, True, False, True, False]

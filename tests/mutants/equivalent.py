@@ -88,6 +88,45 @@ _NO_WRONGS = (
         "(len(_kept) >= _MOST_KEPT)",
         "one more or one less of four thousand that are kept",
     ),
+    (
+        "planner/fleet/allocation.py:module",
+        "1e-9",
+        "1.5000000000000002e-09",
+        "stands for nothing where something is divided by",
+    ),
+    ("planner/fleet/allocation.py:module", "1e12", "1500000000000.0", "more requests than any site serves, either way"),
+    (
+        "planner/fleet/allocation.py:module",
+        "4.0",
+        "6.0",
+        "how much more the first to be spared counts than the next: a choice, as long as it is more",
+    ),
+    (
+        "planner/fleet/allocation.py:_Programs._order",
+        "3.0",
+        "4.5 #2",
+        "part of an order among plans that are equal otherwise",
+    ),
+    (
+        "planner/fleet/linear.py:_meet",
+        "tableaus.shape[2] - bases.shape[1]",
+        "(tableaus.shape[2] + bases.shape[1])",
+        "a row's own slack costs more than any column that can meet it",
+    ),
+    (
+        "planner/fleet/linear.py:_cheapest",
+        "loss <= least + _TOLERANCE * (1.0 + np.abs(least))",
+        "(loss < least + _TOLERANCE * (1.0 + np.abs(least)))",
+        "a tolerance",
+    ),
+    ("planner/fleet/replicas.py:by_cluster", "1.0", "1.5", "a pool of speed 1 takes no more time, and none is faster"),
+    (
+        "planner/fleet/router.py:Router._room_within_power",
+        "allowed < it_kw(plan, np.ones_like(window.nodes), window.nodes).sum(axis=0)",
+        "(allowed <= it_kw(plan, np.ones_like(window.nodes), window.nodes).sum(axis=0))",
+        "where power allows what all nodes draw to the last bit, all the nodes are planned",
+    ),
+    ("planner/fleet/router.py:Router._settle", "0", "1 #3", "what is scaled is off by rounding"),
 )
 """Where, before, after, and why."""
 EQUIVALENT = {f"{place}: {before} -> {after}": why for place, before, after, why in _NO_WRONGS}
