@@ -107,8 +107,8 @@ def allocate(
             given[on] = programs.solve(nodes, wants.requests, allowed_kw, program)
             break
         power = None if allowed_kw is None else allowed_kw[hours]
-        found = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
-        for c, nodes_given in zip(on.tolist(), found, strict=True):
+        solved = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
+        for c, nodes_given in zip(on.tolist(), solved, strict=True):
             for row, nodes_of_it in zip(given[c], nodes_given, strict=True):
                 row[hours] = nodes_of_it
     return given
@@ -177,9 +177,9 @@ class _Programs:
         for kind in self._insatiable(group_requests) if allowed_kw is None else ():
             filled = [(int(self.on[pair]), int(pair)) for pair in np.flatnonzero(self.of == kind)]
             met.remove(demand_rows[kind])
-        found = maximise(matrices, objectives, met, np.vstack(limits) / scale, program, filled)
+        solution = maximise(matrices, objectives, met, np.vstack(limits) / scale, program, filled)
         given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
-        given[self.on, self.of] = found[: self.on.size] * scale
+        given[self.on, self.of] = solution[: self.on.size] * scale
         return self._shared(given, nodes, requests)
 
     def _insatiable(self, requests: Floats) -> list[int]:
@@ -187,11 +187,11 @@ class _Programs:
 
         It must come after all others, which are met in full whatever it loses, and gain wherever it is offered room.
         """
-        found = np.flatnonzero((requests >= PLENTY).all(axis=1)).tolist()
-        if len(found) != 1 or (np.delete(self.levels, found) >= self.levels[found]).any():
+        rows = np.flatnonzero((requests >= PLENTY).all(axis=1)).tolist()
+        if len(rows) != 1 or (np.delete(self.levels, rows) >= self.levels[rows]).any():
             return []
-        rates = self.rates[:, :, found[0]]
-        return found if (rates[:, self.on[self.of == found[0]]] > 0.0).all() else []
+        rates = self.rates[:, :, rows[0]]
+        return rows if (rates[:, self.on[self.of == rows[0]]] > 0.0).all() else []
 
     def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
         """Share what groups give and get: clusters by their nodes, workloads by their demand."""
@@ -306,5 +306,5 @@ def _shares(members: Floats, size: Floats) -> Floats:
     """Return each member's part of its group by size, shape (members, hours); 0 in a group of nothing."""
     if len(members) == members.shape[1]:  # each is alone
         return (size > 0.0).astype(np.float64)
-    whole = members.T @ (members @ size)
-    return np.divide(size, whole, out=np.zeros_like(whole), where=whole > 0)
+    total = members.T @ (members @ size)
+    return np.divide(size, total, out=np.zeros_like(total), where=total > 0)

@@ -176,7 +176,7 @@ def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
 
 def _coefficients(parameters: NDArray[np.float64]) -> PowerCoefficients:
     """Name the fitted parameters."""
-    memory, active, compute, compute_exponent, clock_exponent = (float(each) for each in parameters)
+    memory, active, compute, compute_exponent, clock_exponent = (float(parameter) for parameter in parameters)
     return PowerCoefficients(
         memory=memory,
         active=active,

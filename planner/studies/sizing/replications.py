@@ -152,11 +152,11 @@ class Surveyed:
         room = self.trial.choices.plan.preferred_utilisation * (there * ~self._by_the_hour[:, None, None]).sum(axis=0)
         beyond = np.clip(1.0 - np.divide(room, paid, out=np.ones_like(room), where=paid > 0), 0.0, 1.0)
         beyond = np.where(np.isfinite(paid), beyond, 1.0)
-        own = there * self._by_the_hour[:, None, None]
-        all_there = own.sum(axis=0)
+        rented = there * self._by_the_hour[:, None, None]
+        all_there = rented.sum(axis=0)
         worked = np.minimum(beyond * np.where(np.isfinite(hourly), hourly, 0.0), all_there)
         share = np.divide(worked, all_there, out=np.zeros_like(worked), where=all_there > 0)
-        return float((own * share * of.busy_usd[:, :, None]).sum())
+        return float((rented * share * of.busy_usd[:, :, None]).sum())
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""
