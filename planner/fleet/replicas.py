@@ -53,12 +53,12 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         speed={(pool, pair[1]): window.speed[pair] for pool, pair in pairs if pair in window.speed},
         incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
     )
-    whole = whole_nodes(window)
-    share = quotient(window.nodes, whole)
+    standing = whole_nodes(window)
+    share = quotient(window.nodes, standing)
     ways = ways_of(placement.pools, window)
-    replicas = _placed(plan, placement, window, ways, whole, share)
+    replicas = _placed(plan, placement, window, ways, standing, share)
     loading = _loading(placement, replicas, window.replicas_before, share)
-    nodes, rest = np.empty((len(placement.pool_cluster), whole.shape[1])), window.nodes.copy()
+    nodes, rest = np.empty((len(placement.pool_cluster), standing.shape[1])), window.nodes.copy()
     for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
         if d is None:
             nodes[pool] = at_least(0.0, rest[c])
@@ -97,11 +97,11 @@ def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, repl
     """
     absent: Floats | None = None
     for w, workload in enumerate(plan.workloads):
-        own = [placement.deployment_of[c, w] for c in workload.cluster_order]
-        least = np.array([placement.deployments[d].least_replicas for d in own])
+        holders = [placement.deployment_of[c, w] for c in workload.cluster_order]
+        least = np.array([placement.deployments[d].least_replicas for d in holders])
         if max(least) > 1 and not workload.deadline_h and all(placement.placed[c] for c in workload.cluster_order):
             absent = np.zeros_like(window.demand_requests) if absent is None else absent
-            share = np.minimum((replicas[own] / least[:, None]).sum(axis=0), 1.0)
+            share = np.minimum((replicas[holders] / least[:, None]).sum(axis=0), 1.0)
             absent[w] = window.demand_requests[w] * (1.0 - share)
     return absent
 
@@ -164,23 +164,23 @@ def whole_nodes(window: WindowInput) -> Floats:
 
 
 def _placed(
-    plan: Plan, placement: Placement, window: WindowInput, ways: Sequence[Way], whole: Floats, share: Floats
+    plan: Plan, placement: Placement, window: WindowInput, ways: Sequence[Way], standing: Floats, share: Floats
 ) -> Floats:
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
     counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop))
     review = np.repeat(placement.review_requests, counts.astype(np.intp), axis=1)
     came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
-    first, stretch = _stretches(whole, share, review, *(rate[None] for way in ways for rate in way.rates))
-    reviewed = _Site(placement, ways, in_hours(whole, first), in_hours(share, first), first)
+    first, stretch = _stretches(standing, share, review, *(rate[None] for way in ways for rate in way.rates))
+    reviewed = _Site(placement, ways, in_hours(standing, first), in_hours(share, first), first)
     reviewed.place(in_hours(review, first))
     reviewed.place_the_rest()
     replicas = in_hours(reviewed.replicas, stretch)
-    site = _Site(placement, ways, whole, share, np.arange(whole.shape[1]))
-    left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(whole.shape[1]))
+    site = _Site(placement, ways, standing, share, np.arange(standing.shape[1]))
+    left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     if not short.size:
         return replicas
-    site = _Site(placement, ways, in_hours(whole, short), in_hours(share, short), short, loads=True)
+    site = _Site(placement, ways, in_hours(standing, short), in_hours(share, short), short, loads=True)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
     site.place(in_hours(came, short) * ~waits)
     if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
@@ -200,10 +200,10 @@ def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
     Failures and releases move what is placed at a review a few times a day: it need not be placed anew each hour.
     """
-    changed = np.zeros(max(each.shape[1] for each in series), dtype=np.bool_)
+    changed = np.zeros(max(table.shape[1] for table in series), dtype=np.bool_)
     changed[0] = True
-    for each in (each for each in series if each.shape[1] > 1):
-        changed[1:] |= np.any(each[:, 1:] != each[:, :-1], axis=0)
+    for table in (table for table in series if table.shape[1] > 1):
+        changed[1:] |= np.any(table[:, 1:] != table[:, :-1], axis=0)
     return np.flatnonzero(changed), np.cumsum(changed) - 1
 
 
@@ -211,19 +211,19 @@ class _Site:
     """Clusters on which replicas are being placed, in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, ways: Sequence[Way], whole: Floats, share: Floats, hours: NDArray[np.intp], *,
+        self, placement: Placement, ways: Sequence[Way], standing: Floats, share: Floats, hours: NDArray[np.intp], *,
         loads: bool = False,
     ) -> None:  # fmt: skip
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
         self.placement, self.ways, self.workloads = placement, ways, placement.pools.workloads
         self.share, self.hours = share, hours
-        self.size = np.array([each.nodes_per_replica for each in placement.deployments])
+        self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
         """Nodes of a replica, shape (deployments,)."""
-        self.serving = self.size * [1.0 - each.load_h if loads else 1.0 for each in placement.deployments]
+        self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
         """Of those, what serves in the hour in which it is placed; of what loads for an hour, nothing."""
-        self.left = whole.copy()
+        self.left = standing.copy()
         """Nodes that hold nothing yet, shape (clusters, hours)."""
-        self.replicas = np.zeros((len(placement.deployments), whole.shape[1]))
+        self.replicas = np.zeros((len(placement.deployments), standing.shape[1]))
         self.spare = np.zeros_like(self.replicas)
         """Of the replicas placed, the nodes for which there is no work yet."""
         self.rates: dict[tuple[int, int], Floats] = {}
@@ -259,8 +259,8 @@ class _Site:
     def _nodes_each(self, w: int) -> float:
         """Return the nodes that a workload's smallest replica takes for each workload it serves."""
         held = [self.placement.deployments[d] for _, d in self._pools(w) if d is not None]
-        own = [each for each in held if w in each.workloads]
-        return min((each.least_nodes / len(each.workloads) for each in own), default=0.0)
+        holders = [deployment for deployment in held if w in deployment.workloads]
+        return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
 
     def _seat(self, w: int, wanted: NDArray[np.bool_]) -> None:
         """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
@@ -337,13 +337,13 @@ class _Site:
         Or, in proportion alone, replicas that serve work that can wait.
         """
         for c, placed in enumerate(self.placement.placed):
-            own = [d for d, each in enumerate(self.placement.deployments) if placed and each.cluster == c]
+            there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
             if waiting:
-                own = [d for d in own if any(self.workloads[w].deadline_h for w in self._members(d))]
-            held = self.replicas[own] * self.size[own, None]
+                there = [d for d in there if any(self.workloads[w].deadline_h for w in self._members(d))]
+            held = self.replicas[there] * self.size[there, None]
             share = held / np.maximum(held.sum(axis=0), ROUNDING)
             for part in (share,) if waiting else (share, np.ones_like(share)):
-                for d, offered in zip(own, part * self.left[c], strict=True):
+                for d, offered in zip(there, part * self.left[c], strict=True):
                     self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
 
     def _members(self, d: int) -> tuple[int, ...]:

@@ -119,8 +119,8 @@ class Router:
         """Return some workloads in groups, in order: those of different groups have no cluster in common."""
         groups: list[list[int]] = []
         for index in which:
-            own = set(self.ways[index].order)
-            met = [group for group in groups if own & set(serving(self.ways, group).tolist())]
+            order = set(self.ways[index].order)
+            met = [group for group in groups if order & set(serving(self.ways, group).tolist())]
             groups = [group for group in groups if group not in met]
             groups.append([*(other for group in met for other in group), index])
         return [[index for index in which if index in group] for group in groups]
@@ -283,12 +283,12 @@ class Router:
             total, asked = served.sum(axis=0), wants.requests[place]
             deferred = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
-            whole = (total >= asked * (1.0 - _SLACK)) | deferred
-            served *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))
+            is_met = (total >= asked * (1.0 - _SLACK)) | deferred
+            served *= np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
             for c, requests in zip(sorted(self.ways[index].order), served, strict=True):
                 self.served[c, index][hours] = requests
             if not deferred:
-                left = np.where(whole, 0.0, asked - total)
+                left = np.where(is_met, 0.0, asked - total)
                 self.shed[index, hours] = self.window.demand_requests[index, hours] - asked + left
 
 

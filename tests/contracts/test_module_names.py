@@ -1,8 +1,10 @@
-"""A module's name says which one it is."""
+"""A name says what it names: a module which one it is, a variable what it holds."""
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -11,3 +13,26 @@ ROOT = Path(__file__).parents[2]
 def test_words_that_every_room_could_use_name_one_module() -> None:
     names = Counter(path.stem for path in (ROOT / "planner").rglob("*.py"))
     assert {word: names[word] for word in ("money", "measures", "checks", "site") if names[word] > 1} == {}
+
+
+SAYS_NOTHING = {"found", "each", "whole", "own", "all_"}
+KEYS = {("planner/language/scenario.py", "each"), ("planner/catalog/calibration.py", "own")}
+"""Keys of files that users have."""
+
+
+def _bound(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+
+
+def test_no_name_says_nothing() -> None:
+    bound = {
+        (path.relative_to(ROOT).as_posix(), name.strip("_") if name != "all_" else name)
+        for path in (ROOT / "planner").rglob("*.py")
+        for name in _bound(path)
+    }
+    assert {(path, name) for path, name in bound if name in SAYS_NOTHING} == KEYS
