@@ -57,7 +57,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
     capacity = capacity_table(scenario, services, mid_years)
-    by_load = load_tables(scenario, services)
+    by_load = load_tables(scenario, services, reuse)
     demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
     plan = Plan(
         name=scenario.name,

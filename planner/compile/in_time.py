@@ -23,6 +23,7 @@ from planner.physics.replica import Replicas, ReplicaSpec
 from planner.physics.replica_times import Asked, Lengths
 
 if TYPE_CHECKING:
+    from planner.compile.reuse import Reuse
     from planner.compile.service import Service
 
 Floats = NDArray[np.float64]
@@ -370,11 +371,10 @@ class LoadTables(NamedTuple):
     alone_s: Floats
 
 
-def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service]) -> LoadTables:
+def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> LoadTables:
     """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
     shape = (len(scenario.clusters), len(scenario.workloads))
     tables, most, alone_s = np.zeros((2, 2, *shape, LOAD_CELLS + 1)), np.ones(shape), np.full(shape, np.nan)
-    grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
             continue
@@ -383,8 +383,14 @@ def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service])
                 bursts = Bursts(
                     requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
                 )
-                tables[0, :, c, w] = shares_with_bursts(service.lateness, bursts, grid)
-                tables[1, :, c, w] = service.lateness.at(grid)
+                key = ("tables", service.lateness, bursts)
+                tables[:, :, c, w] = reuse.once(key, functools.partial(_tables, service.lateness, bursts))
                 most[c, w] = min(service.lateness.loads[-1], MOST_LOAD) if service.lateness.refuses else MOST_LOAD
                 alone_s[c, w] = service.lateness.alone_s
     return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s)
+
+
+def _tables(lateness: Lateness, bursts: Bursts) -> Floats:
+    """Return the shares late and refused at each load, with and without bursts, shape (2, 2, loads)."""
+    grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    return np.array([shares_with_bursts(lateness, bursts, grid), lateness.at(grid)])

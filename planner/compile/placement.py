@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +84,7 @@ def _over_own(scenario: Scenario, plan: Plan, pair: tuple[int, int], service: Se
 
 def _apart(engines: Sequence[_Engine]) -> list[list[_Engine]]:
     """Return models each on accelerators of its own, fine-tunes as many together as lose no speed."""
-    return [[engine] * min(engine.fine_tunes, _together(engine, 1.0)) for engine in engines]
+    return [[engine] * _together(engine, 1.0) for engine in engines]
 
 
 def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
@@ -109,8 +108,9 @@ def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
 
 
 def _together(engine: _Engine, least_speed: float) -> int:
-    """Return how many fine-tunes of a model the same accelerators hold at a speed; at least one."""
-    return next(count for count in itertools.count(1) if _speed([engine] * (count + 1)) < least_speed)
+    """Return how many of a model's fine-tunes the same accelerators hold at a speed; at least one."""
+    more = range(1, engine.fine_tunes)
+    return next((count for count in more if _speed([engine] * (count + 1)) < least_speed), engine.fine_tunes)
 
 
 def _replicas(group: Sequence[_Engine]) -> int:
@@ -221,7 +221,7 @@ def _served_waiting(
 def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
     """Put models together on accelerators, as long as these stay fast enough: first fit, the smallest first."""
     several = [engine for engine in engines if engine.fine_tunes > 1]
-    groups = [[engine] * min(engine.fine_tunes, _together(engine, LEAST_SHARED_SPEED)) for engine in several]
+    groups = [[engine] * _together(engine, LEAST_SHARED_SPEED) for engine in several]
     for engine in sorted((one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes):
         others = groups[len(several) :]
         room = [group for group in others if _speed([*group, engine]) >= LEAST_SHARED_SPEED]
