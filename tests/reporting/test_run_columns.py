@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=10"])
+    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"])
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target

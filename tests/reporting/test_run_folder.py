@@ -166,7 +166,7 @@ def test_the_printed_table_fits_a_terminal_and_ends_with_the_fleet(result: RunRe
 def test_a_notebook_gets_frames(root: Path) -> None:
     from planner import RunResult, load_scenario, simulate  # noqa: PLC0415 - as a notebook writes it
 
-    scenario = load_scenario(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=3", "clusters.b200=null"])
+    scenario = load_scenario(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=3", "clusters.b200-2027=null"])
     outcome = simulate(scenario, seed=1)
     assert isinstance(outcome, RunResult)
     frame = outcome.timeline_monthly()

@@ -122,7 +122,8 @@ def test_they_do_in_the_reference_scenario_where_nothing_is_lost_before_it_arriv
     agreed(reference)
     events = reference.events()
     arrived = events[(events["event"] == "delivered")].set_index("cluster")["time"]
-    early = events[(events["cluster"] == "b200") & (events["end_time"] < arrived["b200"]) & (events["end_time"] != "")]
+    second = events[(events["cluster"] == "b200-2027") & (events["end_time"] != "")]
+    early = second[second["end_time"] < arrived["b200-2027"]]
     assert len(early) > 0
     assert early["lost_capacity_tokens"].sum() == 0.0
 
@@ -251,9 +252,10 @@ def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(resul
 def test_machine_time_is_that_of_the_layouts_that_served() -> None:
     """Batch work uses what idles of other models' layouts, slower than in its own: its hours fill what is at work."""
     quiet = ["software.incident_multiplier=0", "software.release_gain_multiplier=0", "horizon_months=1"]
-    pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.h200.nodes=24"]
+    pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.b200-2027=null", "clusters.h200.nodes=24"]
     rates = {"chat": 100, "code-completion": 100, "long-context": 5, "overnight-batch": 400}
     traffic = [f"workloads.{name}.requests_per_s={rate}" for name, rate in rates.items()]
+    traffic.append("workloads.long-context.model=llama-3.1-70b")
     result = simulate(load_scenario("scenarios/mixed-fleet.yaml", [*quiet, *pool, *traffic]))
     assert sum(slower.sum() for window in result.run.windows for slower in window.slower_requests.values()) > 1e6
     taken = _machine_time(result).sum(axis=2)

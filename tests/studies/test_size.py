@@ -479,3 +479,14 @@ def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named(
     trial = trial_of(scenario, (), None, "net-present-cost", None)
     with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.8\d% in time"):
         size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
+
+
+@pytest.mark.parametrize("sold_out", ["h200", "mi325x"])
+def test_where_one_part_is_sold_out_a_short_stretch_is_mended_by_the_other(sold_out: str) -> None:
+    _, search = problem(toy())
+    purchases = search.choices.purchases
+    first = min(each.date for each in purchases)
+    counts = tuple((3 if each.cluster == sold_out else 1) if each.date == first else 0 for each in purchases)
+    wider = search._widened(counts, np.array([True, False]), 0.01)
+    (more,) = (each for each, before, now in zip(purchases, counts, wider, strict=True) if now > before)
+    assert (more.cluster == sold_out, more.date) == (False, first)

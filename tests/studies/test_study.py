@@ -56,12 +56,12 @@ def test_the_fleets_of_the_shipped_study_serve_about_alike(shipped: Path) -> Non
 
 def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
-    assert prepared.names == ("mixed", "all-h200", "all-mi325x", "all-b200")
-    assert len(prepared.inputs) == 24  # 17 stated, and the throughput error of seven pairs
+    assert prepared.names == ("mixed", "half-b200", "all-b200", "all-h200", "all-mi325x")
+    assert len(prepared.inputs) == 28  # 17 stated, and the throughput error of eleven pairs
     reached = {
         found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.entries if found.targets
     }
-    assert reached["clusters.h200*.unit_price_usd"] == [1, 2, 0, 0]
-    assert reached["clusters.mi325x*.resale_multiplier"] == [1, 0, 2, 0]
-    assert reached["finance.resale_multiplier"] == [1, 1, 1, 1]
-    assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4]
+    assert reached["clusters.h200-*.unit_price_usd"] == [0, 0, 0, 2, 0]
+    assert reached["clusters.mi325x*.resale_multiplier"] == [1, 1, 0, 0, 2]
+    assert reached["finance.resale_multiplier"] == [1, 1, 1, 1, 1]
+    assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4, 4]

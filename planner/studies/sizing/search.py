@@ -266,16 +266,22 @@ class Search:
         return self._mend_by_one(counts)
 
     def _widened(self, counts: Counts, short: NDArray[np.bool_], share: float) -> Counts:
-        """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best."""
-        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
+        """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
+
+        One that limits allow: where all that a vendor allots is bought, the next best part serves the stretch.
+        """
+        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]] and self._worth(bundle) > 0]
         comes = {bundle: self._comes_in(bundle[0]) for bundle in bundles}
         more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
         for stretch in np.flatnonzero(short):
-            before = [bundle for bundle in bundles if comes[bundle] <= stretch]
-            last = max((comes[bundle] for bundle in before), default=None)
-            able = [bundle for bundle in before if comes[bundle] == last and self._worth(bundle) > 0]
-            if able:
-                best = min(able, key=lambda bundle: (not counts[bundle[0]], self._price(bundle) / self._worth(bundle)))
+            able = [
+                bundle
+                for bundle in bundles
+                if comes[bundle] <= stretch and self.choices.within_limits(_moved(counts, dict.fromkeys(bundle, more)))
+            ]
+            last = [bundle for bundle in able if comes[bundle] == max(comes[each] for each in able)]
+            if last:
+                best = min(last, key=lambda bundle: (not counts[bundle[0]], self._price(bundle) / self._worth(bundle)))
                 counts = _moved(counts, dict.fromkeys(best, more))
         return counts
 
