@@ -79,11 +79,9 @@ def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, a
     ``speed`` is that of the replica over the formula's. A replica that does not hold a sequence has all of them late.
     """
     times = ReplicaTimes(replicas, index, speed, lengths)
-    alone_s = times.prefill_s + times.chunks * times.fixed_s + times.overhead_s
-    too_long = float(lengths.prompt_weights @ (alone_s > asked.ttft_s))
-    batch = _batches(times, asked)
+    batch, too_long = _batches(times, asked), _too_long(times, asked)
     rates = times.requests_per_s(batch)
-    objectives = _late_by_objective(times, asked, too_long, batch[_WORKED_OUT], batch)
+    objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
     return Curve(
         requests_per_s=rates,
         late_fraction=objectives[0],
@@ -91,7 +89,7 @@ def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, a
         tpot_s=times.tpot_s(batch),
         capacity_requests_per_s=max(_most_requests_per_s(rates, row, asked.percentile) for row in objectives),
         too_long_fraction=too_long,
-        alone_s=_quantile(alone_s, lengths.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)),
+        alone_s=_quantile(times.alone_s, times.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)),
     )
 
 
@@ -100,8 +98,6 @@ def sustains_more(
 ) -> bool:
     """Return whether the capacity of a replica's curve is more than a rate, from the points beside that rate alone."""
     times = ReplicaTimes(replicas, index, speed, lengths)
-    alone_s = times.prefill_s + times.chunks * times.fixed_s + times.overhead_s
-    too_long = float(lengths.prompt_weights @ (alone_s > asked.ttft_s))
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
     if requests_per_s >= rates[-1]:
@@ -110,7 +106,7 @@ def sustains_more(
     low, high = int(_WORKED_OUT[max(place - 1, 0)]), int(_WORKED_OUT[max(place, 1)])
     idle = [0] if low else []  # what is late when idle says what may be
     between = [*idle, *range(low, high + 1)]
-    late = _late_by_objective(times, asked, too_long, batch[[*idle, low, high]], batch[between])
+    late = _late_by_objective(times, asked, batch[[*idle, low, high]], batch[between])
     return any(
         np.interp(requests_per_s, rates[between], row) < _allowed(float(row[0]), asked.percentile) for row in late
     )
@@ -121,13 +117,17 @@ def _batches(times: ReplicaTimes, asked: Asked) -> Floats:
     return np.append(_IDLE_BATCH, _most_batch(times, asked.tpot_s) * _POINTS)
 
 
-def _late_by_objective(
-    times: ReplicaTimes, asked: Asked, too_long: float, worked_out: Floats, batch: Floats
-) -> list[Floats]:
+def _too_long(times: ReplicaTimes, asked: Asked) -> float:
+    """Return the share of requests whose own prompt takes longer than the objective on an idle replica."""
+    return float(times.prompt_weights @ (times.alone_s > asked.ttft_s))
+
+
+def _late_by_objective(times: ReplicaTimes, asked: Asked, worked_out: Floats, batch: Floats) -> list[Floats]:
     """Return the late share at each batch by the objective asked for, and by stricter ones where prompts are too long.
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
+    too_long = _too_long(times, asked)
     tight = too_long > 0.25 * (1.0 - asked.percentile)
     ttft_s = asked.ttft_s * (_STRICTER if tight else _STRICTER[:1])
     first, tokens = _late_parts(times, asked, worked_out, ttft_s)

@@ -64,6 +64,7 @@ class ReplicaTimes:
         self._prefill_s2 = self.prefill_s**2
         self._placed: tuple[Ints, Floats] | None = None
         self.chunks = np.ceil((prompt - cached) / PREFILL_CHUNK_TOKENS)
+        self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s  # to the first token, when idle
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
         self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")
         self._speed, self._reserved = speed, of("reserved_output_fraction")
