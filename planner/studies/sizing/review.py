@@ -178,6 +178,10 @@ class Reviewed(Surveyed):
         return np.zeros(len(self.surveys))
 
     def predicted(self, counts: Sequence[float]) -> float:
+        """Return what a policy costs, about: its nodes, in the mean over the levels."""
+        return self.standing(counts)
+
+    def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
         bought = len(self.policies.purchases)
         return self._with_days(
