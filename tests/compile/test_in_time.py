@@ -140,6 +140,11 @@ def test_a_prompt_and_a_reply_have_a_token_at_least() -> None:
         assert np.all(tokens == 1.0)
 
 
+def test_prompts_and_replies_grow_alike() -> None:
+    traffic = traffic_of(workload(), 1.5)
+    assert (traffic.input_tokens, traffic.output_tokens) == (3000.0, 450.0)
+
+
 def test_nodes_behind_a_router_are_counted_in_steps_of_less_than_a_half() -> None:
     counted = [pooled_nodes(nodes) for nodes in range(2, 65)]
     assert all(1.0 <= nodes / step < 1.5 for nodes, step in enumerate(counted, 2))

@@ -380,6 +380,17 @@ def test_requests_for_fine_tunes_that_are_held_nowhere_are_shed() -> None:
         assert result.demand_requests.sum() == load * 3600
 
 
+def test_where_one_cluster_serves_any_share_no_fine_tune_is_held_nowhere() -> None:
+    """Four replicas hold all fine-tunes: the first cluster has one node, the second so many that any share will do."""
+    clusters = [cluster_plan("a", nodes=1), cluster_plan("b", nodes=1000)]
+    held = [deployment(c, (0,), least_replicas=4) for c in range(2)]
+    plan = with_placement(make_plan(clusters, [workload_plan("tuned", [0, 1])], requests_per_s=[2.0]), held)
+    assert plan.placement is not None
+    assert plan.placement.placed == (True, False)
+    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 7200.0), np.array([[1.0], [1000.0]])))
+    assert result.shed_requests.sum() == 0.0
+
+
 def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
     plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))])
     result = evaluate_window(plan, window_of(plan, np.full((2, 3), 1800.0), np.array([[2.0, 1.5, 2.0]])))

@@ -13,9 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from planner.fleet.allocation import Wants, _speeds
 from planner.fleet.overdue import beyond_share
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, SitePlan
 from planner.fleet.power import facility_kw
+from planner.fleet.router import ways_of
 from planner.fleet.routing import Room, crowded
 from planner.fleet.scan import defer
 from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window, missed_under
@@ -531,3 +533,17 @@ def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_
     room = Room.empty(np.full((2, 5), 10.0), 0.8)
     room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
     assert crowded(room, np.array([0, 1])).tolist() == [False, True, False, True, False]
+
+
+def test_each_hour_is_planned_at_its_own_speeds() -> None:
+    """Also where a speed comes back after another."""
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], [workload_plan("x", [0, 1]), workload_plan("y", [1])])
+    speed = {(1, 0): np.array([1.0, 0.5, 1.0, 1.0]), (1, 1): np.array([1.0, 1.0, 1.0, 0.25])}
+    window = window_of(plan, np.ones((2, 4)), np.ones((2, 4)), speed=speed)
+    hours = np.arange(4)
+    wants = Wants(workloads=[0, 1], levels=[0, 0], requests=np.ones((2, 4)), hours=hours)
+    program, rates, tokens = _speeds(ways_of(plan, window), wants, np.array([0, 1]))
+    assert program.tolist() == [0, 1, 2, 3]
+    for (c, w), factor in ({(0, 0): np.ones(4)} | speed).items():
+        assert rates[program, c, w].tolist() == (3600.0 * factor).tolist()
+    assert np.all(tokens == 150.0)

@@ -127,6 +127,21 @@ _NO_WRONGS = (
         "where power allows what all nodes draw to the last bit, all the nodes are planned",
     ),
     ("planner/fleet/router.py:Router._settle", "0", "1 #3", "what is scaled is off by rounding"),
+    (
+        "planner/fleet/allocation.py:_shares",
+        "size > 0.0",
+        "(size >= 0.0)",
+        "what has no nodes, or asks for nothing, is given nothing",
+    ),
+    ("planner/compile/capacity.py:_serve", "1.0", "1.5 #6", "no prompt is read faster than at the peak"),
+    (
+        "planner/fleet/router.py:Router._settle",
+        "served *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))",
+        "served /= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))",
+        "what is asked and what is served differ by rounding",
+    ),
+    ("planner/results/replication.py:Replication.tokens", "-1", "1", "series of one axis, stacked"),
+    ("planner/fleet/scan.py:clamp_scan", "True", "False", "the three have one figure a block"),
 )
 """Where, before, after, and why."""
 EQUIVALENT = {f"{place}: {before} -> {after}": why for place, before, after, why in _NO_WRONGS}

@@ -332,6 +332,8 @@ def test_energy_and_emissions_of_a_token(run: Run) -> None:
     assert figures["energy_kwh_per_million_tokens"] == pytest.approx(result.monthly.facility_kwh.sum() / tokens * 1e6)
     assert figures["operational_kg_per_million_tokens"] == pytest.approx(0.5 * figures["energy_kwh_per_million_tokens"])
     assert figures["embodied_kg_per_million_tokens"] == pytest.approx(4 * 6000 * 3 / 60 / tokens * 1e6)
+    both = known(run("site.grid_carbon_g_per_kwh=500"))  # of all clusters
+    assert both["operational_kg_per_million_tokens"] == pytest.approx(0.5 * both["energy_kwh_per_million_tokens"])
 
 
 def test_an_unpublished_footprint_is_unknown_not_zero(run: Run) -> None:
