@@ -547,3 +547,18 @@ def test_each_hour_is_planned_at_its_own_speeds() -> None:
     for (c, w), factor in ({(0, 0): np.ones(4)} | speed).items():
         assert rates[program, c, w].tolist() == (3600.0 * factor).tolist()
     assert np.all(tokens == 150.0)
+
+
+def test_work_without_end_takes_what_is_left_also_where_it_has_outgrown_a_cluster() -> None:
+    """The last hour of January and the first of February, when batch is too long for the second of three clusters."""
+    clusters = [cluster_plan(name, nodes=10) for name in "abc"]
+    work = [workload_plan(name, [0, 2], months=2) for name in ("x", "y")]
+    work.append(workload_plan("batch", [0, 1, 2], months=2, priority=2, deadline_h=1))
+    rates = np.full((3, 3, 2), 3600.0)
+    rates[2, 1] = 1800.0
+    rates[1, 2, 1] = 0.0
+    plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
+    demand = np.array([[5.0, 5.0], [3.0, 3.0], [100.0, 100.0]]) * 3600.0
+    window = window_of(plan, demand, np.full((3, 2), 10.0), first_hour=int(plan.month_edges_h[1]) - 1)
+    served = evaluate_window(plan, window).served_requests.sum(axis=0) / 3600.0
+    assert served.tolist() == [pytest.approx([5.0, 5.0]), pytest.approx([3.0, 3.0]), pytest.approx([22.0, 12.0])]
