@@ -136,8 +136,8 @@ _NO_WRONGS = (
     ("planner/compile/capacity.py:_serve", "1.0", "1.5 #6", "no prompt is read faster than at the peak"),
     (
         "planner/fleet/router.py:Router._settle",
-        "served *= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))",
-        "served /= np.divide(asked, total, out=np.ones_like(total), where=whole & (total > 0))",
+        "served *= np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))",
+        "served /= np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))",
         "what is asked and what is served differ by rounding",
     ),
     ("planner/results/replication.py:Replication.tokens", "-1", "1", "series of one axis, stacked"),
