@@ -164,7 +164,8 @@ def test_the_nodes_named_mend_what_was_lost_for_want_of_them() -> None:
 
 def test_no_more_is_named_than_carries_all_that_comes() -> None:
     """A request in three hours, now and then in the dark: a thousandth of a node would carry it."""
-    rare = run("workloads.chat.requests_per_s=0.0001", "workloads.batch=null", "site.power_cap_kw=null")
+    dark = ("site.power_cap_kw=null", "site.outages_per_year=60")
+    rare = run("workloads.chat.requests_per_s=0.0001", "workloads.batch=null", *dark)
     amount = lost_requests(rare).mend_amount[[*REASONS].index("outage"), :, 0]
     most = max(float(window.demand_requests.max()) for window in rare.run.windows)
     assert 0.0 < np.nanmax(amount) <= most / rare.plan.requests_per_node_h[:, 0].max()
