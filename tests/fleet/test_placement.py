@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from planner.fleet.placement import Deployment, Placement, residence, with_placement
 from planner.fleet.plan import Plan
 from planner.fleet.power import facility_kw
-from planner.fleet.replicas import place_window, whole_nodes
+from planner.fleet.replicas import _stretches, place_window, whole_nodes
 from planner.fleet.window import WindowInput, WindowResult, evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
@@ -258,6 +258,13 @@ def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -
     placement = with_placement(plan, [deployment(0, (w,)) for w in range(3)]).placement
     assert placement is not None
     assert placement.review_requests[:, 0] == pytest.approx([(1 + plan.hours) * 4500, 2 * 4500, 2 * 4500])
+
+
+def test_what_is_placed_is_placed_anew_in_the_hours_in_which_something_changes() -> None:
+    nodes, rate = np.array([[4.0, 4.0, 3.0, 3.0, 3.0], [9.0] * 5]), np.array([[1.0, 1.0, 1.0, 1.0, 0.5]])
+    first, stretch = _stretches(nodes, rate, np.ones((3, 1)))
+    assert first.tolist() == [0, 2, 4]
+    assert stretch.tolist() == [0, 0, 1, 1, 2]
 
 
 def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
