@@ -279,7 +279,7 @@ class Search:
                 for bundle in bundles
                 if comes[bundle] <= stretch and self.choices.within_limits(_moved(counts, dict.fromkeys(bundle, more)))
             ]
-            last = [bundle for bundle in able if comes[bundle] == max(comes[each] for each in able)]
+            last = [bundle for bundle in able if comes[bundle] == max(comes[other] for other in able)]
             if last:
                 best = min(last, key=lambda bundle: (not counts[bundle[0]], self._price(bundle) / self._worth(bundle)))
                 counts = _moved(counts, dict.fromkeys(best, more))
