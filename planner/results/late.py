@@ -222,7 +222,8 @@ def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[
         ))  # fmt: skip
     if plan.site.cap_kw is None:
         amount[0] = np.nan  # what is parked is a matter of headroom, of which no amount is known
-    amount[requests < _ONE_AT_LEAST] = np.nan
+    # Nothing to mend, or nothing by more of a cluster that is not there yet.
+    amount[(requests < _ONE_AT_LEAST) | (amount <= 0.0)] = np.nan
     return amount, tuple(zip(*words, strict=True))
 
 
