@@ -76,7 +76,7 @@ class Program:
         # What was promised to the levels before may be short by the tolerance of the library.
         for row, requests in equal:
             rows.append(-row)
-            limits.append(-requests * (1 - 1e-6))
+            limits.append(-requests * (1 - 1e-7))
         cost = -np.append(worth.ravel() / max(worth.max(), 1e-9), np.zeros(clusters * steps))
         found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
         assert found.x is not None, found.message
