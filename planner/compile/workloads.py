@@ -172,7 +172,7 @@ def _order(
 
     def rent(index: int) -> float:
         cluster = clusters[index]
-        if cluster.rent is None or not cluster.rent.when_used:
+        if cluster.rent is None or not cluster.is_paid_by_the_hour:
             return 0.0
         per_node = float(cluster.rent.usd_per_accelerator_h[0]) * cluster.accelerators_per_node
         return per_node / services[cluster.name, name].requests_per_s

@@ -39,7 +39,7 @@ def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:
 
 
 def quotient(part: Floats, total: Floats) -> Floats:
-    """Return part / whole, and 0 where the whole is not above 0; ``whole`` may have one cell for all."""
+    """Return part / total, and 0 where the total is not above 0; ``total`` may have one cell for all."""
     if total.size and total.min() > 0.0:
         return part / total
     return np.divide(part, total, out=np.zeros(np.broadcast_shapes(part.shape, total.shape)), where=total > 0.0)

@@ -64,10 +64,8 @@ def maximise(
 
 def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:
     """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
-    rows, (programs, columns) = (
-        bases.shape[1],
-        (np.arange(len(bases))[:, None], slice(tableaus.shape[2] - bases.shape[1])),
-    )
+    programs, rows = np.arange(len(bases))[:, None], bases.shape[1]
+    columns = slice(tableaus.shape[2] - rows)
     able = tableaus[:, met, columns] > _TOLERANCE
     entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
     can = np.asarray(able.any(axis=2))

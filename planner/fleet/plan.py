@@ -153,6 +153,11 @@ class ClusterPlan:
         return self.rent is not None and self.rent.is_hosted
 
     @property
+    def is_paid_by_the_hour(self) -> bool:
+        """Whether its machines are rented, and only their hours at work are paid."""
+        return self.rent is not None and self.rent.when_used
+
+    @property
     def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
         """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
         return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd

@@ -236,8 +236,8 @@ def _check_prices(scenario: Scenario, report: Report) -> None:
     _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
     for name, cluster in scenario.clusters.items():
         path: KeyPath = ("clusters", name)
-        _report_all(lambda date=cluster: standing_price(date, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
-        _report_all(lambda date=cluster: dated_quotes(date), (*path, "quotes"), report)  # type: ignore[misc]
+        _report_all(lambda stated=cluster: standing_price(stated, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
+        _report_all(lambda stated=cluster: dated_quotes(stated), (*path, "quotes"), report)  # type: ignore[misc]
 
 
 def _report_all(build: Callable[[], object], path: KeyPath, report: Report) -> None:

@@ -109,8 +109,8 @@ _NO_WRONGS = (
     ),
     (
         "planner/fleet/linear.py:_meet",
-        "tableaus.shape[2] - bases.shape[1]",
-        "(tableaus.shape[2] + bases.shape[1])",
+        "tableaus.shape[2] - rows",
+        "(tableaus.shape[2] + rows)",
         "a row's own slack costs more than any column that can meet it",
     ),
     (

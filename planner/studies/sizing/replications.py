@@ -51,7 +51,7 @@ class Surveyed:
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
-        self._by_the_hour = np.array([c.rent is not None and c.rent.when_used for c in choices.plan.clusters])
+        self._by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in choices.plan.clusters])
         self._hourly: dict[tuple[float, ...], float] = {}
 
     @property
@@ -107,7 +107,8 @@ class Surveyed:
         if working or not (promise.each_month and promise.of_workload):
             return self._least(self.surveys, allowed, working=working)
         least = self._least(
-            [[averaged(variants, promise.in_time_fraction) for variants in days] for days in self.surveys], allowed
+            [[averaged(variant, promise.in_time_fraction) for variant in variants] for variants in self.surveys],
+            allowed,
         )
         hard = np.argsort(-least, kind="stable")[: 2 * spared(count, promise.in_replications_fraction) + _HARD]
         least[hard] = np.maximum(least[hard], self._least([self.surveys[replication] for replication in hard], allowed))
@@ -117,7 +118,7 @@ class Surveyed:
         return np.array(
             self.workers.all(
                 least_cost,
-                [(self.trial.promise, survey, self.bound_prices, tuple(allowed), working) for survey in surveys],
+                [(self.trial.promise, variants, self.bound_prices, tuple(allowed), working) for variants in surveys],
                 runs=False,
             )
         )
@@ -134,7 +135,7 @@ class Surveyed:
         if counts not in self._hourly:
             nodes = self._nodes_of(counts)
             self._hourly[counts] = float(
-                np.mean([self._rent_usd(survey[0], nodes) for survey in self.surveys[:_RENT_READ]])
+                np.mean([self._rent_usd(variants[0], nodes) for variants in self.surveys[:_RENT_READ]])
             )
         return self._hourly[counts]
 
@@ -147,15 +148,15 @@ class Surveyed:
         return nodes
 
     def _rent_usd(self, of: Survey, nodes: Floats) -> float:
+        """Return the rent in one replication with some nodes of each cluster."""
         there = nodes[:, None, None] * of.present * of.hours  # node-hours, shape (clusters, months, bins)
-        paid, hourly = (_taken(of, there * chosen[:, None, None]) for chosen in (~self._by_the_hour, self._by_the_hour))
-        room = self.trial.choices.plan.preferred_utilisation * (there * ~self._by_the_hour[:, None, None]).sum(axis=0)
-        beyond = np.clip(1.0 - np.divide(room, paid, out=np.ones_like(room), where=paid > 0), 0.0, 1.0)
-        beyond = np.where(np.isfinite(paid), beyond, 1.0)
         rented = there * self._by_the_hour[:, None, None]
-        all_there = rented.sum(axis=0)
-        worked = np.minimum(beyond * np.where(np.isfinite(hourly), hourly, 0.0), all_there)
-        share = np.divide(worked, all_there, out=np.zeros_like(worked), where=all_there > 0)
+        paid = there - rented
+        needed, room = _taken(of, paid), self.trial.choices.plan.preferred_utilisation * paid.sum(axis=0)
+        left = np.where(needed > room, 1.0 - room / np.maximum(needed, 1e-12), 0.0)  # all of it where none serves it
+        most, taken = rented.sum(axis=0), _taken(of, rented)
+        worked = np.minimum(left * np.where(np.isfinite(taken), taken, 0.0), most)
+        share = np.divide(worked, most, out=np.zeros_like(worked), where=most > 0)
         return float((rented * share * of.busy_usd[:, :, None]).sum())
 
     def standing(self, counts: Sequence[float]) -> float:

@@ -127,7 +127,7 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
 
 def _standing_usd(result: RunResult) -> Floats:
     """Return the present cost of each cluster that no load moves: rent of hours at work is none of it."""
-    by_the_hour = np.array([cluster.rent is not None and cluster.rent.when_used for cluster in result.plan.clusters])
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
     fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), (Account.RENT,)))
     return np.where(by_the_hour, unrented, fixed)
 
@@ -320,7 +320,7 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
     idle_usd = _LEAST_IDLE * idle_kw * (there_h @ present_usd) * plan.on_site
     busy_usd = (np.array(slopes) * plan.on_site)[:, None] * present_usd
     for place, cluster in enumerate(plan.clusters):
-        if cluster.rent is not None and cluster.rent.when_used:
+        if cluster.rent is not None and cluster.is_paid_by_the_hour:
             busy_usd[place] += cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h * running
     return idle_usd, busy_usd, running
 
