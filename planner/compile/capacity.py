@@ -70,7 +70,8 @@ def build_services(
     problems: list[Problem] = []
     for workload_name, workload in scenario.workloads.items():
         reasons = []
-        for cluster_name, cluster in scenario.clusters.items():
+        for cluster_name in scenario.clusters:
+            cluster = as_first_bought(scenario, cluster_name)
             service = service_of(cluster, workload, scenario, reuse)
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
@@ -98,6 +99,20 @@ def build_services(
     if problems:
         raise ScenarioError(problems)
     return services, refused
+
+
+def as_first_bought(scenario: Scenario, name: str) -> Cluster:
+    """Return a cluster with the nodes for which layouts and waits are worked out.
+
+    One that is empty until a rule enlarges it is never smaller, while it serves, than what that rule first brings: as a
+    cluster of one node, or of none, it would have the long waits and the shared memory of one for good.
+    """
+    cluster = scenario.clusters[name]
+    rules = [rule for rule in scenario.expansion.rules if rule.cluster == name and rule.when != "utilisation_below"]
+    if cluster.nodes or not rules:
+        return cluster
+    first = min(min(rule.nodes, rule.most_nodes or rule.nodes) for rule in rules)
+    return cluster.model_copy(update={"nodes": first})
 
 
 def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile.capacity import Factors, build_services, capacity_table
+from planner.compile.capacity import Factors, as_first_bought, build_services, capacity_table
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.errors import ScenarioError
@@ -62,16 +62,26 @@ def deployments_of(
     for c, cluster in enumerate(plan.clusters):
         engines = _engines(scenario, plan, services, cluster.name, partial(_laid_out, scenario, factors, reuse))
         per_node = cluster.accelerators_per_node
+        room = _room(scenario, cluster.name, per_node)
         groups = _apart(engines)
-        if sum(_accelerators(group) for group in groups) > cluster.nodes * per_node:
+        if sum(_accelerators(group) for group in groups) > room:
             groups = _apart(engines := _joined(plan, engines))
-        if sum(_accelerators(group) for group in groups) > cluster.nodes * per_node:
+        if sum(_accelerators(group) for group in groups) > room:
             groups = _shared(engines)
         for group in groups:
             held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
             speeds = {w: _over_own(scenario, plan, (c, w), service) for w, service in _waiting(group).items()}
             deployments.append(dataclasses.replace(held, waiting_speed=speeds))
     return deployments
+
+
+def _room(scenario: Scenario, name: str, per_node: int) -> float:
+    """Return the accelerators that a cluster's models have to do with.
+
+    A cluster without nodes has room for nothing and asks nothing: models that shared it would only tie workloads
+    together that share nothing else, and so change how others are served.
+    """
+    return as_first_bought(scenario, name).nodes * per_node or math.inf
 
 
 def _over_own(scenario: Scenario, plan: Plan, pair: tuple[int, int], service: Service) -> Floats:
@@ -133,6 +143,7 @@ def narrowed(
     """
     kept = dict(services)
     for name, cluster in scenario.clusters.items():
+        per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
         of_cluster = {workload: service for (c, workload), service in services.items() if c == name}
         loads = scenario.workloads
         # What can wait needs no replica of its own beside others of its model.
@@ -142,7 +153,7 @@ def narrowed(
             for w, service in of_cluster.items()
             if loads[w].priority != "deferrable" or loads[w].fine_tunes > 1 or loads[w].model not in urgent
         }
-        room = cluster.nodes * reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
+        room = _room(scenario, name, per_node)
         if cluster.tensor_parallel is not None or sum(wide * tuned for _, wide, tuned in layouts) <= room:
             continue
         for workload, service in of_cluster.items():

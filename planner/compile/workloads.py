@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
+from planner.compile.capacity import as_first_bought
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.demand import growth as growths
@@ -167,8 +168,12 @@ def _order(
     """Return the clusters that can serve a workload, in the order of the routing policy.
 
     What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
+    Which part has most memory, and which models it is kept for, is a matter of the clusters that have nodes: an offer
+    that nobody takes up changes nothing.
     """
     able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
+    there = {name for name in scenario.clusters if as_first_bought(scenario, name).nodes} or set(scenario.clusters)
+    services_there = {pair: service for pair, service in services.items() if pair[0] in there}
 
     def rent(index: int) -> float:
         cluster = clusters[index]
@@ -189,10 +194,10 @@ def _order(
     if scenario.routing != "workload-aware":
         return tuple(cheapest)
     memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
-    if _is_memory_bound(scenario, name, services):
+    if _is_memory_bound(scenario, name, services_there):
         return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index])))
-    reserve = any(_is_memory_bound(scenario, other, services) for other in scenario.workloads)
-    richest = max(memory.values())
+    reserve = any(_is_memory_bound(scenario, other, services_there) for other in scenario.workloads)
+    richest = max((memory[index] for index in able if clusters[index].name in there), default=0.0)
     return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
 
 
@@ -200,8 +205,8 @@ def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, st
     """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard."""
     if scenario.workloads[name].tokens.input.mean >= LONG_CONTEXT_TOKENS:
         return True
-    degrees = [service.tensor_parallel for (_, workload), service in services.items() if workload == name]
-    return max(degrees) > min(degrees)
+    degrees = {service.tensor_parallel for (_, workload), service in services.items() if workload == name}
+    return len(degrees) > 1
 
 
 def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile import placement
 from planner.compile.capacity import build_services
 from planner.compile.reuse import Reuse
 from planner.fleet.placement import Deployment
@@ -34,29 +35,28 @@ def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any
 
 
 def held(change: dict[str, Any]) -> list[Deployment]:
-    placement = plan_of(change).placement
-    assert placement is not None
-    return list(placement.deployments)
+    placed = plan_of(change).placement
+    assert placed is not None
+    return list(placed.deployments)
 
 
 def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
     """Some fit beside each other on its eight accelerators; the others are shed, with a warning for each."""
     result = simulate(scenario_of(models_on_a_node()))
-    placement, (window, *_) = result.plan.placement, result.run.windows
-    assert placement is not None
+    placed, (window, *_) = result.plan.placement, result.run.windows
+    assert placed is not None
     resident = sum(
-        replicas * each.resident_bytes
-        for replicas, each in zip(window.replicas[:, 0], placement.deployments, strict=True)
+        replicas * each.resident_bytes for replicas, each in zip(window.replicas[:, 0], placed.deployments, strict=True)
     )
     assert resident <= 0.9 * 8 * part_of("H200", load_catalog()).hbm_bytes
     served = result.monthly.served_requests.sum(axis=(0, 1)) / result.monthly.demand_requests.sum(axis=0)
-    held_at_all = np.array([window.replicas[placement.deployment_of[0, w]].any() for w in range(7)])
+    held_at_all = np.array([window.replicas[placed.deployment_of[0, w]].any() for w in range(7)])
     assert served == pytest.approx(held_at_all.astype(float), abs=1e-3)
     assert 4 <= held_at_all.sum() <= 5
     assert not held_at_all[[1, 6]].any()  # deepseek-v3 and kimi-k2.5 take a node each
     table = result.routing_monthly().query("month == '2026-01'").set_index("workload")
     assert table["served_tokens"].sum() == pytest.approx(result.tokens(result.monthly.served_requests)[0].sum())
-    rate, speed = result.plan.requests_per_node_h[0, :, 0], placement.deployments[placement.deployment_of[0, 2]].speed
+    rate, speed = result.plan.requests_per_node_h[0, :, 0], placed.deployments[placed.deployment_of[0, 2]].speed
     by_hand = 0.2 * 3600 / (rate[2] * speed) * 8 / table["replicas"]["w2"]  # of accelerators of eight
     assert table["utilisation_fraction"]["w2"] == pytest.approx(by_hand, rel=1e-3)
     told = [text for text in result.warnings if "never served" in text]
@@ -66,11 +66,12 @@ def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
     assert enough.monthly.shed_requests.sum() / enough.monthly.demand_requests.sum() < 1e-3
 
 
-def test_models_share_accelerators_at_the_speed_that_their_cache_allows() -> None:
+def test_models_share_accelerators_at_the_speed_that_their_cache_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two models on one accelerator of H200: what both leave free, over the cache of the one that needs more."""
+    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 1)
     pair = ("qwen3-32b", "llama-3.1-70b")
     change = merged(
-        models_on_a_node(pair, nodes=0, slo={"ttft_s": 30.0, "tpot_s": 0.15}),
+        models_on_a_node(pair, slo={"ttft_s": 30.0, "tpot_s": 0.15}),
         {"clusters": {"h200": {"tensor_parallel": 1}}},
     )
     groups = held(change)
@@ -85,6 +86,54 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows() -> Non
     cache = max(batch * 1350 * fit.kv_bytes_per_token for batch, fit in zip(batches, fits, strict=True))
     assert groups[0].speed == pytest.approx(min(1.0, (0.9 * part.hbm_bytes - weights) / cache))
     assert groups[0].load_h == pytest.approx(sum(fit.weight_bytes for fit in fits) * 8 / 4.3e9 / 3600)
+
+
+@pytest.mark.parametrize("accelerator", ["H200", "B200", "MI325X"])
+def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None:
+    """Two models that share no replica, and batch work; a cluster without nodes tied them together before."""
+    works = {
+        "chat": {"requests_per_s": 60.0},
+        "code": {
+            "model": "qwen3-32b",
+            "requests_per_s": 90.0,
+            "tokens": {"input": {"mean": 2500}, "output": {"mean": 28}},
+        },
+    }
+    tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
+    base = {"model": "llama-3.1-70b", "tokens": tokens, "slo": {"ttft_s": 2.0, "tpot_s": 0.05}}
+    change = merged(
+        QUIET,
+        {"workloads": {"nightly": None, "chat": None}, "clusters": {"mi325x": {"nodes": 5}, "h200": {"nodes": 5}}},
+        {"workloads": {name: merged(base, load) for name, load in works.items()}},
+    )
+    one = simulate(scenario_of(change))
+    other = simulate(scenario_of(merged(change, {"clusters": {"offer": {"accelerator": accelerator, "nodes": 0}}})))
+    there = other.timeline_monthly().query("cluster != 'offer'").reset_index(drop=True)
+    assert one.timeline_monthly().equals(there)
+
+
+def test_an_empty_cluster_that_a_rule_enlarges_serves_like_one_of_the_size_it_comes_to() -> None:
+    """As a cluster of one node it had half the capacity for good, and its models shared accelerators."""
+    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 12, "most_nodes": 8}
+    pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
+    grown = merged(models_on_a_node(pair, nodes=0, slo=slo), {"expansion": {"rules": [rule]}})
+    stated = models_on_a_node(pair, nodes=8, slo=slo)
+    np.testing.assert_array_equal(plan_of(grown).requests_per_node_h, plan_of(stated).requests_per_node_h)
+    assert held(grown) == held(stated)
+    alone = plan_of(models_on_a_node(pair, nodes=1, slo=slo)).requests_per_node_h
+    assert (plan_of(grown).requests_per_node_h > 1.2 * alone).any()
+
+
+def test_rules_on_a_cluster_of_few_nodes_are_told_to_buy_too_much() -> None:
+    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 7}
+    slo = {"ttft_s": 2.0, "tpot_s": 0.05}
+    few = merged(models_on_a_node(("llama-3.1-405b",), nodes=1, slo=slo), {"expansion": {"rules": [rule]}})
+    rates = [plan_of(merged(few, {"clusters": {"h200": {"nodes": nodes}}})).requests_per_node_h for nodes in (1, 8)]
+    told = [text for text in plan_of(few).warnings if "begins with throughout" in text]
+    assert len(told) == 1
+    assert f"of 8, as a rule makes them, it would be {float((rates[1] / rates[0]).item()):.2g} times" in told[0]
+    many = plan_of(merged(few, {"clusters": {"h200": {"nodes": 64}}}))
+    assert not any("begins with throughout" in text for text in many.warnings)
 
 
 def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_room() -> None:
