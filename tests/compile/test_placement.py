@@ -91,7 +91,7 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows(monkeypa
 @pytest.mark.parametrize("accelerator", ["H200", "B200", "MI325X"])
 def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None:
     """Two models that share no replica, and batch work; a cluster without nodes tied them together before."""
-    works = {
+    works: dict[str, dict[str, Any]] = {
         "chat": {"requests_per_s": 60.0},
         "code": {
             "model": "qwen3-32b",
