@@ -41,7 +41,7 @@ mutants: $(VENV)/installed-dev
 	$(BIN)/python -m tests.mutants
 
 reference: $(VENV)/installed-dev
-	$(BIN)/python -m planner.tools.reference docs/reference
+	$(BIN)/python -m planner.cli.reference docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev

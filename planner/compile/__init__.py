@@ -24,8 +24,9 @@ from planner.demand.plan import build_demand_plan
 from planner.demand.shape import shape_factor
 from planner.finance.months import MonthGrid
 from planner.fleet.placement import with_placement
-from planner.fleet.plan import ClusterPlan, ExpansionPlan, ParkingPlan, Plan, RulePlan, SitePlan, WorkloadPlan
+from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan
 from planner.fleet.promise import Promise
+from planner.fleet.site_plan import ParkingPlan, SitePlan
 from planner.language.scenario import Scenario
 from planner.language.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK

@@ -15,8 +15,7 @@ from planner.compile.capacity import Factors, as_first_bought, build_services, c
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.errors import ScenarioError
-from planner.fleet.placement import Deployment
-from planner.fleet.plan import Plan
+from planner.fleet.plan import Deployment, Plan
 from planner.language.scenario import Scenario
 from planner.physics.memory import USABLE_FRACTION, MemoryFit, memory_fit
 from planner.physics.replica import ReplicaSpec

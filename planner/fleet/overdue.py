@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
-from planner.fleet.router import WindowInput, ways_of
-
-if TYPE_CHECKING:
-    from planner.fleet.window import WindowResult
+from planner.fleet.router import ways_of
 
 Floats = NDArray[np.float64]
 

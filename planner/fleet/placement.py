@@ -15,81 +15,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.plan import Plan, WorkloadPlan
+from planner.fleet.hourly import WindowResult
+from planner.fleet.plan import Deployment, Placement, Plan, WorkloadPlan
 from planner.fleet.quantities import machine_time, shares
 from planner.units import SECONDS_PER_HOUR
-
-if TYPE_CHECKING:
-    from planner.fleet.window import WindowResult
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-6
 """Of a replica or a node: what sums of parts may be off by."""
 ROUNDING_MATTERS = 0.01
 """Share of a cluster's nodes that one replica of each of its deployments takes, from which whole replicas count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """What a group of accelerators of a cluster holds: one model, or several that share it."""
-
-    cluster: int
-    workloads: tuple[int, ...]
-    """Workloads that it serves."""
-    nodes_per_replica: float
-    """Accelerators of a replica over those of a node."""
-    speed: float
-    """What its accelerators do over what they do for one model alone: less cache makes smaller batches."""
-    resident_bytes: float
-    """Weights and engines of one replica."""
-    memory_bytes: float
-    """Memory of one replica's accelerators."""
-    load_h: float
-    """Hours to read the weights of one replica, at most one: an hour that loads longer is lost whole."""
-    least_replicas: int = 1
-    """Replicas that hold all fine-tunes of its model between them; with fewer, requests for the others are shed."""
-    waiting_speed: Mapping[int, Floats] = field(default_factory=dict)
-    """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether it serves one of its own workloads at another speed than that one's best layout alone."""
-        return self.speed < 1.0 or any(w in self.waiting_speed for w in self.workloads)
-
-    @property
-    def least_nodes(self) -> float:
-        """Nodes that hold all of it once."""
-        return self.least_replicas * self.nodes_per_replica
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """How a plan's clusters are shared by their models."""
-
-    deployments: tuple[Deployment, ...]
-    """Of all clusters; those of one cluster follow each other, the highest priority first."""
-    placed: tuple[bool, ...]
-    """Of each cluster, whether whole replicas count on it; otherwise any share of it may serve any model."""
-    review_requests: Floats
-    """What the monthly review places replicas for, shape (workloads, months)."""
-    pools: Plan
-    """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
-    uses what idles."""
-    pool_cluster: tuple[int, ...]
-    """The cluster of each pool."""
-    pool_deployment: tuple[int | None, ...]
-    """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
-    pool_speed: Floats
-    """Each pool's speed on a workload over that of its best layout alone, 0 for no service, shape (pools, workloads,
-    months or 1)."""
-    deployment_of: Mapping[tuple[int, int], int]
-    """Which deployment serves a workload on a cluster."""
 
 
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:

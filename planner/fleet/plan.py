@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,10 @@ from planner.finance.months import MonthGrid
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
 from planner.fleet.reliability_plan import ReliabilityPlan
+from planner.fleet.site_plan import SitePlan
 from planner.fleet.software_plan import SoftwarePlan, TeamPlan
 from planner.physics.node_power import NodePower
 from planner.units import HOURS_PER_YEAR, MILLION
-
-if TYPE_CHECKING:
-    from planner.fleet.placement import Placement
 
 Floats = NDArray[np.float64]
 LOAD_CELLS = 256
@@ -173,45 +171,6 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkingPlan:
-    """Idle nodes are switched off, and on again for work."""
-
-    headroom_fraction: float
-    wake_h: float
-    """At most half an hour: what wakes in an hour then carries half of its work at least, as the tables by load go."""
-    parked_kw: float
-    """What a parked node draws."""
-    wake_usd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SitePlan:
-    """Power at the site, as the hours see it."""
-
-    cap_kw: Floats | None
-    """Facility power that may be drawn, shape (hours,); None without a cap or curtailment."""
-    overhead_ratio: Floats
-    """(PUE − 1) by season, shape (hours,)."""
-    fixed_fraction: float
-    """Share of that overhead which does not fall with IT load."""
-    most_it_kw: float
-    """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
-    rated_kw: float
-    """IT power for which the cooling is built: every node at full load, or what the cap allows if that is less."""
-    throttle_order: tuple[int, ...]
-    """Clusters to spare at the cap where as much is served without them, the first before the next."""
-    block_h: Floats
-    """When each power block is energised, shape (blocks,)."""
-    block_kw: Floats
-    """IT power energised by then in all, shape (blocks,)."""
-    outages_per_year: float
-    outage_h: float
-    commissioning_crews: int
-    commissioning_h: float
-    parking: ParkingPlan | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RulePlan:
     """When something has held for some months, buy, rent or retire nodes."""
 
@@ -237,6 +196,63 @@ class ExpansionPlan:
     budget_usd: float
     power_envelope_kw: float
     price_change_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What a group of accelerators of a cluster holds: one model, or several that share it."""
+
+    cluster: int
+    workloads: tuple[int, ...]
+    """Workloads that it serves."""
+    nodes_per_replica: float
+    """Accelerators of a replica over those of a node."""
+    speed: float
+    """What its accelerators do over what they do for one model alone: less cache makes smaller batches."""
+    resident_bytes: float
+    """Weights and engines of one replica."""
+    memory_bytes: float
+    """Memory of one replica's accelerators."""
+    load_h: float
+    """Hours to read the weights of one replica, at most one: an hour that loads longer is lost whole."""
+    least_replicas: int = 1
+    """Replicas that hold all fine-tunes of its model between them; with fewer, requests for the others are shed."""
+    waiting_speed: Mapping[int, Floats] = field(default_factory=dict)
+    """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it serves one of its own workloads at another speed than that one's best layout alone."""
+        return self.speed < 1.0 or any(w in self.waiting_speed for w in self.workloads)
+
+    @property
+    def least_nodes(self) -> float:
+        """Nodes that hold all of it once."""
+        return self.least_replicas * self.nodes_per_replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How a plan's clusters are shared by their models."""
+
+    deployments: tuple[Deployment, ...]
+    """Of all clusters; those of one cluster follow each other, the highest priority first."""
+    placed: tuple[bool, ...]
+    """Of each cluster, whether whole replicas count on it; otherwise any share of it may serve any model."""
+    review_requests: Floats
+    """What the monthly review places replicas for, shape (workloads, months)."""
+    pools: Plan
+    """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
+    uses what idles."""
+    pool_cluster: tuple[int, ...]
+    """The cluster of each pool."""
+    pool_deployment: tuple[int | None, ...]
+    """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
+    pool_speed: Floats
+    """Each pool's speed on a workload over that of its best layout alone, 0 for no service, shape (pools, workloads,
+    months or 1)."""
+    deployment_of: Mapping[tuple[int, int], int]
+    """Which deployment serves a workload on a cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

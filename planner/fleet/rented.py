@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
-from planner.fleet.window import WindowResult
 
 Floats = NDArray[np.float64]
 

@@ -7,19 +7,16 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.elementwise import at_least, in_hours, quotient
-from planner.fleet.placement import ROUNDING, Placement
-from planner.fleet.plan import Plan
-from planner.fleet.router import WindowInput, ways_of
+from planner.fleet.hourly import Drag, WindowInput, WindowResult
+from planner.fleet.placement import ROUNDING
+from planner.fleet.plan import Placement, Plan
+from planner.fleet.router import ways_of
 from planner.fleet.routing import Hours, Way
-
-if TYPE_CHECKING:
-    from planner.fleet.window import Drag, WindowResult
 
 Floats = NDArray[np.float64]
 URGENT_USE = 0.75

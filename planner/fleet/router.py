@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
 from planner.fleet.elementwise import in_hours
+from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import Plan
 from planner.fleet.power import allowed_it_kw, it_kw
 from planner.fleet.routing import Room, Way, crowded, fill, serving, spare
@@ -23,57 +23,6 @@ _BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned 
 _GAIN = 1e-6  # of what is free: the least gain for which others are moved aside
 _NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
 _NOTHING = 1e-300  # stands for no requests where they are divided by
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slowdown:
-    """The hours of a window in which incidents slow a cluster on a workload."""
-
-    hours: NDArray[np.intp]
-    """Within the window, shape (some hours,)."""
-    lost_fraction: Floats
-    """Share of speed lost in each, shape (some hours,)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowInput:
-    """What the window's hours bring; arrays have the window's hours as last axis."""
-
-    first_hour: int
-    demand_requests: Floats
-    """Arrivals, shape (workloads, hours)."""
-    nodes: Floats
-    """Healthy nodes with power, shape (clusters, hours)."""
-    speed: Mapping[tuple[int, int], Floats]
-    """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
-    incidents: Mapping[tuple[int, int], Slowdown]
-    """What open incidents take of that speed, where there are any."""
-    waiting_requests: tuple[Floats, ...]
-    """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
-    lit_fraction: Floats | None = None
-    """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
-    over the whole hour, so they fall with it."""
-    replicas_before: Floats | None = None
-    """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
-    awake_before: Floats | None = None
-    """Nodes on and parked in the hour before, shape (2, clusters or pools); None at the start and without parking."""
-
-    @property
-    def hours(self) -> slice:
-        """The window's hours within the horizon."""
-        return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
-
-    def lit(self, hours: Chosen) -> Floats | float:
-        """Return the share of some hours in which the site has power."""
-        return 1.0 if self.lit_fraction is None else self.lit_fraction[hours]
-
-    def dark_requests(self, workload: int) -> Floats | float:
-        """Return the arrivals of a workload while the site is dark, shape (hours,); 0 where it never is.
-
-        Requests come evenly within an hour, so they are demand × dark share. Machines that are lit for the rest of the
-        hour cannot serve them, however much room they have: who cannot wait is gone.
-        """
-        return 0.0 if self.lit_fraction is None else self.demand_requests[workload] * (1.0 - self.lit_fraction)
 
 
 class Router:

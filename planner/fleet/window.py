@@ -3,86 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.elementwise import at_most, in_hours, quotient
+from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
 from planner.fleet.replicas import by_cluster, place_window
-from planner.fleet.router import Router, Slowdown, WindowInput
+from planner.fleet.router import Router
 from planner.fleet.routing import Hours, Way
-
-__all__ = ["Drag", "Missed", "Slowdown", "WindowInput", "WindowResult", "evaluate_window", "missed_under"]
 
 Floats = NDArray[np.float64]
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
 _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drag:
-    """What slow software cost a cluster on a workload."""
-
-    hours: NDArray[np.intp]
-    """Within the window, shape (some hours,)."""
-    nodes: Floats
-    """Node-equivalents at work for nothing in each, shape (some hours,)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowResult:
-    """Hourly arrays of one window."""
-
-    first_hour: int
-    demand_requests: Floats
-    """Shape (workloads, hours)."""
-    served_requests: Floats
-    """Shape (clusters, workloads, hours)."""
-    late_requests: Floats
-    """Served, but not in time, shape (workloads, hours)."""
-    shed_requests: Floats
-    """Refused or expired, shape (workloads, hours)."""
-    waiting_requests: tuple[Floats, ...]
-    """Per workload, what still waits at the end, by hour of arrival, oldest first."""
-    nodes: Floats
-    """Healthy nodes with power, shape (clusters, hours)."""
-    busy_nodes: Floats
-    """Node-equivalents at work, shape (clusters, hours)."""
-    drag_nodes: Floats
-    """Of those, what open software incidents cost, shape (clusters, hours)."""
-    drags: Mapping[tuple[int, int], Drag]
-    """The same by cluster and workload, where there is any."""
-    throttled_nodes: Floats
-    """Node-equivalents that had work and lost it to the power cap, shape (clusters, hours)."""
-    it_kw: Floats
-    """Shape (clusters, hours)."""
-    facility_kw: Floats
-    """IT, cooling and distribution, shape (hours,)."""
-    replicas: Floats
-    """Whole replicas of each deployment where they count, 0 elsewhere, shape (deployments, hours)."""
-    loading_nodes: Floats
-    """Nodes that load weights, mean of the hour, of the same shape."""
-    slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
-    """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
-    the layout that is best for it alone; shape (hours,). Only where some was served in another."""
-    parked_nodes: Floats | None = None
-    """Nodes that are parked, or still waking, mean of the hour, shape (clusters, hours); None where none are parked."""
-    woken_nodes: Floats | None = None
-    """Nodes woken from parking, shape (clusters, hours); None where none are parked."""
-    awake_after: Floats | None = None
-    """What the next window has as ``awake_before``."""
-
-    @property
-    def replicas_after(self) -> Floats:
-        """Replicas in the last hour, shape (deployments,)."""
-        return self.replicas[:, -1]
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:

@@ -47,11 +47,7 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
     """
     overrides = (overrides,) if isinstance(overrides, str) else overrides
     if isinstance(source, Scenario):
-        if not overrides:
-            return source
-        if (before := source.document.before) is None:
-            raise ScenarioError(f"{source.name} was not loaded, so nothing can be laid over it; load it from a dict")
-        return scenario_from_document(before.copy(), (*source.document.overrides, *overrides))
+        return source.laid_over(overrides) if overrides else source
     if isinstance(source, Mapping):
         return scenario_from_document(_over_base(document_of_mapping(source), Path("dict"), ()), overrides)
     document = document_of(Path(source))
@@ -83,7 +79,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         scenario = validate(Scenario, document)
     except ScenarioError as error:
         raise ScenarioError([*error.problems, *_contradictions(document)]) from None
-    scenario._document = document
+    scenario._document, scenario._read = document, scenario_from_document
     check_scenario(scenario)
     return _with_contexts(with_vendors(scenario))
 

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.documents import Document, parse_scalar
+from planner.errors import ScenarioError
 from planner.language.choose import Choose
 from planner.language.cluster import Cluster
 from planner.language.expansion import Expansion
@@ -100,6 +101,8 @@ class Scenario(Strict):
     """Depreciation, capital, people. Default: three years straight-line."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+    _read: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(default=None)
+    """By what it was read, to be read again with more laid over it; None where it was not read."""
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name}, {self.horizon_months} months from {self.start}>"
@@ -115,10 +118,14 @@ class Scenario(Strict):
         ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first
         level. A mapping is laid over what is there, and None takes a key away.
         """
-        from planner.language.loading import load_scenario  # noqa: PLC0415 - loading builds on this module
-
         stated = {**(changes or {}), **sections}
-        return load_scenario(self, [f"{path}={_flow(value)}" for path, value in stated.items()])
+        return self.laid_over([f"{path}={_flow(value)}" for path, value in stated.items()])
+
+    def laid_over(self, overrides: Sequence[str]) -> "Scenario":
+        """Return the scenario with ``--set`` strings laid over it, after those it was loaded with."""
+        if self._read is None or self._document.before is None:
+            raise ScenarioError(f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict")
+        return self._read(self._document.before.copy(), (*self._document.overrides, *overrides))
 
     def load_calibration(self) -> CalibrationFile:
         """Read the calibration of the throughput model that this scenario chose."""

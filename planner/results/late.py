@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
+from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.rented import rent_by_hour
-from planner.fleet.window import Missed, WindowInput, missed_under
+from planner.fleet.window import Missed, missed_under
 from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import fates, in_service, shares
-from planner.fleet.window import WindowResult
 from planner.simulation.driver import NodeHours, Run
 
 Floats = NDArray[np.float64]

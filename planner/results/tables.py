@@ -15,10 +15,10 @@ from planner.finance.cents import split_cents, usd
 from planner.finance.statements import Frequency, monthly_statements
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.fleet import quantities
-from planner.fleet.placement import Deployment, Residence, residence
-from planner.fleet.plan import Plan
+from planner.fleet.hourly import WindowResult
+from planner.fleet.placement import Residence, residence
+from planner.fleet.plan import Deployment, Plan
 from planner.fleet.rented import rent_by_hour
-from planner.fleet.window import WindowResult
 from planner.results.cohorts import opening_of
 from planner.results.event_table import events
 from planner.results.late import REASONS, lost_requests

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet import quantities
+from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
-from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window
+from planner.fleet.window import evaluate_window
 from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog

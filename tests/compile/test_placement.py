@@ -15,7 +15,7 @@ from planner.catalog.physics import part_of, shape_of
 from planner.compile import placement
 from planner.compile.capacity import build_services
 from planner.compile.reuse import Reuse
-from planner.fleet.placement import Deployment
+from planner.fleet.plan import Deployment
 from planner.physics.memory import memory_fit
 from planner.results.run import simulate
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of

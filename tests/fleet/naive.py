@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.power import allowed_it_kw
-from planner.fleet.window import WindowInput, WindowResult
 
 Floats = NDArray[np.float64]
 

@@ -12,9 +12,10 @@ import numpy as np
 from planner.demand.noise import LognormalNoise
 from planner.demand.plan import DemandPlan
 from planner.finance.months import MonthGrid
-from planner.fleet.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, SitePlan, Triangle, WorkloadPlan
+from planner.fleet.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, Triangle, WorkloadPlan
 from planner.fleet.promise import Promise
 from planner.fleet.reliability_plan import CausePlan, ReliabilityPlan
+from planner.fleet.site_plan import SitePlan
 from planner.fleet.software_plan import Headcount, IncidentPlan, SoftwarePlan, StackPlan, TeamPlan, ThreePoint
 from planner.physics.node_power import NodePower
 from tests.fleet.money import money_plan

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
 from planner.finance.accounts import Account
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, ParkingPlan, Plan
-from planner.fleet.window import WindowResult, evaluate_window
+from planner.fleet.hourly import WindowResult
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
+from planner.fleet.site_plan import ParkingPlan
+from planner.fleet.window import evaluate_window
 from planner.reporting.assumptions import assumptions
 from planner.results.run import run_engine, simulate
 from tests.fleet.plans import cluster_plan, make_plan, workload_plan

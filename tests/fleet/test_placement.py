@@ -10,11 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.placement import Deployment, Placement, residence, with_placement
-from planner.fleet.plan import Plan
+from planner.fleet.hourly import WindowInput, WindowResult
+from planner.fleet.placement import residence, with_placement
+from planner.fleet.plan import Deployment, Placement, Plan
 from planner.fleet.power import facility_kw
 from planner.fleet.replicas import _stretches, place_window, whole_nodes
-from planner.fleet.window import WindowInput, WindowResult, evaluate_window
+from planner.fleet.window import evaluate_window
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, demand_plan, make_plan, workload_plan
 from tests.fleet.test_window import Recipe, built, either, scale, served_tokens, sites, window_of

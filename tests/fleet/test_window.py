@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.fleet.allocation import Wants, _speeds
+from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
 from planner.fleet.overdue import beyond_share
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, SitePlan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import facility_kw
 from planner.fleet.router import ways_of
 from planner.fleet.routing import Room, crowded
 from planner.fleet.scan import defer
-from planner.fleet.window import Slowdown, WindowInput, WindowResult, evaluate_window, missed_under
+from planner.fleet.site_plan import SitePlan
+from planner.fleet.window import evaluate_window, missed_under
 from tests.fleet.naive import Naive, assert_same
 from tests.fleet.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 

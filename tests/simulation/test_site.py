@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
-from planner.fleet.window import WindowInput, evaluate_window
+from planner.fleet.window import evaluate_window
 from planner.results.run import run_engine, simulate
 from planner.units import HOURS_PER_YEAR
 from tests.fleet.plans import cluster_plan, make_plan, site_plan, workload_plan

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from planner.compile.in_time import traffic_of
 from planner.compile.service import Service
 from planner.errors import ConservationError, Problem, ScenarioError
+from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
-from planner.fleet.window import WindowResult
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
 from planner.physics.operating import at_objective

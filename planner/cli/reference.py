@@ -1,14 +1,17 @@
-"""The page of every command and option."""
+"""``python -m planner.cli.reference FOLDER``: write the generated reference, whose page of commands is made here."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from planner.cli.app import app
 from planner.tools.reference.markdown import code, page, table, text
+from planner.tools.reference.pages import write_reference
 
 _INTRODUCTION = """\
 Results go to standard output, progress and errors to standard error. [Exit codes](errors.md) are the same for every
@@ -67,3 +70,17 @@ def _default(parameter: Any) -> str:
     if default is None or isinstance(default, bool) or callable(default) or default in ("", [], ()):
         return ""
     return code(default)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages into the folder named; return the exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m planner.cli.reference FOLDER", file=sys.stderr)
+        return 2
+    changed = write_reference(Path(arguments[0]), cli_page())
+    print("\n".join(f"wrote {path}" for path in changed) or "the reference is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
