@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,15 +40,15 @@ def live_policy() -> str:
 def page(scenario: Scenario) -> str:
     """Return the page as it is before its first plan comes."""
     scripts = Html(asset("report.js")), Html(_file("live.js"))
-    styles = Html(asset("report.css") + _file("live.css"))
-    return str(_macros().page(scenario, controls(scenario), styles, scripts))
+    styles, knobs = Html(asset("report.css") + _file("live.css")), knobs_of(scenario)
+    return str(_macros().page(scenario, controls(knobs), form_of(knobs), styles, scripts))
 
 
-def controls(scenario: Scenario) -> Html:
+def controls(knobs: Sequence[Knob]) -> Html:
     """Return the knobs of a scenario, by group and by cluster or workload."""
     groups: dict[str, dict[str, list[Knob]]] = {}
     added = []
-    for knob in knobs_of(scenario):
+    for knob in knobs:
         if knob.is_new:
             added.append((f"{knob.path}={knob.turn.written.replace('%', knob.choices[0])}", knob.choices[0]))
         else:
@@ -55,12 +56,25 @@ def controls(scenario: Scenario) -> Html:
     return Html(_macros().controls(groups, added))
 
 
-def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> Html:
+def form_of(knobs: Sequence[Knob]) -> str:
+    """Return a name for the controls without what they hold: most moves change no more than that."""
+    parts = [(knob.path, knob.choices, knob.is_date, knob.is_optional, knob.slider is None) for knob in knobs]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
+    """Return what the controls hold, and the controls themselves for a page that does not know them yet."""
+    form = form_of(knobs)
+    values = [(knob.path, knob.shown, knob.placeholder) for knob in knobs if not knob.is_new]
+    return {"form": form, "knobs": values} | ({} if form == known else {"controls": controls(knobs)})
+
+
+def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> list[tuple[str, Html]]:
     """Return what was turned, how the plan stands against the pinned one, and the report's first section."""
     sections = sections_of(desk.contents(plan, intervals=intervals, first=True), SECTIONS[:FIRST])
     if pinned is not None:
         sections = [*_beside(desk, plan, pinned, intervals=intervals), *sections]
-    return join([_macros().changes(desk.turned(plan)), _sections(sections)], "\n")
+    return [("turned", _macros().changes(desk.turned(plan))), *_sections(sections)]
 
 
 def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
@@ -82,10 +96,11 @@ def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Se
     return [replace(sections[0], key="beside", title=BESIDE, body=body)]
 
 
-def rest(desk: Desk, plan: Plan) -> Html:
+def rest(desk: Desk, plan: Plan) -> list[tuple[str, Html]]:
     """Return the report's other sections."""
     return _sections(sections_of(desk.contents(plan, intervals=False, first=False), SECTIONS[FIRST:]))
 
 
-def _sections(sections: Sequence[Section]) -> Html:
-    return join([_macros().section(section) for section in sections], "\n")
+def _sections(sections: Sequence[Section]) -> list[tuple[str, Html]]:
+    """Return sections by their names, so that the page puts up anew only those that read otherwise than before."""
+    return [(section.key, _macros().section(section).strip()) for section in sections]

@@ -16,7 +16,7 @@ import yaml
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
-from planner.live.knobs import check_turns, knobs_of
+from planner.live.knobs import Knob, check_turns, knobs_of
 from planner.reporting.comparison import comparison_summary, held_tables
 from planner.reporting.csv_table import write_csv
 from planner.reporting.folder import command_line, json_text
@@ -67,6 +67,8 @@ class Plan:
     """One plan on the desk."""
 
     result: RunResult
+    knobs: Sequence[Knob]
+    """As they stand in it."""
     drawn: Chance | None = None
     """Its figures over 19 replications, once somebody asked for intervals."""
     contents: dict[tuple[bool, bool], Contents] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Desk:
             check()
             plan = self._plans.pop(turns, None)
             if plan is None:
-                plan = Plan(result=simulate(scenario))
+                plan = Plan(result=simulate(scenario), knobs=knobs_of(scenario))
             self._plans[turns] = plan
             while len(self._plans) > _MOST_KEPT:
                 self._plans.popitem(last=False)
@@ -136,7 +138,7 @@ class Desk:
     def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return what was turned: path, what was stated and what stands now."""
         before = {knob.path: knob.value or knob.default for knob in self.knobs}
-        after = {knob.path: knob.value or knob.default for knob in knobs_of(plan.result.scenario) if not knob.is_new}
+        after = {knob.path: knob.value or knob.default for knob in plan.knobs if not knob.is_new}
         return [
             (path, before.get(path, ""), now or "none") for path, now in after.items() if before.get(path, "") != now
         ]

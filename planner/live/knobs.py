@@ -100,6 +100,16 @@ class Knob:
     """The field's own description."""
 
     @property
+    def shown(self) -> str:
+        """What its box holds; a date left out shows the day that stands instead, since it has no placeholder."""
+        return self.value or self.default if self.is_date else self.value
+
+    @property
+    def placeholder(self) -> str:
+        """What an empty box says."""
+        return self.default or ("none" if self.is_optional else "")
+
+    @property
     def is_new(self) -> bool:
         """Whether it is of machines that are not there yet."""
         return self.turn is TURNS[ADDED]

@@ -2,7 +2,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const tab = crypto.randomUUID();
-  let move = 0, shown = null, knobs = "", isNew = false, gesture = null, under = null;
+  let move = 0, shown = null, knobs = null, isNew = false, gesture = null, under = null;
 
   // A plan is its address: what is turned, what is pinned, whether intervals are wanted. So back, forward, reload and
   // a second tab need nothing else.
@@ -33,38 +33,47 @@
   const fail = (text) => { $("failed").textContent = text; $("failed").hidden = !text; };
   const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
 
-  const swap = (place, html) => {
-    const open = new Set([...place.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
-    const closed = new Set([...place.querySelectorAll("details:not([open]) > summary")].map((summary) => summary.textContent));
-    place.innerHTML = html;
-    for (const part of place.querySelectorAll("details")) {
-      const title = part.querySelector("summary").textContent;
-      if (open.has(title)) part.open = true;
-      else if (closed.has(title)) part.open = false;
-    }
+  // A part that reads as before is left alone, folded and sorted as somebody left it; the others keep their place.
+  const texts = new Map();
+  const fill = (part, fresh) => {
+    const open = new Map([...part.querySelectorAll("details")].map((one) => [one.querySelector("summary").textContent, one.open]));
+    part.replaceChildren(...fresh.childNodes);
+    for (const one of part.querySelectorAll("details")) one.open = open.get(one.querySelector("summary").textContent) ?? one.open;
+  };
+  const swap = (place, parts) => {
+    const wanted = new Set(parts.map(([id]) => id));
+    for (const part of [...place.children]) if (!wanted.has(part.id)) { texts.delete(part.id); part.remove(); }
+    parts.forEach(([id, html], i) => {
+      const there = [...place.children].find((part) => part.id === id);
+      if (there && texts.get(id) === html) return;
+      texts.set(id, html);
+      const fresh = document.createElement("template");
+      fresh.innerHTML = html;
+      if (there) fill(there, fresh.content.firstElementChild);
+      else place.insertBefore(fresh.content.firstElementChild, place.children[i] || null);
+    });
     place.classList.remove("old");
     document.dispatchEvent(new Event("planner:redrawn"));
   };
   // Knobs keep their place while one of them is held; they are put up anew where a plan has others.
-  const setControls = (html) => {
-    const fresh = document.createElement("form");
-    fresh.innerHTML = html;
-    const key = (form) => [...form.querySelectorAll("[id], [data-path]")].map((one) => one.id + one.dataset.path).join();
-    const old = $("controls");
-    if (key(fresh) !== key(old)) {
+  const setControls = (held) => {
+    const form = $("controls");
+    if (held.controls && held.form !== form.dataset.form) {
       const focused = document.activeElement && document.activeElement.id;
-      const open = new Map([...old.querySelectorAll("details")].map((part) => [part.querySelector("summary").textContent, part.open]));
-      old.innerHTML = html;
-      for (const part of old.querySelectorAll("details")) part.open = open.get(part.querySelector("summary").textContent) ?? part.open;
+      const fresh = document.createElement("form");
+      fresh.innerHTML = held.controls;
+      fill(form, fresh);
+      form.dataset.form = held.form;
       if (focused && $(focused)) $(focused).focus();
-      return;
     }
-    const mine = old.querySelectorAll("input, select");
-    fresh.querySelectorAll("input, select").forEach((one, i) => {
-      if (gesture && mine[i].dataset.path === gesture) return;
-      mine[i].value = one.value;
-      if (one.placeholder) mine[i].placeholder = one.placeholder;
-    });
+    const sliders = new Map([...form.querySelectorAll("input[type=range]")].map((one) => [one.dataset.path, one]));
+    for (const [path, value, placeholder] of held.knobs) {
+      if (path === gesture) continue;
+      const box = $("knob-" + path), slider = sliders.get(path);
+      if (box.value !== value) box.value = value;
+      if (box.type === "number" && box.placeholder !== placeholder) box.placeholder = placeholder;
+      if (slider && slider.value !== (value || placeholder)) slider.value = value || placeholder;
+    }
   };
   const settle = (state) => {
     shown = state;
@@ -79,7 +88,7 @@
     if (under) under.abort();
     under = new AbortController();
     const signal = under.signal, number = ++move, begun = performance.now();
-    const asked = (part) => ({ tab, move: number, part, set: words(state.set), pin: state.pin && words(state.pin) });
+    const asked = (part) => ({ tab, move: number, part, form: $("controls").dataset.form, set: words(state.set), pin: state.pin && words(state.pin) });
     const late = setTimeout(() => { $("status").textContent = "simulating"; }, 300);
     try {
       const answer = await post("show", asked("answer"), signal);
@@ -88,15 +97,15 @@
       else history.replaceState({ depth: depth() }, "", write(state));
       isNew = false;
       $("others").classList.add("old");
-      swap($("first"), answer.html);
-      knobs = answer.controls;
+      swap($("first"), answer.parts);
+      knobs = answer;
       setControls(knobs);
       $("line").textContent = answer.line;
       settle(state);
       fail(told);
       await painted();
       const first = Math.round(performance.now() - begun);
-      swap($("others"), (await post("show", asked("rest"), signal)).html);
+      swap($("others"), (await post("show", asked("rest"), signal)).parts);
       await painted();
       clearTimeout(late);
       $("status").dataset.first = first;
@@ -121,7 +130,7 @@
   const drawIntervals = async (asked, signal) => {
     $("status").textContent += "; drawing 19 replications for intervals";
     const answer = await post("show", asked("intervals"), signal);
-    swap($("first"), answer.html);
+    swap($("first"), answer.parts);
     $("line").textContent = answer.line;
     $("status").textContent = "with intervals from 19 replications";
     $("status").dataset.intervals = asked("").move;

@@ -54,6 +54,8 @@ class Asked:
     """``answer``, ``rest`` or ``intervals``."""
     name: str
     """Name of what is to be written, where something is."""
+    form: str
+    """The controls that the tab shows, by their name."""
 
 
 class Guard:
@@ -130,10 +132,10 @@ class Live:
                 if side is not None:
                     self.desk.draw(side, check)
         if asked.part == "rest":
-            return {"html": controls.rest(self.desk, plan)}
+            return {"parts": controls.rest(self.desk, plan)}
         shown = controls.answer(self.desk, plan, pinned, intervals=intervals)
-        knobs = controls.controls(plan.result.scenario)
-        return {"html": shown, "controls": knobs, "line": controls.line(self.desk, plan, intervals=intervals)}
+        line = controls.line(self.desk, plan, intervals=intervals)
+        return {"parts": shown, "line": line, **controls.held(plan.knobs, asked.form)}
 
     async def save(self, request: Request) -> Response:
         """Write a what-if."""
@@ -174,6 +176,7 @@ def asked_of(body: bytes) -> Asked:
         pinned=None if pinned is None else _turns(body_asked, "pin"),
         part=_text(body_asked, "part") or "answer",
         name=_text(body_asked, "name"),
+        form=_text(body_asked, "form"),
     )
     if asked.part not in ("answer", "rest", "intervals"):
         raise HTTPException(400, "part must be answer, rest or intervals")

@@ -57,7 +57,7 @@ def move_ms(path: str, values: Iterable[object]) -> float:
         start = time.thread_time()
         plan = desk.plan((f"{path}={value}",))
         controls.answer(desk, plan, None, intervals=False)
-        controls.controls(plan.result.scenario)
+        controls.held(plan.knobs, controls.form_of(plan.knobs))
         controls.line(desk, plan, intervals=False)
         times.append((time.thread_time() - start) * 1e3)
     return statistics.median(times)

@@ -7,6 +7,7 @@ import functools
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,6 +47,11 @@ def every(tmp_path: Path) -> Desk:
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "every.yaml").write_text(EVERY)
     return Desk(load_scenario(tmp_path / "every.yaml"), tmp_path / "outputs")
+
+
+def text_of(answered: Any) -> str:
+    """Return all that an answer shows."""
+    return "".join(html for _, html in answered.json()["parts"])
 
 
 def turned(knob: Knob) -> str:
@@ -109,7 +115,7 @@ def test_sliders_hold_what_is_stated_and_move_in_plain_steps(every: Desk) -> Non
 
 
 def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
-    shown = str(controls.controls(every.stated))
+    shown = str(controls.controls(every.knobs))
     for knob in every.knobs:
         if not knob.is_new:
             assert f'id="knob-{knob.path}"' in shown
@@ -234,31 +240,42 @@ def test_pinned_and_turned_stand_side_by_side_as_in_a_comparison(desk: Desk, pos
         for measure, number in zip(own.texts("measure"), own.numbers("value"), strict=True):
             wanted = figures[measure]
             assert number == (None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)), measure
-    shown = post(set=["clusters.h200.nodes=9"], pin=[]).json()["html"]
+    shown = text_of(post(set=["clusters.h200.nodes=9"], pin=[]))
     assert 'id="beside"' in shown
     assert "pinned (baseline)" in shown
     assert "this plan" in shown
     assert shown.index('id="beside"') < shown.index('id="answer"')
-    assert 'id="beside"' not in post(set=["clusters.h200.nodes=9"]).json()["html"]
+    assert 'id="beside"' not in text_of(post(set=["clusters.h200.nodes=9"]))
 
 
 def test_intervals_come_from_nineteen_replications(desk: Desk, post: Post) -> None:
     turns = ["clusters.h200.nodes=5"]
-    assert 'class="range"' not in post(set=turns).json()["html"]
-    answered = post(set=turns, part="intervals").json()
-    assert 'class="range"' in answered["html"]
-    assert answered["line"].endswith("promise kept (kept in 19 of 19 replications)")
+    assert 'class="range"' not in text_of(post(set=turns))
+    answered = post(set=turns, part="intervals")
+    assert 'class="range"' in text_of(answered)
+    assert answered.json()["line"].endswith("promise kept (kept in 19 of 19 replications)")
     drawn = desk.plan(tuple(turns)).drawn
     assert drawn is not None
     assert drawn.draws == 19
 
 
 def test_the_answer_names_what_was_turned_from_what_to_what(desk: Desk, post: Post) -> None:
-    shown = post(set=["clusters.h200.nodes=5", "clusters.mi325x.unit_price_usd=20000"]).json()
-    assert "<code>clusters.h200.nodes</code> 4 → 5" in shown["html"]
-    assert "<code>clusters.mi325x.unit_price_usd</code> 18000 → 20000" in shown["html"]
-    assert "nothing is turned" in post(set=["clusters.h200.nodes=4"]).json()["html"]
-    assert "per million tokens" in shown["line"]
+    shown = post(set=["clusters.h200.nodes=5", "clusters.mi325x.unit_price_usd=20000"])
+    assert "<code>clusters.h200.nodes</code> 4 → 5" in text_of(shown)
+    assert "<code>clusters.mi325x.unit_price_usd</code> 18000 → 20000" in text_of(shown)
+    assert "nothing is turned" in text_of(post(set=["clusters.h200.nodes=4"]))
+    assert "per million tokens" in shown.json()["line"]
+
+
+def test_controls_are_sent_to_a_page_that_has_others_and_what_they_hold_always(post: Post) -> None:
+    shown = post(set=["clusters.h200.nodes=5"]).json()
+    assert 'id="knob-clusters.h200.nodes"' in shown["controls"]
+    again = post(set=["clusters.h200.nodes=6"], form=shown["form"]).json()
+    assert "controls" not in again
+    assert ["clusters.h200.nodes", "6", ""] in again["knobs"]
+    more = post(set=["clusters.b200={accelerator: B200, nodes: 8}"], form=shown["form"]).json()
+    assert 'id="knob-clusters.b200.nodes"' in more["controls"]
+    assert more["form"] != shown["form"]
 
 
 def test_the_first_section_does_without_failures_and_the_others_do_not(desk: Desk) -> None:

@@ -49,6 +49,11 @@
   const hidden = new Set();
   const zoom = { from: 0, to: null };
   const charts = [];
+  // A chart is drawn when its room is known or another: once for a window that changes, a part that is opened or a
+  // section that comes in sight. Nothing is measured by asking, which would have the browser lay the page out at once.
+  const rooms = new ResizeObserver((sizes) => {
+    for (const size of sizes) charts.find((chart) => chart.plot === size.target)?.fit(size.contentRect.width);
+  });
 
   class Chart {
     constructor(figure) {
@@ -84,7 +89,13 @@
           }))
         : [];
       this.index = null;
+      this.room = 0;
       this.listen();
+    }
+    fit(room) {
+      if (Math.round(room) === this.room || room < 1) return; // folded: what the page was written with stands
+      this.room = Math.round(room);
+      this.draw();
     }
     listen() {
       const plot = this.plot;
@@ -153,9 +164,10 @@
       return [low * 1.05, high > 0.5 && this.unit === "percent" ? 1 : high * 1.08];
     }
     draw() {
+      if (!this.room) return;
       for (const one of this.series) one.group.toggleAttribute("hidden", hidden.has(one.name));
       if (this.stacked) this.restack();
-      const width = Math.max(240, this.plot.clientWidth), height = HEIGHT + LANE * this.lanes;
+      const width = Math.max(240, this.room), height = HEIGHT + LANE * this.lanes;
       const inner = width - LEFT - RIGHT, tall = HEIGHT - TOP - BOTTOM;
       const [from, to] = this.window(), [low, high] = this.range();
       this.frame.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -326,23 +338,24 @@
       });
     }
   };
+  // The live page puts other sections in place of some: charts that stand as before are left alone.
   const attach = () => {
-    charts.length = 0;
-    for (const figure of document.querySelectorAll("figure.chart")) charts.push(new Chart(figure));
-    for (const button of document.querySelectorAll(".toggle")) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.series)));
-    for (const part of document.querySelectorAll("details"))
-      if (part.querySelector("figure.chart")) part.addEventListener("toggle", () => part.open && drawAll());
+    const standing = charts.filter((chart) => chart.figure.isConnected), known = new Set(standing.map((chart) => chart.figure));
+    const fresh = [...document.querySelectorAll("figure.chart")].filter((figure) => !known.has(figure)).map((figure) => new Chart(figure));
+    charts.splice(0, charts.length, ...standing, ...fresh);
+    for (const chart of fresh) {
+      rooms.observe(chart.plot);
+      for (const button of chart.figure.querySelectorAll(".toggle")) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.series)));
+      for (const one of chart.series) one.group.toggleAttribute("hidden", hidden.has(one.name));
+    }
     sortable();
-    drawAll();
   };
   attach();
-  document.addEventListener("planner:redrawn", attach); // the live page has put other sections in place of these
-  let waiting = 0;
-  window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
+  document.addEventListener("planner:redrawn", attach);
   const opened = [];
   window.addEventListener("beforeprint", () => {
     for (const one of document.querySelectorAll("details:not([open], .dump, .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }
-    drawAll();
+    for (const chart of charts) if (!chart.room) chart.fit(chart.plot.clientWidth); // print waits for no observer
   });
-  window.addEventListener("afterprint", () => { while (opened.length) opened.pop().open = false; drawAll(); });
+  window.addEventListener("afterprint", () => { while (opened.length) opened.pop().open = false; });
 })();
