@@ -83,7 +83,7 @@ def workbook_content(
         property_usd=property_tax_usd(schedule, capital.property_tax_fraction_per_year),
         table_cents=result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT),
         series=series_of_inputs(result, posted, inputs),
-        measures=measures(result, series),
+        measures=measures(result),
         output_tokens=series.output_tokens,
         total_tokens=series.tokens,
         running_months=running_months(series.economic.edge_months, series.economic.timing),

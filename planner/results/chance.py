@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.results.measure_names import DRAWS
-from planner.results.measures import Figures, Series, measures, revenue_usd, series_of, service
+from planner.results.measures import Figures, measures, revenue_usd, series_of, service
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 
@@ -95,12 +95,12 @@ def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
 
 def figures_of(result: RunResult) -> Figures:
     """Return how a run served, and its measures."""
-    series = series_of(result)
-    return service(result, series) | measures(result, series)
+    return {**service(result), **measures(result)}
 
 
-def months_of(result: RunResult, series: Series) -> dict[str, NDArray[np.float64]]:
+def months_of(result: RunResult) -> dict[str, NDArray[np.float64]]:
     """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
+    series = series_of(result)
     months = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
     if result.plan.money.market.token_price is not None:
         months["revenue_usd"] = revenue_usd(result)[:, -1]
@@ -115,9 +115,8 @@ def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], Non
         if replication > result.replication:
             drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
             progress()
-        series = series_of(drawn)
-        figures.append(service(drawn, series) | measures(drawn, series))
-        months.append(months_of(drawn, series))
+        figures.append(figures_of(drawn))
+        months.append(months_of(drawn))
     return Chance(
         figures=tuple(figures), monthly={name: np.stack([figures[name] for figures in months]) for name in months[0]}
     )

@@ -7,7 +7,9 @@ price, a cost per token without tokens) is None, never zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,11 +38,11 @@ from planner.fleet import quantities
 from planner.results.cohorts import assets_of
 from planner.results.measure_names import MEASURES, SERVICE
 from planner.results.ownership import Ownership, flows_of, ownership
+from planner.results.replication import Replication, per_run
 from planner.units import MILLION
 
 if TYPE_CHECKING:
     from planner.fleet.money import PricePath
-    from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
@@ -101,6 +103,7 @@ class Sums:
         }
 
 
+@per_run
 def sums_of(result: Replication) -> Sums:
     """Return a run's sums by month."""
     monthly, rented = result.monthly, result.rented.requests
@@ -162,6 +165,7 @@ class Series:
         return self.sums.cost_usd[:, -1]
 
 
+@per_run
 def series_of(result: Replication) -> Series:
     """Return the monthly series of the whole fleet."""
     cents = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
@@ -174,12 +178,10 @@ def series_of(result: Replication) -> Series:
     )
 
 
-def measures(result: Replication, series: Series | None = None) -> Figures:
-    """Return every measure of a run by name, in the order of :data:`MEASURES`.
-
-    ``series`` are the run's monthly series, where the caller has them already.
-    """
-    series, plan, ledger = series_of(result) if series is None else series, result.plan, result.ledger
+@per_run
+def measures(result: Replication) -> Mapping[str, float | None]:
+    """Return every measure of a run by name, in the order of :data:`MEASURES`."""
+    series, plan, ledger = series_of(result), result.plan, result.ledger
     owner, sums = ownership(result), series.sums.over_run()
     accrued = sums.figures()
     tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
@@ -197,7 +199,7 @@ def measures(result: Replication, series: Series | None = None) -> Figures:
         **_real(result, series, owner),
     }
     figures |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
-    return {measure.name: figures[measure.name] for measure in MEASURES}
+    return MappingProxyType({measure.name: figures[measure.name] for measure in MEASURES})
 
 
 def _real(result: Replication, series: Series, owner: Ownership) -> Figures:
@@ -211,9 +213,9 @@ def _real(result: Replication, series: Series, owner: Ownership) -> Figures:
     return figures
 
 
-def service(result: Replication, series: Series | None = None) -> Figures:
+def service(result: Replication) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
-    sums = (sums_of(result) if series is None else series.sums).over_run()
+    sums = sums_of(result).over_run()
     figures = sums.figures() | sums.fleet_figures()
     promised = promise_figures(result)
     return {name: promised[name] if name in promised else _known(figures[name]) for name in SERVICE}

@@ -18,10 +18,10 @@ from planner.results.result import RunResult
 Floats = NDArray[np.float64]
 
 
-def observed(result: RunResult, series: Sequence[Seen], sums: Sums | None = None) -> Floats:
+def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
     """Return a run's series by month, shape (series, months); NaN where there is nothing to divide."""
     accounts = usd(result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT))
-    by_cluster = _by_cluster(result, sums_of(result) if sums is None else sums)
+    by_cluster = _by_cluster(result, sums_of(result))
     by_workload = _by_workload(result)
     clusters = [*(cluster.name for cluster in result.plan.clusters), FLEET]
     workloads = [workload.name for workload in result.plan.workloads]

@@ -6,7 +6,6 @@ The timing convention is that of :mod:`planner.finance.present_value`: the ledge
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +26,13 @@ from planner.finance.unit_costs import levelised_cost
 from planner.results.building import building_of
 from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
 from planner.results.orders import order_payments
+from planner.results.replication import Replication, per_run
 from planner.units import MILLION
-
-if TYPE_CHECKING:
-    from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 
 
+@per_run
 def dated_rows(result: Replication) -> tuple[NDArray[np.intp], Floats]:
     """Return the ledger rows that count on a day of their own, and the months from the start to it."""
     ledger, plan = result.ledger, result.plan
@@ -158,6 +156,7 @@ class Ownership:
         return levelised_cost(float(cost), float(sold), lambda price: self.tax_pv_usd(price * quantity, column))
 
 
+@per_run
 def ownership(result: Replication) -> Ownership:
     """Return what owning costs up to each month's end, by cluster and for the fleet."""
     plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital

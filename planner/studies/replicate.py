@@ -15,7 +15,7 @@ from planner.finance.months import MonthGrid
 from planner.language.actuals import Seen
 from planner.language.scenario import Scenario
 from planner.results.measure_names import FLEET
-from planner.results.measures import Series, measures, revenue_usd, series_of, service
+from planner.results.measures import measures, revenue_usd, series_of, service
 from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
@@ -107,9 +107,8 @@ class Replicator:
                     if setup.seen:
                         monthly[row, which] = observed(result, setup.seen)
                         continue
-                    series = series_of(result)
-                    figures[row, which] = headlines(result, series)
-                    monthly[row, which] = monthly_series(result, series, kept)
+                    figures[row, which] = headlines(result)
+                    monthly[row, which] = monthly_series(result, kept)
                 except Exception as error:
                     errors.append((first + row, which, _message(error)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
@@ -145,22 +144,20 @@ def _message(error: Exception) -> str:
     return printable(f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
 
-def headlines(result: RunResult, series: Series | None = None) -> Floats:
-    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning.
-
-    ``series`` are the run's monthly series, where the caller has them already.
-    """
-    series = series_of(result) if series is None else series
-    figures = {**measures(result, series), **service(result, series), "served_tokens": float(series.tokens.sum())}
+def headlines(result: RunResult) -> Floats:
+    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning."""
+    tokens = float(series_of(result).tokens.sum())
+    figures = {**measures(result), **service(result), "served_tokens": tokens}
     values = [figures[name] for name in headline_names()]
     return np.array([np.nan if value is None else value for value in values])
 
 
-def monthly_series(result: RunResult, series: Series, kept: Sequence[tuple[str, str]]) -> Floats:
+def monthly_series(result: RunResult, kept: Sequence[tuple[str, str]]) -> Floats:
     """Return monthly figures of clusters and the fleet, shape (figures, months).
 
     NaN where there is nothing to divide, and where a run has no such cluster.
     """
+    series = series_of(result)
     spent = np.full((result.plan.months.period_count, len(result.plan.clusters) + 1), np.nan)
     spent[:, -1] = -series.cash_flow_usd
     figures = series.sums.figures() | {"spend_usd": spent, "revenue_usd": revenue_usd(result)}

@@ -16,7 +16,8 @@ from planner.finance.account_groups import NOT_COST_ACCOUNTS
 from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
 from planner.language.loading import load_scenario
-from planner.results.measures import measures, series_of, service
+from planner.results.chance import figures_of
+from planner.results.measures import series_of, service
 from planner.results.result import RunResult
 from planner.results.run import simulate
 from planner.simulation import driver
@@ -120,7 +121,7 @@ def test_every_reader_finds_the_same_number_for_the_same_word(
             name: None if np.isnan(figure) else figure
             for name, figure in zip(headline_names(), headlines(seen.result).tolist(), strict=True)
         },
-        "measures": measures(seen.result) | service(seen.result),
+        "measures": figures_of(seen.result),
     }
     for name in set().union(*readers.values()):
         found = {reader: figures[name] for reader, figures in readers.items() if figures.get(name) is not None}
@@ -154,7 +155,7 @@ def test_days_and_hours_have_the_months_figures_under_rental(seen: Seen) -> None
 def test_a_study_s_months_are_the_timeline_s(seen: Seen) -> None:
     names = [output.name for output in MONTHLY]
     kept = [(name, "fleet") for name in names] + [("cost_usd", "h200"), ("served_tokens", "h200")]
-    rows = dict(zip(kept, monthly_series(seen.result, series_of(seen.result), kept), strict=True))
+    rows = dict(zip(kept, monthly_series(seen.result, kept), strict=True))
     for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "cost_usd", "served_tokens"):
         np.testing.assert_allclose(rows[name, "fleet"], seen.fleet[name], rtol=1e-12)
     timeline = seen.result.timeline_monthly()
@@ -198,7 +199,7 @@ def test_break_even_use_is_of_accelerators(tmp_path: Path) -> None:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     result = simulate(load_scenario(path, [SOLD, "clusters.h200.nodes=1", "clusters.mi325x.accelerator=GB200"]))
-    figures, ledger = measures(result) | service(result), result.ledger
+    figures, ledger = figures_of(result), result.ledger
     used, busy = result.monthly.busy_node_h.sum(axis=0), result.monthly.in_service_node_h.sum(axis=0)
     assert result.plan.accelerators_per_node.tolist() == [8, 4]
     assert figures["utilisation_fraction"] == pytest.approx((used @ [8, 4]) / (busy @ [8, 4]))
