@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ def stages(title: str, count: int, *, quiet: bool) -> Iterator[Callable[[str], N
     if quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
-        yield from _bar(title, count)
+        yield from _line(title, count)
     else:
         told = [f"simulating {title}"]  # once, when the first stage begins: nothing is said of a run that is refused
 
@@ -96,22 +97,23 @@ def stages(title: str, count: int, *, quiet: bool) -> Iterator[Callable[[str], N
         yield begin
 
 
-def _bar(title: str, count: int) -> Iterator[Callable[[str], None]]:
-    """Draw a bar that vanishes when the command is done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+def _line(title: str, count: int) -> Iterator[Callable[[str], None]]:
+    """Keep one line of a terminal that names the stage, and take it away when the command is done.
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=count)
-        begun = 0
+    A library's bar takes longer to load than a stage to do, and has a thread that a fork would lack.
+    """
+    begun = 0
 
-        def begin(stage: str) -> None:
-            nonlocal begun
-            progress.update(task, completed=begun, description=f"{title}: {stage}")
-            begun += 1
+    def begin(stage: str) -> None:
+        nonlocal begun
+        begun += 1
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[K{f'{title}: {stage} ({begun} of {count})'[:width]}", end="", file=sys.stderr, flush=True)
 
+    try:
         yield begin
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

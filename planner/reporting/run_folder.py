@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from planner.catalog.load import VERSION
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, read_json
+from planner.forks import shared
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.reporting import run_columns
@@ -25,7 +26,8 @@ from planner.reporting.datapackage import WrittenTable, data_package
 from planner.reporting.folder import command_line, json_text, write_folder
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages
-from planner.reporting.report.build import with_report
+from planner.reporting.report.build import report_of
+from planner.reporting.report.contents import REPORT
 from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.summary import summary
 from planner.results import tables
@@ -36,6 +38,8 @@ from planner.results.result import RunResult
 from planner.simulation.processes import name_of
 from planner.units import unit_of
 from planner.version import __version__
+
+WORKBOOK = "workbook.xlsx"
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -185,11 +189,16 @@ def write_run(
     files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
     files["summary.json"] = json_text(summary(result, chance))
     drawn = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
-    files["workbook.xlsx"] = write_workbook(workbook_content(result, shown, drawn))
     identity = manifest(result)
     identity["draws"] = 1 if chance is None else chance.draws
     identity["command"] = list(command) or _command(result.scenario, identity, wanted)
-    write_folder(folder, with_report(files, identity), identity)
+    workbook, report = shared(
+        [
+            lambda: write_workbook(workbook_content(result, shown, drawn)),
+            lambda: report_of(files, identity, also=(WORKBOOK,)),
+        ]
+    )
+    write_folder(folder, {**files, WORKBOOK: workbook, REPORT: report}, identity)
 
 
 def _command(scenario: Scenario, identity: dict[str, Any], wanted: Wanted) -> list[str]:

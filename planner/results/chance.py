@@ -8,18 +8,24 @@ draws, the lowest and the highest hold nine in ten.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.forks import shared
 from planner.results.measure_names import DRAWS
 from planner.results.measures import Figures, measures, revenue_usd, series_of, service
 from planner.results.result import RunResult
 from planner.results.run import simulate_plan
 
 _BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +113,26 @@ def months_of(result: RunResult) -> dict[str, NDArray[np.float64]]:
     return months
 
 
-def draw_again(result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = lambda: None) -> Chance:
-    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each."""
-    figures, months = [], []
-    for replication in range(result.replication, result.replication + draws):
-        drawn = result
-        if replication > result.replication:
-            drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
-            progress()
-        figures.append(figures_of(drawn))
-        months.append(months_of(drawn))
-    return Chance(
-        figures=tuple(figures), monthly={name: np.stack([figures[name] for figures in months]) for name in months[0]}
-    )
+def draw_again(
+    result: RunResult,
+    draws: int = DRAWS,
+    progress: Callable[[], None] = nothing,
+    meanwhile: Callable[[], object] = nothing,
+    workers: int | None = None,
+) -> Chance:
+    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each.
+
+    Forks of this process share the work, ``workers`` with it, where there are cores for them; ``meanwhile`` is done
+    here while they begin. A process of the user's own may count or print, so that is run here, one after another.
+    """
+
+    def drawn(replication: int) -> tuple[Figures, dict[str, NDArray[np.float64]]]:
+        again = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
+        progress()
+        return figures_of(again), months_of(again)
+
+    further = range(result.replication + 1, result.replication + draws)
+    work = [functools.partial(drawn, replication) for replication in further]
+    others = shared(work, 1 if result.processes else workers, meanwhile)
+    figures, months = zip((figures_of(result), months_of(result)), *others, strict=True)
+    return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})

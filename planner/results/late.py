@@ -18,7 +18,6 @@ of them negative, and sum to all that was missed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,7 +30,7 @@ from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, missed_under
-from planner.results.replication import Replication
+from planner.results.replication import Replication, per_run
 
 Floats = NDArray[np.float64]
 REASONS: Mapping[str, str] = {
@@ -62,7 +61,7 @@ class Lost:
     """What of, in words, by reason and workload."""
 
 
-@functools.lru_cache(maxsize=1)  # a run's table, its summary and the terminal all ask
+@per_run
 def lost_requests(result: Replication) -> Lost:
     """Return what each cause took of a run's requests."""
     plan = result.plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
+from planner.forks import cores
 from planner.studies.decision import standings
 from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.headlines import headline_names
@@ -40,8 +40,7 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     """Return who runs a study: one process per core unless told otherwise."""
     if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
         raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Workforce(workers=workers or cores, scheduler=scheduler)
+    return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def run(
     from planner.reporting.folder import check_target
     from planner.reporting.run_folder import Wanted, write_run
     from planner.results.chance import draw_again
+    from planner.results.late import lost_requests
     from planner.results.run import check_whole, simulate_plan
     from planner.simulation.processes import load_process
 
@@ -70,7 +71,8 @@ def run(
     result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=functions)
     refuse(result.warnings, strict=strict)
     progress("drawing again")
-    chance = draw_again(result, draws) if draws > 1 else None
+    # Why requests are late is worked out here while others draw: work is routed anew for it, as in two replications.
+    chance = draw_again(result, draws, meanwhile=lambda: lost_requests(result)) if draws > 1 else None
     progress("writing")
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     write_run(result, folder, chance=chance, wanted=Wanted(form=form, hourly=hourly, parquet=parquet))

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from planner.cli.app import GROUPS, app
-from planner.cli.progress import paint
+from planner.cli.progress import paint, stages
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -165,3 +165,17 @@ def test_the_completion_script_is_offered(tmp_path: Path, shell: str) -> None:
     )  # fmt: skip
     assert "complete" in done.stdout
     assert "planner" in done.stdout
+
+
+def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "30")
+    with stages("tiny, 3 months", 2, quiet=False) as begin:
+        begin("simulating")
+        begin("writing a very long word")
+    lines = sys.stderr.getvalue().split("\r\x1b[K")  # type: ignore[attr-defined]
+    assert lines == ["", "tiny, 3 months: simulating (1", "tiny, 3 months: writing a ver", ""]

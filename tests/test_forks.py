@@ -1,0 +1,120 @@
+"""Work shared with forks: each test is a process of its own, since one that has threads is not forked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from planner import forks
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="work is shared with forks on Linux alone")
+
+
+def alone(script: str) -> str:
+    """Return what a script prints."""
+    begin = "import functools, os, time\nfrom planner.forks import may_fork, shared\nassert may_fork()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", begin + textwrap.dedent(script)],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_all_pieces_are_done_in_their_order_by_several_processes() -> None:
+    told = alone(
+        """
+        def piece(number):
+            time.sleep(0.05)
+            return number * 10, os.getpid()
+        done = shared([functools.partial(piece, n) for n in range(12)], workers=3)
+        print([n for n, _ in done] == [n * 10 for n in range(12)], len({pid for _, pid in done}))
+        """
+    )
+    assert told == "True 3\n"
+
+
+def test_what_is_done_meanwhile_is_done_here_and_first() -> None:
+    told = alone(
+        """
+        here = []
+        def piece():
+            here.append("piece")
+            return os.getpid()
+        done = shared([piece] * 3, workers=2, meanwhile=lambda: (time.sleep(0.3), here.append("meanwhile")))
+        print(here[0], os.getpid() in done, len(done))
+        """
+    )
+    assert told == "meanwhile False 3\n", "a helper had taken all pieces by then"
+
+
+def test_more_pieces_than_a_pipe_holds_numbers_for() -> None:
+    told = alone("print(shared([functools.partial(int, n) for n in range(9000)], workers=2) == list(range(9000)))")
+    assert told == "True\n"
+
+
+def test_a_helper_that_dies_leaves_its_pieces_to_its_parent() -> None:
+    told = alone(
+        """
+        parent = os.getpid()
+        def piece(number):
+            time.sleep(0.02)
+            if os.getpid() != parent:
+                os._exit(9)
+            return number
+        print(shared([functools.partial(piece, n) for n in range(6)], workers=3))
+        """
+    )
+    assert told == "[0, 1, 2, 3, 4, 5]\n"
+
+
+def test_an_error_is_told_once_and_no_process_is_left() -> None:
+    told = alone(
+        """
+        def piece(number):
+            if number == 3:
+                raise ValueError("the third")
+            return number
+        try:
+            shared([functools.partial(piece, n) for n in range(6)], workers=2)
+        except ValueError as error:
+            print(error)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+        """
+    )
+    assert told == "the third\nnone left\n"
+
+
+def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_helping", lambda *_: pytest.fail("forked"))
+    wait = threading.Event()
+    thread = threading.Thread(target=wait.wait)
+    thread.start()
+    assert forks.shared([lambda: 1, lambda: 2], workers=2) == [1, 2]
+    wait.set()
+    thread.join()
+
+
+def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
+    told = alone(
+        """
+        from planner.language.loading import load_scenario
+        from planner.results.chance import draw_again
+        from planner.results.run import simulate
+        from tests.conftest import TINY
+        import yaml
+        assert may_fork(), "a library that the engine needs has started a thread"
+        result = simulate(load_scenario(yaml.safe_load(TINY)))
+        alone, together = (draw_again(result, 5, workers=workers) for workers in (1, 3))
+        print(alone.figures == together.figures)
+        print([bool((a == b).all()) for a, b in zip(alone.monthly.values(), together.monthly.values(), strict=True)])
+        """
+    )
+    assert told == "True\n[True, True]\n"
