@@ -172,10 +172,11 @@ def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(monkeypat
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "30")
     with stages("tiny, 3 months", 2, quiet=False) as begin:
         begin("simulating")
         begin("writing a very long word")
-    lines = sys.stderr.getvalue().split("\r\x1b[K")  # type: ignore[attr-defined]
+    lines = terminal.getvalue().split("\r\x1b[K")
     assert lines == ["", "tiny, 3 months: simulating (1", "tiny, 3 months: writing a ver", ""]
