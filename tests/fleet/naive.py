@@ -35,53 +35,50 @@ class Program:
     allowed_kw: float | None
 
     def most(self, asked: dict[int, float], level: list[int], promised: dict[int, float]) -> dict[int, float]:
-        """Return the requests served of each workload when a level's tokens are maximised and others are promised."""
+        """Return the requests served of each workload when a level's tokens are maximised and others are promised.
+
+        Unknown are the share of each workload that each cluster serves and the share of each step of power that is
+        used, and every row is divided by its limit: the library's tolerance is absolute.
+        """
         clusters, workloads = self.rates.shape
         frontiers = [cluster.node_power.frontier() for cluster in self.plan.clusters]
         steps = len(frontiers[0][0]) if self.allowed_kw is not None else 0
         tokens = np.array([workload.tokens_per_request[0] for workload in self.plan.workloads])
-        worth = np.where(np.isin(np.arange(workloads), level), self.rates * tokens, 0.0)
+        requests = np.array([asked.get(w, 0.0) for w in range(workloads)])
+        worth = np.where(np.isin(np.arange(workloads), level), requests * tokens, 0.0)
+        able = (self.rates > 0) & (requests > 0) & (self.nodes > 0)[:, None]
+        taken = requests / np.where(able, self.rates * self.nodes[:, None], np.inf)  # of a cluster's nodes, for all
         size = clusters * workloads
         rows: list[Floats] = []
         limits: list[float] = []
-        equal: list[tuple[Floats, float]] = []
         for c in range(clusters):
             row = np.zeros(size + clusters * steps)
-            row[c * workloads : (c + 1) * workloads] = 1.0
+            row[c * workloads : (c + 1) * workloads] = taken[c]
             if steps:  # work on a cluster is the sum of its steps
-                row[size + c * steps : size + (c + 1) * steps] = -1.0
-                limits.append(0.0)
-            else:
-                limits.append(self.nodes[c])
+                row[size + c * steps : size + (c + 1) * steps] = -np.diff(frontiers[c][0], prepend=0.0)
             rows.append(row)
-        for w, requests in asked.items():
+            limits.append(0.0 if steps else 1.0)
+        for w in asked:
             row = np.zeros(size + clusters * steps)
-            row[:size] = np.where(np.arange(size) % workloads == w, self.rates.ravel(), 0.0)
-            if w in promised:
-                equal.append((row, promised[w]))
+            row[w:size:workloads] = 1.0
             rows.append(row)
-            limits.append(requests)
-        bounds: list[tuple[float, float | None]] = [
-            (0.0, None if rate > 0 and index % workloads in asked else 0.0)
-            for index, rate in enumerate(self.rates.ravel())
-        ]
+            limits.append(1.0)
+            if w in promised and requests[w] > 0:
+                # What was promised to the levels before may be short by the tolerance of the library.
+                rows.append(-row)
+                limits.append(-(promised[w] - 2e-7 * float(self.nodes @ self.rates[:, w])) / requests[w])
+        bounds = [(0.0, 1.0 if serves else 0.0) for serves in able.ravel()] + [(0.0, 1.0)] * (clusters * steps)
         if steps:
             kw = np.zeros(size)
-            for c, (work, power) in enumerate(frontiers):
-                widths = np.diff(work, prepend=0.0)
-                bounds += [(0.0, float(width * self.nodes[c])) for width in widths]
-                kw = np.append(kw, np.diff(power, prepend=0.0) / np.maximum(widths, 1e-12))
-            rows.append(kw)
-            limits.append(self.allowed_kw or 0.0)
-        # What was promised to the levels before may be short by the tolerance of the library.
-        for row, requests in equal:
-            rows.append(-row)
-            limits.append(-requests * (1 - 1e-7))
-        cost = -np.append(worth.ravel() / max(worth.max(), 1e-9), np.zeros(clusters * steps))
+            for c, (_, power) in enumerate(frontiers):
+                kw = np.append(kw, np.diff(power, prepend=0.0) * self.nodes[c])
+            rows.append(kw / max(self.allowed_kw or 0.0, 1e-9))
+            limits.append(1.0 if self.allowed_kw else 0.0)
+        cost = -np.append(np.tile(worth / max(worth.max(), 1e-9), clusters), np.zeros(clusters * steps))
         found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
         assert found.x is not None, found.message
-        given = found.x[:size].reshape(clusters, workloads)
-        return {w: float(self.rates[:, w] @ given[:, w]) for w in asked}
+        shares = found.x[:size].reshape(clusters, workloads).sum(axis=0)
+        return {w: float(requests[w] * shares[w]) for w in asked}
 
 
 class Naive:

@@ -65,7 +65,8 @@ class Search:
         if like is not None:
             self.order = [replication for replication in like.order if replication < len(least)]
         self.design = surveyed.designed(self.order, self.spared)
-        self._failed: list[NDArray[np.int64]] = []
+        self._broke: dict[int, list[NDArray[np.int64]]] = {}
+        """By replication: what choices that broke the promise in it had bought up to each date."""
         self.best: Counts | None = None
 
     def promising(self, in_time: float) -> Search:
@@ -83,23 +84,42 @@ class Search:
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
         """Say whether a choice keeps the promise in enough replications, hardest first."""
-        reach = self.choices.reach(counts)
-        if any((reach <= failed).all() for failed in self._failed):
-            return False  # one with as much at every date, or more, did not
-        if not fully and self._breaks_more(counts):
+        inferred = self._inferred(counts)
+        if len(inferred) > self.spared or (not fully and self._breaks_more(counts)):
             return False
-        broken = calm = 0
+        if fully or self.best is None:  # a start is mended by what its own runs show
+            inferred = set()
+        broken, calm = len(inferred), 0
         for first in range(0, len(self.order), _BATCH):
             self.clock.check()
-            for outcome in self.outcomes(counts, self.order[first : first + _BATCH]):
-                kept = outcome.worst > self.in_time - LEAST_SHORTFALL
-                broken, calm = broken + (not kept), calm + 1 if kept else 0
+            batch = self.order[first : first + _BATCH]
+            kept = self._kept(counts, [replication for replication in batch if replication not in inferred])
+            for replication in batch:
+                calm = calm + 1 if kept.get(replication, False) else 0
+            broken += sum(not kept_one for kept_one in kept.values())
             if broken > self.spared:
-                self._failed.append(reach)
                 return False
             if not fully and first + _BATCH >= 2 * self.spared + _CALM and calm >= _CALM:
                 return True
         return True
+
+    def _inferred(self, counts: Counts) -> set[int]:
+        """Return the replications that need not be run: one with as much at every date, or more, broke the promise."""
+        reach = self.choices.reach(counts)
+        return {
+            replication
+            for replication in self.order
+            if any((reach <= broke).all() for broke in self._broke.get(replication, ()))
+        }
+
+    def _kept(self, counts: Counts, replications: Sequence[int]) -> dict[int, bool]:
+        """Run a choice in some replications, and say in which it keeps the promise; those it breaks are noted."""
+        outcomes = zip(replications, self.outcomes(counts, replications), strict=True)
+        kept = {replication: outcome.worst > self.in_time - LEAST_SHORTFALL for replication, outcome in outcomes}
+        for replication, kept_one in kept.items():
+            if not kept_one:
+                self._broke.setdefault(replication, []).append(self.choices.reach(counts))
+        return kept
 
     def _breaks_more(self, counts: Counts) -> bool:
         """Say whether a choice breaks several of the replications that the best so far is the last to keep.
@@ -114,8 +134,7 @@ class Search:
         ):
             return False
         self.clock.check()
-        broken = [outcome.worst <= self.in_time - LEAST_SHORTFALL for outcome in self.outcomes(counts, last)]
-        return sum(broken) > 1
+        return sum(not kept for kept in self._kept(counts, last).values()) > 1
 
     def run(self, start: Counts | None = None) -> Counts | None:
         """Return the best choice found, which keeps the promise in these replications; None where none was.
@@ -180,8 +199,7 @@ class Search:
         broken = [replication for replication, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
         bought = len(self.choices.purchases)
         twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
-        ample = zip(broken, self.outcomes(twice, broken), strict=True)
-        hopeless = {replication for replication, outcome in ample if outcome.worst <= self.in_time - LEAST_SHORTFALL}
+        hopeless = {replication for replication, kept in self._kept(twice, broken).items() if not kept}
         self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
 
     def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
@@ -190,13 +208,11 @@ class Search:
         share, count = self.trial.promise.in_replications_fraction, len(self.order)
         fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
         self.spared = max(0, spared(count, share) - fewer)
-        self._failed.clear()
         self.learn(counts)
 
     def meet(self, other: Search) -> None:
         """Take over the replications of another search, in its order."""
         self.order, self.spared = list(other.order), other.spared
-        self._failed.clear()
 
     def _start(self) -> Counts | None:
         """Return the relaxation's choice at the least margins on demand at which the simulation keeps the promise.
