@@ -13,7 +13,7 @@ from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions, slower_drafts, waits_of_few
-from planner.compile.in_time import load_tables
+from planner.compile.load_tables import load_tables
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.prices_and_rates import money_plan
 from planner.compile.reuse import Reuse

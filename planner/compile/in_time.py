@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.demand.bursts import SHARP, Bursts, Lateness, shares_with_bursts
+from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
+from planner.fleet.plan import MOST_LOAD
 from planner.language.cluster import Cluster
-from planner.language.scenario import Scenario
 from planner.language.workload import Length, Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
@@ -23,8 +22,7 @@ from planner.physics.replica import Replicas, ReplicaSpec
 from planner.physics.replica_times import Asked, Lengths
 
 if TYPE_CHECKING:
-    from planner.compile.reuse import Reuse
-    from planner.compile.service import Service
+    pass
 
 Floats = NDArray[np.float64]
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
@@ -54,6 +52,12 @@ _QUEUED = Lateness(
     loads=(0.0, 1.0, 1.0 + 1e-6), late_fractions=(0.0, 0.0, 1.0), refused_fractions=(0.0, 0.0, 0.0), refuses=False
 )  # by mean times: all in time up to capacity, and beyond it a queue without end
 _OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capacity at which refusals are worked out
+_FAR_BEYOND = (2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # the same where few are missed at the last of those
+_FEW_MISSED = 0.025
+"""Share missed at twice the capacity, beyond what is too long on an idle replica, up to which capacity says little of
+what a replica can do: a few long prompts that nothing may delay make it small. Held against the zoom, beside which what
+is said of overload flatters replicas that are bound by the time per token."""
+_MANY_MISSED = 0.1  # of the same: from there on no more is offered
 _RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
 
 
@@ -259,14 +263,23 @@ def _lateness(candidates: Candidates, best: int, speed: float, workload: Workloa
     # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
     at_capacity = float(np.interp(1.0, loads, late))
     asked = candidates.asked(best, workload)
-    refused, beyond = refusing(
-        candidates.replicas, best, speed, lengths_of(workload), asked, capacity * np.array(_OVERLOADS)
-    )
-    missed = np.maximum.accumulate(np.maximum(refused + (1.0 - refused) * beyond, at_capacity))
-    refused = np.minimum(np.maximum.accumulate(refused), missed)
+
+    def beyond_capacity(overloads: tuple[float, ...]) -> tuple[Floats, Floats]:
+        refused, beyond = refusing(
+            candidates.replicas, best, speed, lengths_of(workload), asked, capacity * np.array(overloads)
+        )
+        missed = np.maximum.accumulate(np.maximum(refused + (1.0 - refused) * beyond, at_capacity))
+        return np.minimum(np.maximum.accumulate(refused), missed), missed
+
+    overloads: tuple[float, ...] = _OVERLOADS
+    refused, missed = beyond_capacity(overloads)
+    if missed[-1] - curve.too_long_fraction < _FEW_MISSED:
+        refused, missed = beyond_capacity(overloads + _FAR_BEYOND)
+        kept = min(int((missed - curve.too_long_fraction < _MANY_MISSED).sum()) + 1, missed.size)
+        overloads, refused, missed = (overloads + _FAR_BEYOND)[:kept], refused[:kept], missed[:kept]
     below = loads < 1.0
     return Lateness(
-        loads=(*loads[below].tolist(), 1.0, *_OVERLOADS),
+        loads=(*loads[below].tolist(), 1.0, *overloads),
         late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
         refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
         too_long_fraction=curve.too_long_fraction,
@@ -359,38 +372,3 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, request
     prefill_s = prompt * replicas.prefill_s_per_token[best]
     prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
-
-
-class LoadTables(NamedTuple):
-    """The tables of a plan by load, as its fields of these names are."""
-
-    late_tables: Floats
-    refused_tables: Floats
-    calm_tables: Floats
-    most_loads: Floats
-    alone_s: Floats
-
-
-def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> LoadTables:
-    """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
-    shape = (len(scenario.clusters), len(scenario.workloads))
-    tables, most, alone_s = np.zeros((2, 2, *shape, LOAD_CELLS + 1)), np.ones(shape), np.full(shape, np.nan)
-    for w, (name, workload) in enumerate(scenario.workloads.items()):
-        if workload.requests_per_s <= 0 or workload.priority == "deferrable":
-            continue
-        for c, cluster in enumerate(scenario.clusters):
-            if (service := services.get((cluster, name))) is not None:
-                bursts = Bursts(
-                    requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
-                )
-                key = ("tables", service.lateness, bursts)
-                tables[:, :, c, w] = reuse.once(key, functools.partial(_tables, service.lateness, bursts))
-                most[c, w] = min(service.lateness.loads[-1], MOST_LOAD) if service.lateness.refuses else MOST_LOAD
-                alone_s[c, w] = service.lateness.alone_s
-    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s)
-
-
-def _tables(lateness: Lateness, bursts: Bursts) -> Floats:
-    """Return the shares late and refused at each load, with and without bursts, shape (2, 2, loads)."""
-    grid = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
-    return np.array([shares_with_bursts(lateness, bursts, grid), lateness.at(grid)])

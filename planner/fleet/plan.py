@@ -22,9 +22,15 @@ from planner.units import HOURS_PER_YEAR, MILLION
 
 Floats = NDArray[np.float64]
 LOAD_CELLS = 256
-"""Cells of a table by load; between their edges it is interpolated."""
+"""Cells of a table by load up to :data:`MOST_LOAD`; between their edges it is interpolated."""
 MOST_LOAD = 2.0
-"""The load at which tables end: what exceeds it is shed at once."""
+"""The load at which tables end, unless some cluster is offered more: then at the next multiple of it. What exceeds a
+cluster's own most is shed at once."""
+
+
+def load_grid(cells: int) -> Floats:
+    """Return the loads at the edges of a table's cells, shape (cells + 1,)."""
+    return np.asarray(np.arange(cells + 1) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,13 +278,13 @@ class Plan:
     requests_per_node_h: Floats
     """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
     late_tables: Floats
-    """Share of requests served late, on an even grid of loads over capacity from 0 to :data:`MOST_LOAD`, shape
-    (clusters, workloads, LOAD_CELLS + 1)."""
+    """Share of requests served late, on the :func:`load_grid` of loads over capacity, shape (clusters,
+    workloads, cells + 1)."""
     refused_tables: Floats
     """Share of requests refused, in the same shape."""
     most_loads: Floats
-    """What a cluster is offered at most of a workload that finds no room, over what it sustains at the objective, at
-    most :data:`MOST_LOAD`; shape (clusters, workloads)."""
+    """What a cluster is offered at most of a workload that finds no room, over what it sustains at the objective; shape
+    (clusters, workloads)."""
     by_priority: tuple[int, ...]
     """Workloads in the order in which they are served."""
     preferred_utilisation: float
@@ -294,8 +300,8 @@ class Plan:
     notes: tuple[str, ...]
     """What follows from the plan and may well be meant, with its numbers."""
     calm_tables: Floats | None = None
-    """Late and refused tables without bursts, shape (2, clusters, workloads, LOAD_CELLS + 1); None where the tables
-    have none."""
+    """Late and refused tables without bursts, shape (2, clusters, workloads, cells + 1); None where the tables have
+    none."""
     alone_s: Floats | None = None
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long
     for an idle replica, shape (clusters, workloads); NaN where nothing says it."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.finance.accounts import Account
 from planner.finance.present_value import discount_factors, running_months
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts
@@ -206,7 +206,7 @@ def _rates(result: RunResult) -> Floats:
 
 def _in_time(plan: Plan) -> tuple[Floats, Floats]:
     """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
-    loads = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    loads = load_grid(plan.late_tables.shape[2] - 1)
     share = np.where(loads <= plan.most_loads[:, :, None], 1.0 - plan.late_tables - plan.refused_tables, 0.0)
     urgent = np.array([load.deadline_h == 0 for load in plan.workloads])[:, None]
     return loads, np.where(urgent, share, (loads <= 1.0).astype(np.float64))
@@ -227,7 +227,7 @@ def mean_load(share: Floats, in_time_fraction: float) -> Floats:
     With g(L) the concave envelope of load · share in time, by Jensen no spread of loads with mean L has more in time
     than g(L), so L is at most where g(L) = q·L.
     """
-    loads = np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    loads = load_grid(share.shape[1] - 1)
     load = np.ones(len(share))
     for workload, in_time in enumerate(loads * share):
         corners = _hull(loads, in_time)
