@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -136,6 +138,21 @@ def _root(
     """Plan which accelerators to buy, when, and what a token will cost over their depreciation."""
 
 
+def asked_for(words: Sequence[str]) -> typer.Typer:
+    """Return the commands with the one asked for alone: to read the options of all takes longer than that command may.
+
+    Help, a slip and a shell that completes words are answered by all of them.
+    """
+    name = words[0] if words and "_PLANNER_COMPLETE" not in os.environ else ""
+    commands = [entry for entry in app.registered_commands if entry.name == name]
+    groups = [entry for entry in app.registered_groups if entry.name == name]
+    if not (commands or groups):
+        return app
+    alone = copy.copy(app)
+    alone.registered_commands, alone.registered_groups = commands, groups
+    return alone
+
+
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
@@ -144,7 +161,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        asked_for(sys.argv[1:])()
     except PlannerError as error:
         sys.stdout.flush()
         lines = str(error).splitlines() or [type(error).__name__]

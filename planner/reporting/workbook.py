@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from io import BytesIO
@@ -174,6 +175,7 @@ def style_of(name: str) -> str:
     return "percent" if name.endswith("_fraction") else "number"
 
 
+@functools.cache
 def column_letters(column: int) -> str:
     """Return a column's letters, counting columns from zero: 0 is A, 26 is AA."""
     letters = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,6 +42,7 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     nodes = monthly.present_node_h / plan.months.period_hours[:, None]
     reliability, per_node = plan.reliability, plan.accelerators_per_node
     queues: dict[str, list[tuple[float, int]]] = {}
+    engineer_load = functools.cache(plan.engineer_load)  # of a team and its number, which is the same for many months
     for month in nodes:
         if crews := reliability.crews.number(float(month @ per_node)):
             name = "repair crews (reliability.repair_crews)"
@@ -49,7 +51,7 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
             members = list(team.clusters)
             if engineers := team.engineers.number(float(month[members] @ per_node[members])):
                 name = f"engineers of {team.name} (software.engineers)"
-                queues.setdefault(name, []).append((plan.engineer_load(number, engineers), engineers))
+                queues.setdefault(name, []).append((engineer_load(number, engineers), engineers))
     warnings = []
     for name, loads in queues.items():
         load, people_there = max(loads)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from planner.cli.app import GROUPS, app
+from planner.cli.app import GROUPS, app, asked_for
 from planner.cli.progress import paint, stages
 
 Planner = Callable[..., Any]
@@ -180,3 +180,13 @@ def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(monkeypat
         begin("writing a very long word")
     lines = terminal.getvalue().split("\r\x1b[K")
     assert lines == ["", "tiny, 3 months: simulating (1", "tiny, 3 months: writing a ver", ""]
+
+
+def test_only_the_command_asked_for_is_read_and_help_or_a_slip_knows_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [entry.name for entry in asked_for(["run", "x.yaml"]).registered_commands] == ["run"]
+    assert [entry.name for entry in asked_for(["catalog"]).registered_groups] == ["catalog"]
+    for words in ([], ["--help"], ["runn"]):
+        assert asked_for(words) is app
+    monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
+    assert asked_for(["run"]) is app
+    assert len(app.registered_commands) + len(app.registered_groups) == sum(map(len, GROUPS.values()))

@@ -39,7 +39,12 @@ _FOLDER = Path(__file__).parent / "templates"
 
 def text(content: object) -> Html:
     """Escape text for HTML; control characters and marks that turn the reading direction are shown, not obeyed."""
-    return content if isinstance(content, Html) else Html(escape(printable(str(content))))
+    return content if isinstance(content, Html) else _escaped(str(content))
+
+
+@functools.lru_cache(maxsize=8192)  # months, names and small numbers stand in one table after another
+def _escaped(content: str) -> Html:
+    return Html(escape(printable(content)))
 
 
 @functools.cache
@@ -95,7 +100,19 @@ def table(
 ) -> Html:
     """Return a table whose first column names the rows; ``numeric`` are aligned right, ``unbroken`` keep to a line."""
     css = dict.fromkeys(unbroken, "unbroken") | dict.fromkeys(numeric, "number")
-    return macro("tables.html", "table", header, rows, caption, [css.get(i) for i in range(len(header))])
+    classes = [css.get(place) for place in range(len(header))]
+    return macro("tables.html", "table", header, _body(rows, classes), caption, classes)
+
+
+def _body(rows: Iterable[Sequence[object]], classes: Sequence[str | None]) -> Html:
+    """Return the rows of a table, without a template's care for each cell: reports have tens of thousands of them."""
+    marked = [f' class="{name}"' if name else "" for name in classes]
+    first, others = f'<tr><th{marked[0]} scope="row">', [f"<td{mark}>" for mark in marked[1:]]
+    lines = []
+    for head, *cells in rows:
+        shown = "".join(f"{begin}{text(cell)}</td>" for begin, cell in zip(others, cells, strict=False))
+        lines.append(f"{first}{text(head)}</th>{shown}</tr>\n")
+    return Html("".join(lines))
 
 
 def breakable(name: str) -> Html:

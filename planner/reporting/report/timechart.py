@@ -7,13 +7,14 @@ one attribute and of the labels around it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from planner.reporting.picture import Area, Axis, Line, Mark, Panel
-from planner.reporting.report.html import Html, details, macro, table
+from planner.reporting.report.html import Html, details, macro, table, text
 from planner.reporting.report.words import axis_label
 from planner.reporting.scales import TOTAL, Points, Scale, outline, ring, shortened
 
@@ -110,7 +111,21 @@ def draw(chart: TimeChart) -> Html:
         "data-low": repr(scale.low), "data-high": repr(scale.high), "data-log": "1" if chart.logarithmic else None,
         "data-stacked": "1" if chart.stacked else None, "data-lanes": len(lanes),
     }  # fmt: skip
-    return macro("timechart.html", "figure", chart, data, frame, _paths(chart, scale), lanes, _numbers(chart))
+    paths, events = _paths(chart, scale), _events(tuple(chart.markers), tuple(lanes))
+    return macro("timechart.html", "figure", chart, data, frame, paths, lanes, events, _numbers(chart))
+
+
+@functools.lru_cache(maxsize=16)  # all charts of a report have the same
+def _events(markers: Sequence[Marker], lanes: Sequence[str]) -> Html:
+    """Return the marks on the lanes."""
+    return Html(
+        "".join(
+            f'<rect x="{shortened(marker.start)}" y="{lanes.index(marker.kind) * 10 + 1}" '
+            f'width="{shortened(max(marker.end - marker.start, 0.05))}" height="8" '
+            f'class="event e-{text(marker.kind)}" data-label="{text(marker.label)}"></rect>\n'
+            for marker in markers
+        )
+    )
 
 
 def _stack(series: Sequence[Series]) -> list[tuple[Series, list[float], list[float]]]:
