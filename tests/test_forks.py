@@ -118,3 +118,27 @@ def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
         """
     )
     assert told == "True\n[True, True]\n"
+
+
+def test_a_scenario_is_compiled_to_the_same_plan_whoever_works_out_its_services() -> None:
+    told = alone(
+        """
+        import planner.forks, yaml
+        import numpy as np
+        from planner.compile import build_plan, reuse
+        from planner.language.loading import load_scenario
+        from tests.conftest import TINY
+        stated = yaml.safe_load(TINY)
+        stated["workloads"]["code"] = stated["workloads"]["chat"] | {"slo": {"ttft_s": 3.0, "tpot_s": 0.03}}
+        plans = []
+        for cores in (1, 3):
+            planner.forks.cores = lambda: cores
+            reuse._kept.clear()
+            plans.append(build_plan(load_scenario(stated)))
+        alone, together = plans
+        print(len(alone.workloads), repr(alone.clusters) == repr(together.clusters), alone.notes == together.notes)
+        for name in ("requests_per_node_h", "late_tables", "refused_tables", "most_loads"):
+            print(np.array_equal(getattr(alone, name), getattr(together, name), equal_nan=True))
+        """
+    )
+    assert told == "2 True True\n" + 4 * "True\n"

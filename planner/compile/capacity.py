@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,11 @@ def build_services(
     services: dict[tuple[str, str], Service] = {}
     refused: list[str] = []
     problems: list[Problem] = []
+    bought = [as_first_bought(scenario, name) for name in scenario.clusters]
+    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in scenario.workloads.values()))
     for workload_name, workload in scenario.workloads.items():
         reasons = []
-        for cluster_name in scenario.clusters:
-            cluster = as_first_bought(scenario, cluster_name)
+        for cluster_name, cluster in zip(scenario.clusters, bought, strict=True):
             service = service_of(cluster, workload, scenario, reuse)
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
@@ -132,6 +133,13 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
 
 def service_of(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
     """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""
+    return reuse.once(*_to_serve(cluster, workload, scenario, reuse))
+
+
+def _to_serve(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
+) -> tuple[Hashable, Callable[[], Service | CapacityError]]:
+    """Return the figures that decide a service, and what works it out."""
 
     def serve() -> Service | CapacityError:
         try:
@@ -144,8 +152,7 @@ def service_of(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: 
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, pooled_nodes(cluster.nodes), workload.priority == "deferrable", workload.on_overload)
-    key = ("service", hardware, stated, traffic, scenario.horizon_months, pool)
-    return reuse.once(key, serve)
+    return ("service", hardware, stated, traffic, scenario.horizon_months, pool), serve
 
 
 def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: int, router_pool: str) -> Service:

@@ -7,13 +7,15 @@ part is kept under the figures that decide it, so whatever was compiled before, 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from planner.catalog.calibration import CalibrationFile
 from planner.catalog.load import Catalog
+from planner.forks import shared
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
 
@@ -24,6 +26,12 @@ _kept: OrderedDict[tuple[int, int, Hashable], tuple[Facts, Any]] = OrderedDict()
 """By catalogue, calibration and key, the longest unused first; both are held too, so that their numbers are not given
 again."""
 _lock = threading.Lock()
+_WORTH_A_FORK = 3
+"""Pieces of some 30 ms each that are worth the 5 ms of a fork."""
+
+
+def _given(kept: Kept) -> Kept:
+    return kept
 
 
 class Reuse:
@@ -35,9 +43,19 @@ class Reuse:
         self._file: CalibrationFile = stated.load_calibration()
         self.calibration: Calibration = self.once("calibration", self._file.calibration)
 
+    def work_out(self, pieces: Mapping[Hashable, Callable[[], Kept]]) -> None:
+        """Work out what is not known yet of some keys, forks of this process helping where it takes them long."""
+        missing = {key: compute for key, compute in pieces.items() if self._place(key) not in _kept}
+        if len(missing) >= _WORTH_A_FORK:
+            for key, computed in zip(missing, shared(list(missing.values())), strict=True):
+                self.once(key, functools.partial(_given, computed))
+
+    def _place(self, key: Hashable) -> tuple[int, int, Hashable]:
+        return id(self.catalog), id(self._file), key
+
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
         """Return what was computed under a key and these facts before, or compute it now."""
-        place = (id(self.catalog), id(self._file), key)
+        place = self._place(key)
         with _lock:
             held = _kept.pop(place, None)
         held = held or ((self.catalog, self._file), compute())  # two threads at once compute the same twice
