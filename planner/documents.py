@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
 from planner.errors import Problem, ScenarioError
 
@@ -35,6 +36,7 @@ _TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so t
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})$")
+_BEGIN_NUMBER = frozenset("+-.0123456789")  # and dates
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 # What YAML 1.2 calls non-printable (5.1): refused here, because the parser would not name the line.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -112,7 +114,7 @@ def parse_scalar(text: str) -> Any:
         return _WORDS[lower]
     if lower in _SPECIAL:
         return _SPECIAL[lower]
-    if len(text) < 64:
+    if text[0] in _BEGIN_NUMBER and len(text) < 64:
         if _INT.match(text):
             return int(text.replace("_", ""))
         if _FLOAT.match(text):
@@ -225,6 +227,7 @@ class _Builder:
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.nodes = 0
         self.events: Iterator[Any] = iter(())
+        self._places: dict[int, Location] = {}
 
     def build(self, text: str) -> Document:
         if bad := _FORBIDDEN.search(text):
@@ -232,7 +235,7 @@ class _Builder:
             message = f"not valid YAML: the character U+{ord(bad.group()):04X} is not text"
             raise ScenarioError(Problem(file=self.name, line=at, message=message))
         try:
-            self.events = iter(yaml.parse(text, Loader=_LOADER))
+            self.events = iter(_LOADER(text).get_event, None)  # as yaml.parse does, without its own loop around it
             content = self._stream()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -244,6 +247,14 @@ class _Builder:
             raise ScenarioError(Problem(file=self.name, message=f"not valid YAML: {detail}")) from None
         self.locations.setdefault((), Location(self.name, 1))  # an empty file still has a name
         return Document(content, self.locations)
+
+    def _place(self, event: Any) -> Location:
+        """Return where an event is; those of one line share the answer."""
+        line = event.start_mark.line + 1
+        place = self._places.get(line)
+        if place is None:
+            place = self._places[line] = Location(self.name, line)
+        return place
 
     def _fail(self, message: str, event: Any) -> ScenarioError:
         return ScenarioError(Problem(file=self.name, line=event.start_mark.line + 1, message=message))
@@ -271,39 +282,38 @@ class _Builder:
     def _value(self, event: Any, path: KeyPath) -> Any:
         if len(path) > MAX_DEPTH:
             raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
-        self.locations[path] = Location(self.name, event.start_mark.line + 1)
-        if isinstance(event, yaml.AliasEvent):
+        self.locations[path] = self._place(event)
+        if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
                 raise self._fail(f"*{event.anchor} refers to itself or to an anchor that does not exist", event)
             value, nodes = self.anchors[event.anchor]
             self._count(event, nodes)
             return value
         before = self.nodes
-        self._count(event, 1 + len(getattr(event, "value", "")) // _TEXT_PER_NODE)
         self._refuse_tag(event)
-        match event:
-            case yaml.ScalarEvent():
-                value = parse_scalar(event.value) if event.implicit[0] else event.value
-            case yaml.SequenceStartEvent():
-                value = self._sequence(path)
-            case _:
-                value = self._mapping(path)
+        value: Any
+        if isinstance(event, ScalarEvent):
+            self._count(event, 1 + len(event.value) // _TEXT_PER_NODE)
+            value = parse_scalar(event.value) if event.implicit[0] else event.value
+        else:
+            self._count(event, 1)
+            value = self._sequence(path) if isinstance(event, SequenceStartEvent) else self._mapping(path)
         if event.anchor:
             self.anchors[event.anchor] = (value, self.nodes - before)
         return value
 
     def _sequence(self, path: KeyPath) -> list[Any]:
         items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+        while not isinstance(event := next(self.events), SequenceEndEvent):
             items.append(self._value(event, (*path, len(items))))
         return items
 
     def _mapping(self, path: KeyPath) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent):
+        while not isinstance(event := next(self.events), MappingEndEvent):
+            if not isinstance(event, ScalarEvent):
                 raise self._fail("a key must be a plain word", event)
-            place = Location(self.name, event.start_mark.line + 1)  # type: ignore[union-attr]  # the parser always marks
+            place = self._place(event)
             if event.value == "<<" and event.implicit[0]:
                 raise self._fail("merge keys (<<) are not understood; use extends", event)
             if event.value in items:

@@ -23,7 +23,7 @@ from planner.demand.noise import (
 from planner.demand.shape import Shape, shape_factor, weekly_profile
 from planner.errors import Problem, ScenarioError
 
-Streams: TypeAlias = Callable[[str], np.random.Generator]
+Streams: TypeAlias = "Callable[[str], np.random.Generator]"
 """From a stream's name to its generator, fresh for each replication."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,8 +25,24 @@ def simulate(
 ) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
     check_whole(seed=0 if seed is None else seed, replication=replication)
-    plan = build_plan(scenario)
+    plan = plan_of(scenario)
     return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
+
+
+_latest: deque[tuple[Scenario, Plan]] = deque(maxlen=1)
+
+
+def plan_of(scenario: Scenario) -> Plan:
+    """Return a scenario's plan; that of the last one is kept, for a notebook that runs it with one seed after another.
+
+    It is known by its identity: neither a scenario nor a plan ever changes.
+    """
+    for known, plan in tuple(_latest):
+        if known is scenario:
+            return plan
+    plan = build_plan(scenario)
+    _latest.append((scenario, plan))
+    return plan
 
 
 def check_whole(**stated: object) -> None:
