@@ -291,7 +291,6 @@ class _Builder:
             return value
         before = self.nodes
         self._refuse_tag(event)
-        value: Any
         if isinstance(event, ScalarEvent):
             self._count(event, 1 + len(event.value) // _TEXT_PER_NODE)
             value = parse_scalar(event.value) if event.implicit[0] else event.value

@@ -155,9 +155,9 @@ def _frozen(content: Any) -> Any:
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
     """Return ``did you mean X?`` for the closest known word, ignoring case, or None when nothing is close."""
-    by_lower = {name.lower(): name for name in known}
     import difflib  # noqa: PLC0415 - only where something is wrong
 
+    by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean {by_lower[close[0]]}?" if close else None
 

@@ -23,9 +23,7 @@ def test_a_scenario_is_compiled_once_for_all_its_seeds_and_another_one_anew(monk
         assert simulate(scenario, seed=2).plan is first.plan
     other = load_scenario(scenario, ["clusters.h200.nodes=9"])
     assert [cluster.nodes for cluster in plan_of(other).clusters] != [cluster.nodes for cluster in first.plan.clusters]
-    assert plan_of(load_scenario(yaml.safe_load(TINY))) is not first.plan, (
-        "what is the same file is not the same object"
-    )
+    assert plan_of(load_scenario(yaml.safe_load(TINY))) is not first.plan, "another object of the same text"
 
 
 def test_what_is_worked_out_of_a_run_is_kept_with_it_and_let_go_with_it() -> None:
