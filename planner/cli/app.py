@@ -18,25 +18,22 @@ from planner.cli import (
     actuals,
     calibrate,
     catalog,
-    charts,
     check_benchmarks,
     compare,
     fit_traffic,
     import_results,
     init,
-    memo,
     montecarlo,
     probe,
     replay,
-    report,
     run,
-    schema,
     sensitivity,
     serve,
     size,
     sweep,
     throughput,
     validate,
+    written,
     zoom,
 )
 from planner.cli.progress import paint
@@ -101,9 +98,9 @@ app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("size")(size.size)
-app.command("report")(report.report)
-app.command("memo")(memo.memo)
-app.command("charts")(charts.charts)
+app.command("report")(written.report)
+app.command("memo")(written.memo)
+app.command("charts")(written.charts)
 app.command("montecarlo")(montecarlo.montecarlo)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("replay")(replay.replay)
@@ -112,7 +109,7 @@ app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("fit-traffic")(fit_traffic.fit_traffic)
-app.command("schema")(schema.schema)
+app.command("schema")(validate.schema)
 app.command("throughput")(throughput.throughput)
 app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
 app.command("calibrate")(calibrate.calibrate)

@@ -20,7 +20,8 @@ def probe(
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure this machine: bandwidth, matrix rates by precision, decode and prefill steps, board power."""
-    from planner.tools.probe import ProbeOptions, measure_machine, write_rows
+    from planner.tools.probe.measure import ProbeOptions, measure_machine
+    from planner.tools.probe.rows import write_rows
 
     options = ProbeOptions(device=device, quick=quick, seconds=seconds)
     try:

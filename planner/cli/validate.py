@@ -1,10 +1,10 @@
-"""``planner validate``: check scenarios and studies without running them."""
+"""``planner validate`` and ``schema``: check scenarios and studies without running them, here or in an editor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -45,6 +45,17 @@ def validate(
         raise typer.Exit(ScenarioError.exit_code if problems else 0)
     if problems:
         raise ScenarioError(problems)
+
+
+def schema(
+    kind: Annotated[Literal["scenario", "study"], typer.Option("--kind", help="What the files are.")] = "scenario",
+) -> None:
+    """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
+    from planner.language.schema import scenario_schema, study_schema
+    from planner.reporting.folder import json_text
+    from planner.studies.headlines import headline_names
+
+    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)
 
 
 def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:

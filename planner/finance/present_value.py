@@ -55,25 +55,19 @@ def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: A
     return float(flows @ discount_factors(annual_rate, months))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InternalRate:
-    """An internal rate of return, or why there is none to give."""
-
-    annual_rate: float | None
-    """The one rate at which the net present value is zero; None where there is none or more than one."""
-    all_annual_rates: tuple[float, ...]
-    """Every rate found, ascending."""
-    explanation: str
-    """One sentence for the reader of the report."""
+def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
+    """Return the yearly rate at which the net present value of the flows is zero; None where none or several do."""
+    rates = internal_rates(flows_usd, offset_months)
+    return rates[0] if len(rates) == 1 else None
 
 
-def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> InternalRate:
-    """Return the yearly rate at which the net present value of the same flows is zero, only where it is unique.
+def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> tuple[float, ...]:
+    """Return every yearly rate at which the net present value of the flows is zero, ascending.
 
     With x = (1 + i)^−1 the value is a sum of powers of x, and by Descartes' rule, which holds for any real powers, it
     has at most as many roots as the flows, in order of time, have changes of sign. None: no rate. One: exactly one
     rate. More: every rate from −99.9999% to 10⁸% a year is searched, including rates the value touches without
-    crossing, and the answer is given only if a single one is found.
+    crossing.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
     if offset_months is None:
@@ -82,25 +76,9 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
         # What falls on one moment is one flow; otherwise a purchase and a sale of one day would look like two signs.
         months, moment = np.unique(np.asarray(offset_months, dtype=np.float64), return_inverse=True)
         flows = np.bincount(moment, weights=flows, minlength=months.size).astype(np.float64)
-    signs = np.sign(flows[flows != 0])
-    changes = int(np.count_nonzero(np.diff(signs)))
-    if changes == 0:
-        return InternalRate(
-            annual_rate=None,
-            all_annual_rates=(),
-            explanation="the flows never change sign, so no rate exists",
-        )
-    rates = _all_rates(flows / np.abs(flows).max(), months)
-    if len(rates) == 1:
-        return InternalRate(annual_rate=rates[0], all_annual_rates=rates, explanation="the only rate there is")
-    if rates:
-        listed = ", ".join(f"{rate:.2%}" for rate in rates)
-        why = f"the flows change sign {changes} times and {len(rates)} rates fit ({listed}): use the NPV"
-    elif changes == 1:
-        why = "the rate lies outside -99.9999% to 100,000,000% a year"
-    else:
-        why = f"the flows change sign {changes} times, yet their value is zero at no rate: use the NPV"
-    return InternalRate(annual_rate=None, all_annual_rates=rates, explanation=why)
+    if not np.diff(np.sign(flows[flows != 0])).any():
+        return ()
+    return _all_rates(flows / np.abs(flows).max(), months)
 
 
 def _all_rates(flows: NDArray[np.float64], months: NDArray[np.float64]) -> tuple[float, ...]:
@@ -208,8 +186,8 @@ class CashFlows:
         """Return Σ flow·(1 + r)^(−months/12)."""
         return net_present_value(annual_rate, *self.at_their_time())
 
-    def internal_rate(self) -> InternalRate:
-        """Return the rate at which that is zero."""
+    def internal_rate(self) -> float | None:
+        """Return the one rate at which that is zero."""
         return internal_rate(*self.at_their_time())
 
     def payback_months(self, annual_rate: float = 0.0) -> float | None:

@@ -299,7 +299,7 @@ def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
         figures["break_even_utilisation_fraction"] = break_even_utilisation(
             accrued - energy, tokens / used, revenue / tokens, energy / tokens
         )
-    figures["irr_per_year"] = series.economic.internal_rate().annual_rate
+    figures["irr_per_year"] = series.economic.internal_rate()
     figures["payback_months"] = series.cash.payback_months()
     figures["discounted_payback_months"] = series.cash.payback_months(plan.money.capital.discount_rate_per_year)
     return figures

@@ -174,7 +174,7 @@ def against(result: RunResult, base: RunResult) -> Figures:
     economic, cash = months.economic - other.economic, months.cash - other.cash
     return {
         "saving_npv_usd": economic.net_present_value(rate),
-        "saving_irr_per_year": economic.internal_rate().annual_rate,
+        "saving_irr_per_year": economic.internal_rate(),
         "saving_payback_months": cash.payback_months(),
         "saving_discounted_payback_months": cash.payback_months(rate),
     }

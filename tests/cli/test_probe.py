@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from planner.cli.probe import probe
-from planner.tools.probe import read_rows
+from planner.tools.probe.rows import read_rows
 
 app = typer.Typer()
 app.command()(probe)

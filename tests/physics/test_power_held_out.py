@@ -12,7 +12,7 @@ import planner.catalog
 from planner.physics.power import BoardRating, board_power_w, power_fraction
 from planner.tools.benchmarks.validation import serving_board_w
 from planner.tools.power_fit import read_power_measurements
-from planner.tools.probe import ProbeRow, read_rows
+from planner.tools.probe.rows import ProbeRow, read_rows
 from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
 from tests.shipped import shipped_calibration
 

@@ -6,10 +6,3 @@ parts are both reached through torch's ``cuda`` namespace; ``--device cpu`` runs
 
 ``torch`` is imported inside functions only: importing this package costs nothing and never fails.
 """
-
-from __future__ import annotations
-
-from planner.tools.probe.measure import ProbeOptions, measure_machine
-from planner.tools.probe.rows import COLUMNS, ProbeRow, read_rows, write_rows
-
-__all__ = ["COLUMNS", "ProbeOptions", "ProbeRow", "measure_machine", "read_rows", "write_rows"]

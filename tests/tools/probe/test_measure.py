@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.errors import ScenarioError
-from planner.tools.probe import ProbeOptions, measure_machine, read_rows
 from planner.tools.probe import __main__ as command
+from planner.tools.probe.measure import ProbeOptions, measure_machine
+from planner.tools.probe.rows import read_rows
 from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B
 
 if TYPE_CHECKING:
-    from planner.tools.probe import ProbeRow
+    from planner.tools.probe.rows import ProbeRow
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch (the extra [gpu]) is not installed"

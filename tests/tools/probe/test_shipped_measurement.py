@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import planner.catalog
-from planner.tools.probe import ProbeRow, read_rows
+from planner.tools.probe.rows import ProbeRow, read_rows
 from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
 
 CATALOG = Path(planner.catalog.__path__[0])
