@@ -16,7 +16,7 @@ from planner.reporting.folder import write_folder
 from tests.attack.killing import killed_at, operations_of
 from tests.hardening.test_stopped import faults_of
 
-EARLIER: dict[str, str | bytes] = {"a.csv": "x\n1\n", "report.html": "old"}
+EARLIER: dict[str, bytes] = {"a.csv": b"x\n1\n", "report.html": b"old"}
 PICTURES = {"charts/a.png": b"picture", "report.html": b"new"}
 
 
@@ -43,14 +43,14 @@ def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(
     while True:
         shutil.rmtree(tmp_path / "place")
         write_folder(target, EARLIER, {"kind": "first"})
-        if not killed_at(lambda: write_folder(target, {"b.csv": "y\n"}, {"kind": "second"}), after, exchange=exchange):
+        if not killed_at(lambda: write_folder(target, {"b.csv": b"y\n"}, {"kind": "second"}), after, exchange=exchange):
             break
         if exchange:
             assert contents(target) == before or set(contents(target)) == {"b.csv", MANIFEST}
         check_target(target)  # any command that names it
         assert faults_of(target) == []
         assert set(contents(target)) in ({"a.csv", "report.html", MANIFEST}, {"b.csv", MANIFEST})
-        write_folder(target, {"b.csv": "y\n"}, {"kind": "second"})
+        write_folder(target, {"b.csv": b"y\n"}, {"kind": "second"})
         assert [path.name for path in target.parent.iterdir()] == ["o"]
         after += 1
     assert after > 10

@@ -14,8 +14,8 @@ from planner.finance.cents import cents
 from planner.finance.variance import CAUSE_MEANINGS, CAUSES
 from planner.language.actuals import Seen
 from planner.reporting.columns import cents_column, described
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
@@ -25,9 +25,12 @@ from planner.studies.posterior import weighted_quantiles
 from planner.studies.reforecast import COST, FORECAST
 from planner.units import MILLION
 
+_ACTUALS = described("actuals")
 ACTUALS_TABLES = (
     described("variance", [cents_column(f"{cause}_usd", meaning) for cause, meaning in CAUSE_MEANINGS.items()]),
-    *(described(name) for name in ("variance_monthly", "actuals", "forecast_monthly", "forecast_inputs")),
+    described("variance_monthly"),
+    _ACTUALS,
+    *(described(name) for name in ("forecast_monthly", "forecast_inputs")),
 )
 """The files in which months that happened are held against a plan."""
 
@@ -78,8 +81,7 @@ def held_rows(held: Held) -> Columns:
             low, high = held.interval[:, place, m]
             rows.append((*series[:2], str(series.name), month, held.budget[place, m], low, high, happened[m],
                          month in outside, said))  # fmt: skip
-    names = ("kind", "of", "figure", "month", "plan", "low", "high", "actual", "is_outside", "forecast")
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
+    return _ACTUALS.filled(rows)
 
 
 def forecast_rows(held: Held) -> Columns:
@@ -279,13 +281,8 @@ def _figure_table(held: Held, figures: Sequence[Seen]) -> str:
 def write_actuals(held: Held, folder: Path, command: list[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write the folder, whole or not at all."""
     rows = (variance_rows(held), variance_monthly_rows(held), held_rows(held), forecast_rows(held), input_rows(held))
-    written = [
-        WrittenTable(description=table, content=write_csv(table, columns, form))
-        for table, columns in zip(ACTUALS_TABLES, rows, strict=True)
-    ]
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    files["datapackage.json"] = data_package("actuals", written, form)
-    files["summary.json"] = json_text(actuals_summary(held))
+    files = csv_files("actuals", zip(ACTUALS_TABLES, rows, strict=True), form)
+    files["summary.json"] = json_text(actuals_summary(held)).encode()
     identity = scenario_identity(held.result.scenario, held.prepared.seed, 0)
     manifest = {**identity, "kind": "actuals", "replications": len(held.forecast.old.scores), "command": command}
     write_folder(folder, with_report(files, manifest), manifest)

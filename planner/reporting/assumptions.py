@@ -21,19 +21,17 @@ from planner.documents import KeyPath, dotted
 from planner.language.contract import OnDemand, Reserved, Spot
 from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
+from planner.reporting.run_columns import ASSUMPTIONS, MODEL_ERROR
 from planner.units import unit_of
 from planner.validation import field_docstring
 
 Row = tuple[str, str, str, str, str, str]
-HEADER = ("path", "value", "unit", "source", "date", "grade")
 
 
 def assumptions(scenario: Scenario) -> dict[str, list[str]]:
     """Return the columns of assumptions.csv: the scenario's inputs, then the catalogue values it used."""
     catalog = scenario.load_catalog()
-    rows = [*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)]
-    columns = zip(*rows, strict=True)
-    return {name: list(column) for name, column in zip(HEADER, columns, strict=True)}
+    return ASSUMPTIONS.filled([*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)])
 
 
 def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
@@ -158,23 +156,16 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
     """
     file = calibration or shipped_file()
     unseen = file.cross_validated.get("model", {})
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("quantity", "group", "rows", "fitted_median_fraction", "fitted_mean_fraction",
-                              "unseen_median_fraction", "unseen_mean_fraction", "measured_half_width_fraction",
-                              "unseen_half_width_fraction")
-    }  # fmt: skip
+    rows: list[tuple[Any, ...]] = []
     for quantity, groups in file.fitted.items():
         for group in ("all", "dense", "mixture-of-experts"):
             if group not in groups:
                 continue
             fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
-            row = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction,
-                   held_out.median_fraction if held_out else None,
-                   held_out.mean_fraction if held_out else None,
-                   *_half_widths(file.spread.get(group), quantity))  # fmt: skip
-            for column, cell in zip(columns.values(), row, strict=True):
-                column.append(cell)
-    return columns
+            beyond = (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
+            within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
+            rows.append((*within, *beyond, *_half_widths(file.spread.get(group), quantity)))
+    return MODEL_ERROR.filled(rows)
 
 
 def _half_widths(spread: ErrorSpread | None, quantity: str) -> tuple[float | None, float | None]:

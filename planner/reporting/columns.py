@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import csv
 import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from planner.results.measure_names import DEFINITIONS
 from planner.units import DOLLARS, unit_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
 """Decimals of a figure by its unit; six for all others."""
@@ -109,6 +107,15 @@ class TableDescription:
     """Its columns, in order."""
     key: tuple[str, ...] = ()
     """Columns that together name a row once."""
+
+    def filled(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+        """Return rows, their cells in the order of the columns, as columns."""
+        listed = list(rows)
+        return {column.name: [row[place] for row in listed] for place, column in enumerate(self.columns)}
+
+
+DescribedTable = tuple[TableDescription, Mapping[str, Any]]
+"""A file and its columns by name."""
 
 
 def described(name: str, more: Iterable[Column] = (), **words: str) -> TableDescription:

@@ -12,9 +12,10 @@ from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.finance.variance import PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
+from planner.reporting.columns import DescribedTable
 from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.judgement import (
     COST,
@@ -28,7 +29,7 @@ from planner.reporting.judgement import (
     served,
     warnings_of,
 )
-from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
+from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import command_again, common_overrides, scenario_sha256
@@ -46,7 +47,7 @@ from planner.version import __version__
 def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
     """Return the columns of comparison.csv."""
     base = comparison.figures[comparison.baseline]
-    columns: dict[str, list[Any]] = {column.name: [] for column in COMPARISON.columns}
+    rows: list[tuple[Any, ...]] = []
     first = comparison.chances[comparison.baseline]
     for name, figures, chance in zip(comparison.names, comparison.figures, comparison.chances, strict=True):
         for measure, value in figures.items():
@@ -58,30 +59,21 @@ def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
             difference = value - reference if value is not None and reference is not None else None
             share = difference / abs(reference) if known and difference is not None and reference else None
             ends = [end for interval in (band, apart) for end in ends_of(interval)]
-            row = (name, measure, value, unit_of(measure) or "", reference, difference, share, *ends)
-            for column, cell in zip(columns, row, strict=True):
-                columns[column].append(cell)
-    return columns
+            rows.append((name, measure, value, unit_of(measure) or "", reference, difference, share, *ends))
+    return COMPARISON.filled(rows)
 
 
 def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:
     """Return the columns of bridge.csv; the baseline itself has none."""
-    columns: dict[str, list[Any]] = {column.name: [] for column in BRIDGE.columns}
-    for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True)):
-        if parts is None or position == comparison.baseline:
-            continue
-        for cause in CAUSES:
-            for column, cell in zip(columns, (name, cause, parts[0][cause], parts[1][cause]), strict=True):
-                columns[column].append(cell)
-    return columns
+    bridges = comparison.others(comparison.bridges)
+    return BRIDGE.filled((name, cause, *(part[cause] for part in parts)) for name, parts in bridges for cause in CAUSES)
 
 
 def dollar_rows(comparison: Comparison) -> dict[str, Any]:
     """Return the columns of bridge_usd.csv; the baseline itself has none."""
     rows = [
         (name, cause, amount)
-        for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
-        if parts is not None and position != comparison.baseline
+        for name, parts in comparison.others(comparison.dollars)
         for cause, amount in parts.items()
     ]
     scenarios, causes, amounts = zip(*rows, strict=True) if rows else ((), (), ())
@@ -130,13 +122,11 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         "scenarios": {name: plain(figures) for name, figures in zip(comparison.names, comparison.figures, strict=True)},
         "bridge_per_million_tokens_usd": {
             name: {cause: round(part, 9) for cause, part in parts[0].items()}
-            for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
-            if parts is not None and position != comparison.baseline
+            for name, parts in comparison.others(comparison.bridges)
         },
         "bridge_usd": {
             name: {cause: amount / 100 for cause, amount in parts.items()}
-            for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
-            if parts is not None and position != comparison.baseline
+            for name, parts in comparison.others(comparison.dollars)
         },
         "promise": {
             name: promise_summary(result, chance)
@@ -219,20 +209,14 @@ def comparison_table(comparison: Comparison) -> str:
     if spans:
         words = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
         lines += wrapped([words + ", ".join(spans)])
-    bridges = [
-        (name, parts[0])
-        for position, (name, parts) in enumerate(zip(comparison.names, comparison.bridges, strict=True))
-        if parts is not None and position != comparison.baseline
-    ]
-    if bridges:
-        steps = [(name[:15], *(_signed(parts[cause]) for cause in CAUSES)) for name, parts in bridges]
+    if bridges := comparison.others(comparison.bridges):
+        steps = [(name[:15], *(_signed(parts[0][cause]) for cause in CAUSES)) for name, parts in bridges]
         heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
         short = ("scenario", "price", "through", "power", "software", "failing")
         lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
         amounts = [
             (name[:15], *(signed(part / 100 / MILLION, "+,.3f") for part in (*parts.values(), sum(parts.values()))))
-            for position, (name, parts) in enumerate(zip(comparison.names, comparison.dollars, strict=True))
-            if parts is not None and position != comparison.baseline
+            for name, parts in comparison.others(comparison.dollars)
         ]
         lines += ["", "M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
     return "\n".join(lines)
@@ -251,10 +235,8 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
         *plan_tables(results),
         *evidence_tables({name: result.scenario for name, result in results.items()}),
     ]
-    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    files["datapackage.json"] = data_package("comparison", written, form)
-    files["summary.json"] = json_text(comparison_summary(comparison))
+    files = csv_files("comparison", tables, form)
+    files["summary.json"] = json_text(comparison_summary(comparison)).encode()
     files["workbook.xlsx"] = _workbook(comparison, {table.name: columns for table, columns in tables})
     manifest: dict[str, Any] = {
         "kind": "comparison",

@@ -12,11 +12,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.reporting.columns import FRICTIONLESS_TYPES, ColumnKind
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.columns import FRICTIONLESS_TYPES, ColumnKind, DescribedTable
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from planner.reporting.columns import Column, TableDescription
 
@@ -30,27 +30,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTable:
-    """A table and the bytes it was written as."""
-
-    description: TableDescription
-    """What the file holds."""
-    content: bytes
-    """The file."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return len(self.content)
-
-    @property
-    def sha256(self) -> str:
-        """Checksum of the file."""
-        return hashlib.sha256(self.content).hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamedTable:
-    """A table that was written part by part because it may not fit in memory."""
+    """A table and the file it was written to."""
 
     description: TableDescription
     """What the file holds."""
@@ -58,6 +38,21 @@ class StreamedTable:
     """Length of the file."""
     sha256: str
     """Checksum of the file."""
+
+
+def csv_files(
+    name: str,
+    tables: Iterable[DescribedTable],
+    form: CsvFormat = DEFAULT_FORMAT,
+    streamed: Sequence[WrittenTable] = (),
+) -> dict[str, bytes]:
+    """Return the CSV file of each table and their data dictionary; ``streamed`` are tables that lie there already."""
+    written, files = list(streamed), dict[str, bytes]()
+    for table, columns in tables:
+        content = files[f"{table.name}.csv"] = write_csv(table, columns, form)
+        digest = hashlib.sha256(content).hexdigest()
+        written.append(WrittenTable(description=table, size_bytes=len(content), sha256=digest))
+    return {**files, "datapackage.json": data_package(name, written, form)}
 
 
 def _field(column: Column, form: CsvFormat) -> Json:
@@ -78,7 +73,7 @@ def _field(column: Column, form: CsvFormat) -> Json:
     return entry
 
 
-def _resource(table: WrittenTable | StreamedTable, form: CsvFormat) -> Json:
+def _resource(table: WrittenTable, form: CsvFormat) -> Json:
     """Return the resource entry of one file."""
     schema: Json = {
         "fields": [_field(column, form) for column in table.description.columns],
@@ -107,7 +102,7 @@ def _resource(table: WrittenTable | StreamedTable, form: CsvFormat) -> Json:
     }
 
 
-def data_package(name: str, tables: Sequence[WrittenTable | StreamedTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
+def data_package(name: str, tables: Sequence[WrittenTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
     """Return ``datapackage.json`` for the files of one run; the same files give the same bytes."""
     package: Json = {
         "profile": "tabular-data-package",

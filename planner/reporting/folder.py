@@ -29,19 +29,19 @@ def command_line(verb: str, files: Sequence[str], options: Sequence[str], overri
     return ["planner", verb, *named, *options, *(word for override in overrides for word in ("--set", override))]
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
     """Write the files and their manifest to a temporary folder beside the target, then put it in the target's place."""
     with writing(folder):
         place_folder(folder, files, manifest)
 
 
-def place_folder(folder: Path, files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> None:
+def place_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
     """Do the same where the caller holds the folder's lock and has checked it."""
     staged: Staged | None = None
     try:
         staged = Staged(folder)
-        for name, text in files.items():
-            staged.write(name, text if isinstance(text, bytes) else text.encode())
+        for name, content in files.items():
+            staged.write(name, content)
         staged.commit(manifest)
     except OSError as error:
         raise unwritable(folder, error) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.language.scenario import Scenario
 from planner.reporting.assumptions import assumptions, model_error
-from planner.reporting.columns import Column, ColumnKind, TableDescription
+from planner.reporting.columns import Column, ColumnKind, DescribedTable, TableDescription
 from planner.reporting.run_columns import (
     ASSUMPTIONS,
     EVENTS,
@@ -24,7 +24,6 @@ from planner.reporting.run_columns import (
 from planner.results import tables
 from planner.results.result import RunResult
 
-DescribedTable = tuple[TableDescription, Mapping[str, Any]]
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
 
 
@@ -52,7 +51,7 @@ BY_SCENARIO = {
 
 def _warnings(result: RunResult) -> dict[str, list[str]]:
     told = [("warning", text) for text in result.warnings] + [("note", text) for text in result.plan.notes]
-    return {"severity": [severity for severity, _ in told], "text": [text for _, text in told]}
+    return WARNINGS.filled(told)
 
 
 RUN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {

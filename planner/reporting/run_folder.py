@@ -20,9 +20,9 @@ from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.reporting import run_columns
 from planner.reporting.assumptions import assumptions, model_error
-from planner.reporting.columns import TableDescription
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.columns import DescribedTable
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.datapackage import csv_files
 from planner.reporting.folder import command_line, json_text, write_folder
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages
@@ -120,9 +120,7 @@ def _file_hashes(scenario: Scenario) -> dict[str, str]:
     return {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
 
 
-def run_tables(
-    result: RunResult, chance: Chance | None = None, *, hourly: bool = False
-) -> list[tuple[TableDescription, Mapping[str, Any]]]:
+def run_tables(result: RunResult, chance: Chance | None = None, *, hourly: bool = False) -> list[DescribedTable]:
     """Return every table of a run with its columns."""
     columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
@@ -143,16 +141,11 @@ def run_tables(
 def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
     """Return the columns of measures.csv."""
     figures = measures(result)
-    ends = [ends_of(chance.interval(name) if chance is not None else None) for name in figures]
-    return {
-        "measure": list(figures),
-        "value": list(figures.values()),
-        "low": [low for low, _ in ends],
-        "high": [high for _, high in ends],
-        "unit": [unit_of(name) or "" for name in figures],
-        "view": [measure.view for measure in MEASURES],
-        "formula": [measure.formula for measure in MEASURES],
-    }
+    bands = [ends_of(chance.interval(name) if chance is not None else None) for name in figures]
+    return run_columns.MEASURES.filled(
+        (name, value, *ends, unit_of(name) or "", measure.view, measure.formula)
+        for (name, value), ends, measure in zip(figures.items(), bands, MEASURES, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +172,13 @@ def write_run(
 
     ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
     """
-    tables, form = run_tables(result, chance, hourly=wanted.hourly), wanted.form
-    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
+    tables = run_tables(result, chance, hourly=wanted.hourly)
     shown = {table.name: columns for table, columns in tables}
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
+    files = csv_files(result.scenario.name.lower(), tables, wanted.form)
     if wanted.parquet:
         timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
         files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
-    files["datapackage.json"] = data_package(result.scenario.name.lower(), written, form)
-    files["summary.json"] = json_text(summary(result, chance))
+    files["summary.json"] = json_text(summary(result, chance)).encode()
     drawn = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
     identity = manifest(result)
     identity["draws"] = 1 if chance is None else chance.draws

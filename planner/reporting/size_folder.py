@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 
 from planner.language.loading import layer_of
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import check_target, json_text, place_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.plan_workbooks import months_pages, plain_pages
@@ -263,14 +263,12 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
         *([(REVIEW, review_rows(sized)), (LEVELS, level_rows(sized))] if sized.review else []),
         *evidence_tables({sized.scenario.name: sized.scenario}),
     ]  # fmt: skip
-    written = [WrittenTable(description=table, content=write_csv(table, rows, form)) for table, rows in tables]
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    files[PLAN_FILE] = plan_document(sized, folder, sized.plan.counts)
+    files = csv_files("size", tables, form)
+    files[PLAN_FILE] = plan_document(sized, folder, sized.plan.counts).encode()
     for number, level in enumerate(sized.review.levels if sized.review else (), start=1):
-        files[level_file(number)] = plan_document(sized, folder, level.counts)
-    files["summary.json"] = json_text(size_summary(sized))
+        files[level_file(number)] = plan_document(sized, folder, level.counts).encode()
+    files["summary.json"] = json_text(size_summary(sized)).encode()
     files["workbook.xlsx"] = _workbook(sized)
-    files["datapackage.json"] = data_package("size", written, form)
     manifest = {
         "kind": "size",
         "version": __version__,

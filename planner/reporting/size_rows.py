@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,30 +20,21 @@ SIZE_TABLES = PLAN, FRONTIER, FAMILIES, MONTHS, PROMISES, PRECISIONS, REVIEW, LE
 def plan_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of plan.csv."""
     choices, counts = sized.choices, sized.plan.counts
-    rows: dict[str, list[Any]] = {column.name: [] for column in PLAN.columns}
+    rows: list[list[Any]] = []
     fewer = {fewer.purchase: fewer for fewer in sized.explanation.fewer}
     for place, (purchase, nodes) in enumerate(zip(choices.purchases, counts, strict=False)):
         if nodes:
             paid = nodes * sum(choices.node_prices_usd(place, nodes))
-            cells = [
-                purchase.name,
-                purchase.accelerator,
-                purchase.date,
-                _contract(choices.scenario.clusters[purchase.name]),
-                nodes,
-                paid,
-                *_without_one(sized, fewer[place]),
-            ]
-            for column, cell in zip(rows.values(), cells, strict=True):
-                column.append(cell)
+            contract = _contract(choices.scenario.clusters[purchase.name])
+            cells = [purchase.name, purchase.accelerator, purchase.date, contract, nodes, paid]
+            rows.append([*cells, *_without_one(sized, fewer[place])])
     for retirement, day in zip(choices.retirements, counts[len(choices.purchases) :], strict=True):
         if day:
             cluster = choices.scenario.clusters[retirement.cluster]
             leaves = retirement.dates[day - 1]
             cells = [retirement.cluster, cluster.accelerator, leaves, _contract(cluster), -cluster.nodes, 0.0]
-            for column, cell in zip(rows.values(), [*cells, None, None, "", "", None], strict=True):
-                column.append(cell)
-    return rows
+            rows.append([*cells, None, None, "", "", None])
+    return PLAN.filled(rows)
 
 
 def _contract(cluster: Cluster) -> str:
@@ -70,27 +60,15 @@ def _figures(sized: Sized, plan: Judged) -> list[float]:
 def frontier_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of frontier.csv."""
     bought = len(sized.choices.purchases)
-    return _columns(
-        FRONTIER.columns,
-        [
-            [
-                *_figures(sized, plan),
-                sum(plan.counts[:bought]),
-                plan.counts == sized.plan.counts,
-                plan_words(sized, plan),
-            ]
-            for plan in sized.explanation.frontier
-        ],
+    return FRONTIER.filled(
+        [*_figures(sized, plan), sum(plan.counts[:bought]), plan.counts == sized.plan.counts, plan_words(sized, plan)]
+        for plan in sized.explanation.frontier
     )
 
 
 def plan_words(sized: Sized, plan: Judged) -> str:
     """Return what a plan buys and retires, as one would say it."""
     return sized.choices.words(plan.counts)
-
-
-def _columns(described: Sequence[Any], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    return {column.name: [row[place] for row in rows] for place, column in enumerate(described)}
 
 
 def family_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -105,7 +83,7 @@ def family_rows(sized: Sized) -> dict[str, list[Any]]:
         for part in sized.choices.accelerators:
             change = family.price_changes.get(part)
             rows.append([family.name, part, change, *figures, bound, plan_words(sized, family.plan)])
-    return _columns(FAMILIES.columns, rows)
+    return FAMILIES.filled(rows)
 
 
 def month_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -129,7 +107,7 @@ def month_rows(sized: Sized) -> dict[str, list[Any]]:
              float(broken[month]),
              float(plan.utilisation[month]), power_kw, choices.capital_usd(due), _binds(sized, month, power_kw)]
         )  # fmt: skip
-    return _columns(MONTHS.columns, rows)
+    return MONTHS.filled(rows)
 
 
 def _due_by(sized: Sized, end_h: float) -> tuple[int, ...]:
@@ -173,7 +151,7 @@ def promise_rows(sized: Sized) -> dict[str, list[Any]]:
         else:
             figures = [plan.cost, plan.net_present_cost_usd, plan.capital_usd, plan.cost - sized.plan.cost]
             rows.append([share, *figures, plan_words(sized, plan)])
-    return _columns(PROMISES.columns, rows)
+    return PROMISES.filled(rows)
 
 
 def precision_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -184,7 +162,7 @@ def precision_rows(sized: Sized) -> dict[str, list[Any]]:
         for narrower in sized.explanation.narrow
         for load, ratio in zip(loads, narrower.rate_ratio, strict=True)
     ]
-    return _columns(PRECISIONS.columns, rows)
+    return PRECISIONS.filled(rows)
 
 
 def review_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -200,24 +178,16 @@ def review_rows(sized: Sized) -> dict[str, list[Any]]:
             else [alternative.saved.value, alternative.saved.low, alternative.saved.high]
         )
         rows.append([alternative.name, *figures, *saved, alternative.words])
-    return _columns(REVIEW.columns, rows)
+    return REVIEW.filled(rows)
 
 
 def level_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of levels.csv."""
-    rows = [
-        [
-            number,
-            level.share,
-            level.late,
-            level.lowest,
-            level.highest,
-            sized.choices.words(level.counts),
-            level_file(number),
-        ]
-        for number, level in enumerate(sized.review.levels if sized.review else (), start=1)
-    ]
-    return _columns(LEVELS.columns, rows)
+    levels = enumerate(sized.review.levels if sized.review else (), start=1)
+    return LEVELS.filled(
+        [n, level.share, level.late, level.lowest, level.highest, sized.choices.words(level.counts), level_file(n)]
+        for n, level in levels
+    )
 
 
 def level_file(number: int) -> str:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from planner.errors import PlannerError
 from planner.reporting import study_columns
+from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import StreamedTable, WrittenTable, data_package
+from planner.reporting.datapackage import WrittenTable, csv_files
 from planner.reporting.folder import command_line
 from planner.reporting.judgement import IN_TIME, SHED
-from planner.reporting.plan_tables import DescribedTable, evidence_tables, plan_tables
+from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.plan_workbooks import bands_page, plain_pages, statements_page, statistics_page
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents, openable
@@ -151,19 +152,15 @@ class _Writer:
         tables: Sequence[DescribedTable],
         form: CsvFormat,
         *,
-        extra: tuple[StreamedTable, ...] = (),
+        extra: tuple[WrittenTable, ...] = (),
         charts: bool,
     ) -> None:
         """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
         store = self.store
         results = self._results()
         all_tables = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
-        written = [
-            WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in all_tables
-        ]
-        content = {f"{table.description.name}.csv": table.content for table in written}
+        content = csv_files(self.prepared.study.name.lower(), all_tables, form, extra)
         content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in all_tables})
-        content["datapackage.json"] = data_package(self.prepared.study.name.lower(), [*extra, *written], form)
         manifest = study_manifest(self.prepared, store, self.rows)
         if self.command:
             manifest["command"] = list(self.command)
@@ -200,7 +197,7 @@ class _Writer:
         return write_tables(self.prepared.study.name, self.prepared.scenarios[0].scenario.start, pages)
 
 
-def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
+def _write_samples(finished: Finished, form: CsvFormat) -> WrittenTable:
     """Write samples.csv part by part, so that memory does not grow with the study."""
     description = study_columns.samples_table(finished.prepared.inputs)
     staged, name = finished.store.staged, f"{description.name}.csv"
@@ -214,7 +211,7 @@ def _write_samples(finished: Finished, form: CsvFormat) -> StreamedTable:
             digest.update(text)
             size += len(text)
     staged.add(name, digest.hexdigest())
-    return StreamedTable(description=description, size_bytes=size, sha256=digest.hexdigest())
+    return WrittenTable(description=description, size_bytes=size, sha256=digest.hexdigest())
 
 
 def _sample_parts(finished: Finished) -> Iterator[dict[str, Any]]:

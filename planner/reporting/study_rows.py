@@ -8,93 +8,74 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.language.scenario import Scenario
 from planner.reporting import study_columns
 from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
 from planner.studies.decision import Comparison, Standing
+from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
 
 Floats = NDArray[np.float64]
+Columns = dict[str, list[Any]]
 _BINS = 60
 
 
-def statistics_columns(statistics: Iterable[Statistic]) -> dict[str, list[Any]]:
+def statistics_columns(statistics: Iterable[Statistic]) -> Columns:
     """Lay out percentiles.csv."""
-    rows = list(statistics)
-    return {
-        "scenario": [row.scenario for row in rows],
-        "output": [row.output for row in rows],
-        "statistic": [row.statistic for row in rows],
-        "value": [row.estimate.value for row in rows],
-        "low": [row.estimate.low for row in rows],
-        "high": [row.estimate.high for row in rows],
-        "completed": [row.estimate.completed for row in rows],
-    }
+    return study_columns.PERCENTILES.filled(
+        (row.scenario, row.output, row.statistic, *_ends(row.estimate), row.estimate.completed) for row in statistics
+    )
 
 
-def band_columns(bands: Iterable[Band]) -> dict[str, list[Any]]:
+def _ends(estimate: Estimate) -> tuple[float, float, float]:
+    """Return a figure and its interval."""
+    return estimate.value, estimate.low, estimate.high
+
+
+def _share(estimate: Estimate) -> tuple[float, float, float]:
+    """Return a share and its interval, which ends at none and all."""
+    return estimate.value, max(estimate.low, 0.0), min(estimate.high, 1.0)
+
+
+def band_columns(bands: Iterable[Band]) -> Columns:
     """Lay out monthly_bands.csv."""
-    rows = list(bands)
-    names = ("p5", "p10", "p50", "p90", "p95")
-    columns: dict[str, list[Any]] = {
-        "scenario": [row.scenario for row in rows],
-        "output": [row.output for row in rows],
-        "cluster": [row.cluster for row in rows],
-        "month": [row.month for row in rows],
-        "mean": [row.mean for row in rows],
-    }
-    columns.update({name: [row.percentiles[place] for row in rows] for place, name in enumerate(names)})
-    columns["completed"] = [row.completed for row in rows]
-    return columns
+    return study_columns.MONTHLY_BANDS.filled(
+        (row.scenario, row.output, row.cluster, row.month, row.mean, *row.percentiles, row.completed) for row in bands
+    )
 
 
-def decision_columns(comparisons: Iterable[Comparison]) -> dict[str, list[Any]]:
+def decision_columns(comparisons: Iterable[Comparison]) -> Columns:
     """Lay out decision.csv."""
-    rows = list(comparisons)
-    return {
-        "scenario": [row.scenario for row in rows],
-        "against": [row.against for row in rows],
-        "probability_better": [row.probability_better.value for row in rows],
-        "probability_low": [max(row.probability_better.low, 0.0) for row in rows],
-        "probability_high": [min(row.probability_better.high, 1.0) for row in rows],
-        "mean_difference": [row.mean_difference.value for row in rows],
-        "difference_low": [row.mean_difference.low for row in rows],
-        "difference_high": [row.mean_difference.high for row in rows],
-        "mean_regret": [row.mean_regret.value for row in rows],
-        "p95_regret": [row.p95_regret.value for row in rows],
-        "completed": [row.mean_difference.completed for row in rows],
-    }
+    return study_columns.DECISION.filled(
+        (
+            row.scenario, row.against, *_share(row.probability_better), *_ends(row.mean_difference),
+            row.mean_regret.value, row.p95_regret.value, row.mean_difference.completed,
+        )
+        for row in comparisons
+    )  # fmt: skip
 
 
-def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> dict[str, list[Any]]:
+def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> Columns:
     """Lay out promise.csv."""
-    rows = list(standings)
-    stated = [base.scenario.promise for base in prepared.scenarios]
-    return {
-        "scenario": [row.scenario for row in rows],
-        "in_time_fraction": [promise.in_time for promise in stated],
-        "each": [promise.each for promise in stated],
-        "of": [promise.of for promise in stated],
-        "in_replications_fraction": [promise.in_replications for promise in stated],
-        "stated": ["yes" if base.scenario.states("promise") else "no" for base in prepared.scenarios],
-        "kept": ["yes" if row.keeps_promise else "no" for row in rows],
-        "kept_fraction": [row.kept_fraction.value for row in rows],
-        "kept_low": [max(row.kept_fraction.low, 0.0) for row in rows],
-        "kept_high": [min(row.kept_fraction.high, 1.0) for row in rows],
-        "shortfall_fraction": [row.shortfall_fraction for row in rows],
-        "first_broken_month": [first_broken_month(prepared, row) or "" for row in rows],
-        "best_fraction": [row.best_fraction.value for row in rows],
-        "best_low": [max(row.best_fraction.low, 0.0) for row in rows],
-        "best_high": [min(row.best_fraction.high, 1.0) for row in rows],
-        "completed": [row.kept_fraction.completed for row in rows],
-    }
+
+    def row(scenario: Scenario, standing: Standing) -> tuple[Any, ...]:
+        promise, yes = scenario.promise, {True: "yes", False: "no"}
+        stated = (promise.in_time, promise.each, promise.of, promise.in_replications, yes[scenario.states("promise")])
+        kept = (yes[standing.keeps_promise], *_share(standing.kept_fraction), standing.shortfall_fraction)
+        first = first_broken_month(prepared, standing) or ""
+        completed = standing.kept_fraction.completed
+        return (standing.scenario, *stated, *kept, first, *_share(standing.best_fraction), completed)
+
+    scenarios = [base.scenario for base in prepared.scenarios]
+    return study_columns.PROMISE.filled(map(row, scenarios, standings))
 
 
-def driver_columns(drivers: Iterable[Driver], completed: int) -> dict[str, list[Any]]:
+def driver_columns(drivers: Iterable[Driver], completed: int) -> Columns:
     """Lay out sensitivity.csv; ``completed`` replications, with every scenario run, stand behind it."""
-    rows = list(drivers)
-    names = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
-    return {**columns, "completed": [completed] * len(rows)}
+    return study_columns.SENSITIVITY.filled(
+        (row.scenario, row.against, row.method, row.input, row.measure, row.value, row.low, row.high, completed)
+        for row in drivers
+    )
 
 
 def completed_rows(headline: Floats) -> int:
@@ -102,28 +83,23 @@ def completed_rows(headline: Floats) -> int:
     return int(np.isfinite(headline).all(axis=1).sum())
 
 
-def distribution_columns(headline: Floats, names: Sequence[str]) -> dict[str, list[Any]]:
+def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
     """Lay out distribution.csv: one scale for all scenarios, so that they can be held against each other."""
     known = headline[np.isfinite(headline)]
     low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
     edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
-    columns: dict[str, list[Any]] = {column.name: [] for column in study_columns.DISTRIBUTION.columns}
-    for which, name in enumerate(names):
-        rows = headline[np.isfinite(headline[:, which]), which]
-        columns["scenario"] += [name] * _BINS
-        columns["bin_low"] += edges[:-1].tolist()
-        columns["bin_high"] += edges[1:].tolist()
-        columns["replications"] += np.histogram(rows, edges)[0].tolist()
-        columns["completed"] += [rows.size] * _BINS
-    return columns
+    runs = [headline[np.isfinite(headline[:, which]), which] for which in range(len(names))]
+    return study_columns.DISTRIBUTION.filled(
+        (name, *cells, values.size)
+        for name, values in zip(names, runs, strict=True)
+        for cells in zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(values, edges)[0].tolist(), strict=True)
+    )
 
 
-def convergence_columns(finished: Finished) -> dict[str, list[Any]]:
+def convergence_columns(finished: Finished) -> Columns:
     """Lay out convergence.csv."""
-    rows = [
-        (name, end, path[which].value, path[which].low, path[which].high, path[which].completed)
+    return study_columns.CONVERGENCE.filled(
+        (name, end, *_ends(path[which]), path[which].completed)
         for which, name in enumerate(finished.prepared.names)
         for end, path in finished.convergence()
-    ]
-    names = ("scenario", "replications", "mean", "low", "high", "completed")
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    )

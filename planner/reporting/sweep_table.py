@@ -9,8 +9,8 @@ from typing import Any
 from planner.language.scenario import Scenario
 from planner.reporting.columns import ColumnKind
 from planner.reporting.comparison_columns import sweep_description
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
+from planner.reporting.datapackage import csv_files
 from planner.reporting.folder import place_folder
 from planner.reporting.judgement import COST, IN_TIME, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables
@@ -110,9 +110,7 @@ def write_sweep(
     """Write a sweep's folder, whole or not at all; the caller holds its lock and has checked it."""
     description = sweep_description(axes)
     tables = [(description, sweep_rows(axes, points)), *evidence_tables({scenario.name: scenario})]
-    written = [WrittenTable(description=table, content=write_csv(table, columns, form)) for table, columns in tables]
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    files["datapackage.json"] = data_package("sweep", written, form)
+    files = csv_files("sweep", tables, form)
     files["workbook.xlsx"] = _workbook(scenario, axes, {table.name: columns for table, columns in tables})
     identity = {
         "kind": "sweep",

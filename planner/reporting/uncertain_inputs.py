@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.language.study import Prior, Study
+from planner.reporting.study_columns import UNCERTAIN
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.inputs import Input
 from planner.studies.prepare import Prepared
@@ -22,8 +23,7 @@ def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
     """Return the columns of uncertain.csv."""
     far = far_ends(prepared.study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
     rows = [(*_row(prepared, drawn), far.get(drawn.name, "")) for drawn in prepared.inputs.entries]
-    names = ("input", "distribution", "p10", "p50", "p90", "unit", "source", "date", "grade", "warning")
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return UNCERTAIN.filled(rows)
 
 
 def _row(prepared: Prepared, uncertain: Input) -> tuple[str, ...]:

@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from planner.reporting.columns import described
-from planner.reporting.csv_table import write_csv
-from planner.reporting.datapackage import SCHEMA_VERSION, WrittenTable, data_package
+from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import json_text, write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
 from planner.reporting.text_table import text_table
-from planner.simulation.zoom.outcome import PERCENTILES, QUANTITIES, Estimate, Outcome, outcomes
+from planner.simulation.zoom.outcome import PERCENTILES, QUANTITIES, Outcome, outcomes
 from planner.simulation.zoom.zoom import Zoom
 
 SAMPLED_REQUESTS = 2000
 """Requests of requests.csv: enough to draw, few enough to open."""
 _CURVE_POINTS = 100
 _WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
+_LATENCIES, _DISTRIBUTIONS, _REASONS = (described(name) for name in ("latencies", "distributions", "reasons"))
 ZOOM_TABLES = (
-    *(described(name) for name in ("workloads", "latencies", "distributions", "reasons", "seconds")),
+    described("workloads"), _LATENCIES, _DISTRIBUTIONS, _REASONS, described("seconds"),
     described("requests", sampled=f"{SAMPLED_REQUESTS:,}"),
-)
+)  # fmt: skip
 """The tables of every zoom."""
 
 
@@ -57,30 +57,20 @@ def _latency_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
         if np.isfinite(getattr(outcome, quantity)).any()
         for probability in PERCENTILES
     ]
-    estimates: list[Estimate] = [row[3] for row in rows]
-    return {
-        "workload": [row[0] for row in rows],
-        "quantity": [row[1] for row in rows],
-        "percentile": [row[2] for row in rows],
-        "value": [estimate.value for estimate in estimates],
-        "low": [estimate.low for estimate in estimates],
-        "high": [estimate.high for estimate in estimates],
-    }
+    return _LATENCIES.filled((*names, estimate.value, estimate.low, estimate.high) for *names, estimate in rows)
 
 
 def _distribution_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
     shares = (np.arange(_CURVE_POINTS) + 0.5) / _CURVE_POINTS
-    rows: dict[str, list[Any]] = {"workload": [], "quantity": [], "share_fraction": [], "value": []}
+    rows: list[tuple[str, str, float, float]] = []
     for outcome in by_workload:
         for quantity in QUANTITIES:
             figures = getattr(outcome, quantity)
             figures = figures[np.isfinite(figures)]
             if figures.size:
-                rows["workload"] += [outcome.name] * _CURVE_POINTS
-                rows["quantity"] += [quantity] * _CURVE_POINTS
-                rows["share_fraction"] += shares.tolist()
-                rows["value"] += np.quantile(figures, shares).tolist()
-    return rows
+                points = zip(shares.tolist(), np.quantile(figures, shares).tolist(), strict=True)
+                rows += [(outcome.name, quantity, *point) for point in points]
+    return _DISTRIBUTIONS.filled(rows)
 
 
 def _reason_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
@@ -90,7 +80,7 @@ def _reason_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
         if outcome.arrived_s.size
         for reason, number in outcome.reasons().items()
     ]
-    return dict(zip(("workload", "reason", "requests", "fraction"), map(list, zip(*rows, strict=True)), strict=True))
+    return _REASONS.filled(rows)
 
 
 def _second_rows(zoom: Zoom) -> dict[str, Any]:
@@ -227,11 +217,9 @@ def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> dict[str, An
         "seconds": _second_rows(zoom),
         "requests": _request_rows(by_workload),
     }
-    written = [WrittenTable(description=t, content=write_csv(t, columns[t.name])) for t in ZOOM_TABLES]
     summary = zoom_summary(zoom, by_workload)
-    files: dict[str, str | bytes] = {f"{table.description.name}.csv": table.content for table in written}
-    files["datapackage.json"] = data_package(zoom.scenario.name.lower(), written)
-    files["summary.json"] = json_text(summary)
+    files = csv_files(zoom.scenario.name.lower(), [(table, columns[table.name]) for table in ZOOM_TABLES])
+    files["summary.json"] = json_text(summary).encode()
     identity = {
         **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication),
         "kind": "zoom",

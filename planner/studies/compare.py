@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from planner.studies.bridge import BOOKS, dollars, factors_of
 
 Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,6 +55,11 @@ class Comparison:
     def names(self) -> tuple[str, ...]:
         """Names of the scenarios."""
         return tuple(result.scenario.name for result in self.results)
+
+    def others(self, parts: Iterable[Part | None]) -> list[tuple[str, Part]]:
+        """Return a list with an entry for each scenario by their names, without the baseline and what has none."""
+        named = enumerate(zip(self.names, parts, strict=True))
+        return [(name, part) for place, (name, part) in named if part is not None and place != self.baseline]
 
 
 def find_baseline(scenarios: Sequence[Scenario], wanted: str | None) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from planner.reporting.columns import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription
 from planner.reporting.csv_table import CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, data_package
+from planner.reporting.datapackage import csv_files
 
 TABLE = TableDescription(
     name="monthly_cost",
@@ -47,9 +47,11 @@ TABLE_SCHEMA_TYPES = {
 
 
 def package(form: CsvFormat) -> tuple[dict[str, Any], bytes]:
+    files = csv_files("run", [(TABLE, COLUMNS)], form)
+    assert list(files) == [f"{TABLE.name}.csv", "datapackage.json"]
     content = write_csv(TABLE, COLUMNS, form)
-    written = data_package("run", [WrittenTable(description=TABLE, content=content)], form)
-    return json.loads(written), content
+    assert files[f"{TABLE.name}.csv"] == content
+    return json.loads(files["datapackage.json"]), content
 
 
 @pytest.mark.parametrize("form", [CsvFormat(), CsvFormat(decimal_comma=True)])
@@ -93,6 +95,4 @@ def test_units_and_decimals_are_told() -> None:
 
 def test_every_kind_has_a_type_and_the_same_files_give_the_same_bytes() -> None:
     assert set(FRICTIONLESS_TYPES) == set(ColumnKind)
-    content = write_csv(TABLE, COLUMNS)
-    tables = [WrittenTable(description=TABLE, content=content)]
-    assert data_package("run", tables) == data_package("run", tables)
+    assert csv_files("run", [(TABLE, COLUMNS)]) == csv_files("run", [(TABLE, COLUMNS)])

@@ -14,7 +14,7 @@ from planner import files
 from planner.errors import ScenarioError
 from planner.reporting.folder import MANIFEST, PRODUCT, check_target, json_text, write_folder
 
-FILES: dict[str, str | bytes] = {"a.csv": "x\n1\n", "deep/b.bin": b"\x00\xff"}
+FILES: dict[str, bytes] = {"a.csv": b"x\n1\n", "deep/b.bin": b"\x00\xff"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -38,7 +38,7 @@ def test_the_manifest_names_every_file_with_its_sum(tmp_path: Path) -> None:
 def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
     target = tmp_path / "run"
     write_folder(target, FILES, {})
-    write_folder(target, {"c.csv": "y\n"}, {})
+    write_folder(target, {"c.csv": b"y\n"}, {})
     assert set(contents(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -83,7 +83,7 @@ def test_anything_added_to_our_folder_is_kept(tmp_path: Path, stranger: str) -> 
         (target / stranger).write_text("mine")
     before = contents(target)
     with pytest.raises(ScenarioError, match=f"holds '{stranger.rstrip('/')}', which planner did not write"):
-        write_folder(target, {"c.csv": "y\n"}, {})
+        write_folder(target, {"c.csv": b"y\n"}, {})
     assert contents(target) == before
 
 
@@ -145,7 +145,7 @@ def test_a_failure_at_either_rename_leaves_the_earlier_results(
     monkeypatch.setattr(os, "replace", failing)
     expected = ScenarioError if isinstance(failure, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
-        write_folder(target, {"c.csv": "y\n"}, {"kind": "second"})
+        write_folder(target, {"c.csv": b"y\n"}, {"kind": "second"})
     assert contents(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -163,7 +163,7 @@ def test_a_failure_while_writing_leaves_the_earlier_results(tmp_path: Path, monk
 
     monkeypatch.setattr(Path, "open", failing)
     with pytest.raises(ScenarioError, match="cannot be written: No space left on device"):
-        write_folder(target, {"first.csv": "y\n", "second.csv": "z\n"}, {})
+        write_folder(target, {"first.csv": b"y\n", "second.csv": b"z\n"}, {})
     monkeypatch.undo()
     assert contents(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -184,7 +184,7 @@ def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "replace", only_the_first)
     with pytest.raises(ScenarioError, match="Input/output error"):
-        write_folder(target, {"c.csv": "y\n"}, {})
+        write_folder(target, {"c.csv": b"y\n"}, {})
     (scratch,) = tmp_path.iterdir()
     assert contents(scratch / "old") == before
     monkeypatch.undo()

@@ -113,12 +113,11 @@ def rebuild_report(folder: Path) -> Path:
     return folder / REPORT
 
 
-def report_of(files: Mapping[str, str | bytes], manifest: Mapping[str, Any], also: Sequence[str] = ()) -> bytes:
+def report_of(files: Mapping[str, bytes], manifest: Mapping[str, Any], also: Sequence[str] = ()) -> bytes:
     """Return the report of a folder's files; ``also`` names those beside them of which it needs no more."""
-    encoded = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    return build_report(Contents(manifest=manifest, files=encoded, beside=openable((*files, *also))))
+    return build_report(Contents(manifest=manifest, files=files, beside=openable((*files, *also))))
 
 
-def with_report(files: Mapping[str, str | bytes], manifest: Mapping[str, Any]) -> dict[str, str | bytes]:
+def with_report(files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> dict[str, bytes]:
     """Return a folder's files with their report among them."""
     return {**files, REPORT: report_of(files, manifest)}
