@@ -41,7 +41,7 @@ def calibrate(
     file = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
     write_calibration(file, out)
     if as_json:
-        from planner.reporting.folder import json_text
+        from planner.files import json_text
 
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif not quiet:

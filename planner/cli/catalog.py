@@ -28,7 +28,7 @@ def catalog(
     if context.invoked_subcommand is not None:
         return
     from planner.catalog.load import load_catalog
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
 
     known = load_catalog(assumptions, overlay)
     sections = {section: list(getattr(known, section)) for section in _SECTIONS}
@@ -56,7 +56,7 @@ def show(
     """Show one entry: every value with unit, source, date and grade."""
     from planner.catalog.load import load_catalog
     from planner.errors import Problem, ScenarioError, printable
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
     from planner.reporting.text_table import text_table
     from planner.validation import nearest
 

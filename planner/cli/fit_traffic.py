@@ -41,7 +41,7 @@ def fit_traffic(
     """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
     from planner.reporting.text_table import text_table
     from planner.tools import traffic_fit as fitting
     from planner.tools.traffic_log import is_hourly_series

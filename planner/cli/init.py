@@ -74,8 +74,8 @@ def init(
     from planner.cli.fit_traffic import check_options
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
+    from planner.files import json_text
     from planner.language.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
-    from planner.reporting.folder import json_text
     from planner.tools import first_scenario as first
     from planner.tools.traffic_fit import Asked, fit_files
 

@@ -56,7 +56,7 @@ def _warn(answer: Answer, line: Callable[[str], None]) -> None:
 def tell(answer: Answer, *, as_json: bool, quiet: bool, written: bool = True, more: str = "") -> None:
     """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
     from planner.errors import printable
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
 
     _warn(answer, say(quiet=quiet))
     if as_json:

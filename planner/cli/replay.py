@@ -29,7 +29,7 @@ def replay(
 ) -> None:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
     from planner.errors import ScenarioError, printable
-    from planner.reporting.folder import check_target, json_text
+    from planner.files import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
     from planner.reporting.study_folder import study_command
     from planner.reporting.summary import summary, summary_table

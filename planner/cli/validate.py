@@ -22,7 +22,7 @@ def validate(
 ) -> None:
     """Check scenario and study files without running them; list every problem of every file."""
     from planner.errors import Problem, ScenarioError, printable, refuse
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
 
     problems: list[Problem] = []
     told: list[dict[str, Any]] = []
@@ -51,8 +51,8 @@ def schema(
     kind: Annotated[Literal["scenario", "study"], typer.Option("--kind", help="What the files are.")] = "scenario",
 ) -> None:
     """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
+    from planner.files import json_text
     from planner.language.schema import scenario_schema, study_schema
-    from planner.reporting.folder import json_text
     from planner.studies.headlines import headline_names
 
     typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)

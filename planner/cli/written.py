@@ -51,7 +51,7 @@ def charts(
 def _tell(content: dict[str, Any], written: Sequence[Path], as_json: bool, quiet: bool) -> None:
     """Print what was written, as JSON or a line a file."""
     from planner.errors import printable
-    from planner.reporting.folder import json_text
+    from planner.files import json_text
 
     if as_json:
         typer.echo(json_text(content), nl=False)

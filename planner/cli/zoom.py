@@ -41,8 +41,8 @@ def zoom(
     """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile."""
     from planner.cli.progress import stages
     from planner.errors import printable
+    from planner.files import check_target, json_text
     from planner.language.loading import load_scenario
-    from planner.reporting.folder import check_target, json_text
     from planner.reporting.zoom_folder import summary_text, write_zoom
     from planner.simulation.zoom.zoom import Asked
     from planner.simulation.zoom.zoom import zoom as simulate_hour

@@ -14,12 +14,13 @@ from typing import Any
 import yaml
 
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.files import json_text
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
 from planner.live.knobs import Knob, check_turns, knobs_of
 from planner.reporting.comparison import comparison_summary, held_tables
 from planner.reporting.csv_table import write_csv
-from planner.reporting.folder import command_line, json_text
+from planner.reporting.folder import command_line
 from planner.reporting.plan_tables import RUN_COLUMNS
 from planner.reporting.report.contents import Contents
 from planner.reporting.run_columns import RUN_TABLES

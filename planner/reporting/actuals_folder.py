@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.files import json_text
 from planner.finance.accounts import Account
 from planner.finance.cents import cents
 from planner.finance.variance import CAUSE_MEANINGS, CAUSES
@@ -16,7 +17,7 @@ from planner.language.actuals import Seen
 from planner.reporting.columns import cents_column, described
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
 from planner.reporting.text_table import signed, text_table, wrapped

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from planner.files import json_text
 from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
-from planner.finance.variance import PLAN_CAUSES
+from planner.finance.variance import PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
-from planner.reporting.columns import DescribedTable
-from planner.reporting.comparison_columns import BRIDGE, COMPARISON, COMPARISON_TABLES
+from planner.reporting.columns import DescribedTable, described
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import write_folder
 from planner.reporting.judgement import (
     COST,
     SHORTFALL,
@@ -42,6 +42,12 @@ from planner.results.measures import series_of
 from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 from planner.version import __version__
+
+COMPARISON = described("comparison")
+BRIDGE = described("bridge", causes=", ".join(CAUSES))
+BRIDGE_USD = described("bridge_usd", causes=" ".join(f"{c}: {m}" for c, m in PLAN_CAUSE_MEANINGS.items()))
+COMPARISON_TABLES = (COMPARISON, BRIDGE, BRIDGE_USD, described("comparison_monthly"))
+"""The files in which plans are held against a baseline."""
 
 
 def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:

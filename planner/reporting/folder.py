@@ -6,19 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.files import (
-    MANIFEST,
-    PRODUCT,
-    Staged,
-    change_files,
-    check_target,
-    json_text,
-    settle,
-    unwritable,
-    writing,
-)
+from planner.files import Staged, unwritable, writing
 
-__all__ = ["CHARTS", "MANIFEST", "PRODUCT", "change_files", "check_target", "json_text", "settle", "write_folder"]
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
 

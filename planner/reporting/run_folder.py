@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from planner.catalog.load import VERSION
 from planner.errors import Problem, ScenarioError
-from planner.files import MANIFEST, read_json
+from planner.files import MANIFEST, json_text, read_json
 from planner.forks import shared
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
@@ -23,7 +23,7 @@ from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import csv_files
-from planner.reporting.folder import command_line, json_text, write_folder
+from planner.reporting.folder import command_line, write_folder
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages
 from planner.reporting.report.build import report_of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import PlannerError
-from planner.reporting import study_columns
+from planner.reporting.charts import study_pictures
 from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
 from planner.reporting.datapackage import WrittenTable, csv_files
@@ -22,8 +22,15 @@ from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.plan_workbooks import bands_page, plain_pages, statements_page, statistics_page
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents, openable
-from planner.reporting.study_charts import study_pictures
 from planner.reporting.study_rows import (
+    CONVERGENCE,
+    DECISION,
+    DISTRIBUTION,
+    MONTHLY_BANDS,
+    PERCENTILES,
+    PROMISE,
+    SENSITIVITY,
+    UNCERTAIN,
     band_columns,
     completed_rows,
     convergence_columns,
@@ -31,18 +38,20 @@ from planner.reporting.study_rows import (
     distribution_columns,
     driver_columns,
     promise_columns,
+    samples_table,
     statistics_columns,
+    study_file,
+    uncertain_columns,
 )
-from planner.reporting.uncertain_inputs import study_file, uncertain_columns
 from planner.reporting.workbook import write_tables
 from planner.results.result import RunResult
 from planner.results.run import simulate
 from planner.studies.analysis import Driver, Finished, Statistic
 from planner.studies.decision import decisions
-from planner.studies.designed import measures
 from planner.studies.designs import Morris, OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric, value_of
 from planner.studies.headlines import headline_names
+from planner.studies.indices import measures
 from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared
 from planner.studies.store import Store
@@ -69,13 +78,13 @@ def write_study(
     store, prepared = finished.store, finished.prepared
     headline = finished.output(prepared.headline.name)
     tables = [
-        (study_columns.PERCENTILES, statistics_columns(finished.statistics())),
-        (study_columns.MONTHLY_BANDS, band_columns(finished.bands())),
-        (study_columns.PROMISE, promise_columns(prepared, finished.standings())),
-        (study_columns.DECISION, decision_columns(finished.decisions())),
-        (study_columns.SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
-        (study_columns.DISTRIBUTION, distribution_columns(headline, prepared.names)),
-        (study_columns.CONVERGENCE, convergence_columns(finished)),
+        (PERCENTILES, statistics_columns(finished.statistics())),
+        (MONTHLY_BANDS, band_columns(finished.bands())),
+        (PROMISE, promise_columns(prepared, finished.standings())),
+        (DECISION, decision_columns(finished.decisions())),
+        (SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
+        (DISTRIBUTION, distribution_columns(headline, prepared.names)),
+        (CONVERGENCE, convergence_columns(finished)),
     ]
     try:
         streamed = (_write_samples(finished, form),) if _writes_samples(finished, asked=samples) else ()
@@ -102,10 +111,10 @@ def write_designed(
     keeping = [which for which, standing in enumerate(standings) if standing.keeps_promise]
     compared = decisions(first, prepared.names, groups, keeping, lower_is_better=prepared.headline.lower_is_better)
     tables = [
-        (study_columns.PERCENTILES, statistics_columns(_means(finished, design.period, groups))),
-        (study_columns.PROMISE, promise_columns(prepared, standings)),
-        (study_columns.DECISION, decision_columns(compared)),
-        (study_columns.SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
+        (PERCENTILES, statistics_columns(_means(finished, design.period, groups))),
+        (PROMISE, promise_columns(prepared, standings)),
+        (DECISION, decision_columns(compared)),
+        (SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
     ]
     try:
         writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=finished.dropped())
@@ -158,7 +167,7 @@ class _Writer:
         """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
         store = self.store
         results = self._results()
-        all_tables = [*tables, (study_columns.UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
+        all_tables = [*tables, (UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
         content = csv_files(self.prepared.study.name.lower(), all_tables, form, extra)
         content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in all_tables})
         manifest = study_manifest(self.prepared, store, self.rows)
@@ -199,7 +208,7 @@ class _Writer:
 
 def _write_samples(finished: Finished, form: CsvFormat) -> WrittenTable:
     """Write samples.csv part by part, so that memory does not grow with the study."""
-    description = study_columns.samples_table(finished.prepared.inputs)
+    description = samples_table(finished.prepared.inputs)
     staged, name = finished.store.staged, f"{description.name}.csv"
     digest, size = hashlib.sha256(), 0
     with (staged.path / name).open("wb") as stream:

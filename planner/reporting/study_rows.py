@@ -1,28 +1,69 @@
-"""The columns of a study's tables, from what was measured."""
+"""The tables of a study: what each holds, and its columns from what was drawn and measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.language.scenario import Scenario
-from planner.reporting import study_columns
+from planner.language.study import Prior, Study
+from planner.reporting.columns import TableDescription, described, number_column, text_column
 from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
 from planner.studies.decision import Comparison, Standing
+from planner.studies.distributions import is_numeric, quantile, value_of
+from planner.studies.headlines import HEADLINES, MONTHLY
+from planner.studies.inputs import Input, Inputs
 from planner.studies.intervals import Estimate
 from planner.studies.prepare import Prepared
+from planner.studies.resolve import far_ends
+from planner.units import unit_of
 
 Floats = NDArray[np.float64]
 Columns = dict[str, list[Any]]
 _BINS = 60
+_PROBABILITIES = np.array([0.1, 0.5, 0.9])
+_MODEL_ERROR = ("the throughput model's own error, from its calibration", "", "C")
+SAMPLES = described(
+    "samples", [number_column(output.name, output.description, output.decimals, output.unit) for output in HEADLINES]
+)
+PERCENTILES = described("percentiles")
+MONTHLY_BANDS = described("monthly_bands", monthly=", ".join(output.name for output in MONTHLY))
+PROMISE = described("promise")
+DECISION = described("decision")
+SENSITIVITY = described("sensitivity")
+DISTRIBUTION = described("distribution")
+CONVERGENCE = described("convergence")
+UNCERTAIN = described("uncertain")
+STUDY_TABLES = (
+    SAMPLES, PERCENTILES, MONTHLY_BANDS, PROMISE, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN
+)  # fmt: skip
+"""Every CSV file of a study, in the order of the reference."""
+
+
+def samples_table(inputs: Inputs) -> TableDescription:
+    """Return the description of samples.csv with a study's own input columns."""
+    input_columns = tuple(
+        number_column(drawn.name, _meaning(drawn.times_stated), 9, unit_of(drawn.name.rpartition(".")[2]) or "")
+        if is_numeric(drawn.distribution)
+        else text_column(drawn.name, _meaning(times_stated=False))
+        for drawn in inputs.entries
+    )
+    columns = (*SAMPLES.columns[:2], *input_columns, *SAMPLES.columns[2:])
+    return replace(SAMPLES, columns=columns)
+
+
+def _meaning(times_stated: bool) -> str:
+    return "Input drawn: a factor on what is stated." if times_stated else "Input drawn."
 
 
 def statistics_columns(statistics: Iterable[Statistic]) -> Columns:
     """Lay out percentiles.csv."""
-    return study_columns.PERCENTILES.filled(
+    return PERCENTILES.filled(
         (row.scenario, row.output, row.statistic, *_ends(row.estimate), row.estimate.completed) for row in statistics
     )
 
@@ -39,14 +80,14 @@ def _share(estimate: Estimate) -> tuple[float, float, float]:
 
 def band_columns(bands: Iterable[Band]) -> Columns:
     """Lay out monthly_bands.csv."""
-    return study_columns.MONTHLY_BANDS.filled(
+    return MONTHLY_BANDS.filled(
         (row.scenario, row.output, row.cluster, row.month, row.mean, *row.percentiles, row.completed) for row in bands
     )
 
 
 def decision_columns(comparisons: Iterable[Comparison]) -> Columns:
     """Lay out decision.csv."""
-    return study_columns.DECISION.filled(
+    return DECISION.filled(
         (
             row.scenario, row.against, *_share(row.probability_better), *_ends(row.mean_difference),
             row.mean_regret.value, row.p95_regret.value, row.mean_difference.completed,
@@ -67,12 +108,12 @@ def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> Column
         return (standing.scenario, *stated, *kept, first, *_share(standing.best_fraction), completed)
 
     scenarios = [base.scenario for base in prepared.scenarios]
-    return study_columns.PROMISE.filled(map(row, scenarios, standings))
+    return PROMISE.filled(map(row, scenarios, standings))
 
 
 def driver_columns(drivers: Iterable[Driver], completed: int) -> Columns:
     """Lay out sensitivity.csv; ``completed`` replications, with every scenario run, stand behind it."""
-    return study_columns.SENSITIVITY.filled(
+    return SENSITIVITY.filled(
         (row.scenario, row.against, row.method, row.input, row.measure, row.value, row.low, row.high, completed)
         for row in drivers
     )
@@ -89,7 +130,7 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
     low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
     edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
     runs = [headline[np.isfinite(headline[:, which]), which] for which in range(len(names))]
-    return study_columns.DISTRIBUTION.filled(
+    return DISTRIBUTION.filled(
         (name, *cells, values.size)
         for name, values in zip(names, runs, strict=True)
         for cells in zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(values, edges)[0].tolist(), strict=True)
@@ -98,8 +139,43 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
 
 def convergence_columns(finished: Finished) -> Columns:
     """Lay out convergence.csv."""
-    return study_columns.CONVERGENCE.filled(
+    return CONVERGENCE.filled(
         (name, end, *_ends(path[which]), path[which].completed)
         for which, name in enumerate(finished.prepared.names)
         for end, path in finished.convergence()
     )
+
+
+def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
+    """Return the columns of uncertain.csv."""
+    far = far_ends(prepared.study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
+    rows = [(*_row(prepared, drawn), far.get(drawn.name, "")) for drawn in prepared.inputs.entries]
+    return UNCERTAIN.filled(rows)
+
+
+def _row(prepared: Prepared, uncertain: Input) -> tuple[str, ...]:
+    drawn = quantile(uncertain.distribution, _PROBABILITIES).tolist()
+    shown = [value_of(uncertain.distribution, draw) for draw in drawn]
+    cells = [f"{cell:.6g}" if is_numeric(uncertain.distribution) else str(cell) for cell in shown]
+    is_factor = uncertain.times_stated or uncertain.throughput_of is not None
+    unit = "factor" if is_factor else unit_of(uncertain.name.rpartition(".")[2]) or ""
+    source = _MODEL_ERROR if uncertain.throughput_of is not None else _source(prepared, uncertain.name)
+    return (uncertain.name, uncertain.distribution.kind, *cells, unit, *source)
+
+
+def _source(prepared: Prepared, name: str) -> tuple[str, str, str]:
+    """Return source, date and grade: the catalogue's for a prior, file and line for what the study states itself."""
+    written = prepared.study.uncertain[name]
+    if isinstance(written, Prior):
+        catalog = prepared.scenarios[0].scenario.load_catalog()
+        prior = catalog.prior(written.prior)
+        return (*catalog.provenance(prior), prior.grade)
+    place = prepared.study.document.locate(("uncertain", name))
+    line = f":{place.line}" if place is not None and place.line is not None else ""
+    return f"{Path(study_file(prepared.study)).name}{line}", "", "user"
+
+
+def study_file(study: Study) -> str:
+    """Return the file that a study was read from, as it was named."""
+    place = study.document.locate(())
+    return place.file if place is not None else f"{study.name}.yaml"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.language.scenario import Scenario
-from planner.reporting.columns import ColumnKind
-from planner.reporting.comparison_columns import sweep_description
+from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, text_column
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import csv_files
 from planner.reporting.folder import place_folder
@@ -19,15 +18,45 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_sha256
 from planner.reporting.text_table import signed, text_table, wrapped
 from planner.reporting.workbook import Page, SheetChart, sheet_of, words, write_tables
+from planner.results.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
-from planner.units import MILLION
+from planner.units import DOLLARS, MILLION, unit_of
 from planner.version import __version__
 
 MOST_POINTS = 5_000
 """Points listed in the workbook; the file has them all, and the sheet says so."""
 SHOWN_ROWS = 40
 """Points printed to a terminal; the file has them all."""
+
+
+def sweep_description(axes: Sequence[Axis]) -> TableDescription:
+    """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
+    figures = (*SERVICE, *(measure.name for measure in MEASURES))
+    return TableDescription(
+        name="sweep",
+        description="One row per combination, under the same random numbers. Measures are defined in "
+        "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
+        key=tuple(axis.path for axis in axes),
+        columns=(
+            *(_axis_column(axis) for axis in axes),
+            *(figure_column(name, decimals=2 if unit_of(name) == DOLLARS else 6) for name in figures),
+            text_column("problem", "Why the combination could not be run."),
+        ),
+    )
+
+
+def _axis_column(axis: Axis) -> Column:
+    """Return a column of numbers where all values are, of text otherwise."""
+    numbers = [number_of(value) for value in axis.values]
+    about = f"Value of {axis.path}."
+    unit = unit_of(axis.path.rpartition(".")[2]) or ""
+    if all(isinstance(number, int) for number in numbers):
+        return Column(name=axis.path, kind=ColumnKind.INTEGER, description=about, unit=unit)
+    if all(number is not None for number in numbers):
+        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in axis.values)
+        return Column(name=axis.path, kind=ColumnKind.DECIMAL, description=about, unit=unit, decimals=decimals)
+    return Column(name=axis.path, kind=ColumnKind.TEXT, description=about)
 
 
 def sweep_rows(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from planner.files import json_text
 from planner.reporting.columns import described
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
-from planner.reporting.folder import json_text, write_folder
+from planner.reporting.folder import write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
 from planner.reporting.text_table import text_table

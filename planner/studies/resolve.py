@@ -22,9 +22,9 @@ from planner.language.plausible import far_off, mark_at
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import groups_of
 from planner.studies import paths
+from planner.studies.correlation import mixing_of
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile
 from planner.studies.inputs import Input, Inputs, Stated, changed, new_value
-from planner.studies.mixing import mixing_of
 from planner.validation import choices, nearest
 
 ERROR_PREFIX = "throughput_error"

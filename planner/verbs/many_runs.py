@@ -47,9 +47,9 @@ def sweep(
     ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``; ``yes``
     confirms more than 10,000 points.
     """
+    from planner.files import check_target
     from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
     from planner.reporting.run_folder import command_again, scenario_file
     from planner.reporting.sweep_table import write_sweep
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
@@ -258,10 +258,11 @@ def actuals(
 
     ``plan`` is a scenario, a study or the folder of a run; ``months`` a folder with ``mapping.yaml`` and CSV files.
     """
+    from planner.files import check_target
     from planner.language.actuals import read_actuals
     from planner.reporting.actuals_folder import write_actuals
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target, command_line
+    from planner.reporting.folder import command_line
     from planner.reporting.run_folder import planned_from
     from planner.results.run import check_whole
     from planner.studies.actuals import hold

@@ -51,9 +51,9 @@ def run(
     ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
     """
     from planner.compile import build_plan
+    from planner.files import check_target
     from planner.language.loading import load_scenario
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
     from planner.reporting.run_folder import Wanted, write_run
     from planner.results.chance import draw_again
     from planner.results.late import lost_requests
@@ -96,10 +96,10 @@ def compare(
 
     ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
     """
+    from planner.files import check_target
     from planner.language.loading import load_scenario
     from planner.reporting.comparison import write_comparison
     from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import check_target
     from planner.reporting.run_folder import scenario_file
     from planner.studies.compare import check_comparable, compare, find_baseline
 

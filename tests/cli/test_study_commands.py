@@ -11,7 +11,7 @@ import pytest
 from planner.reporting import study_folder
 from planner.reporting.plan_tables import BY_SCENARIO
 from planner.reporting.run_columns import MODEL_ERROR
-from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.study_rows import STUDY_TABLES
 from tests.studies.conftest import SMALL
 
 Planner = Callable[..., Any]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.finance.tariff_text import describe_cells
+from planner.finance.tariffs import describe_cells
 
 
 def cells(months: list[int], days: list[int], hours: list[int]) -> np.ndarray:

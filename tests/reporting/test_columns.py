@@ -13,10 +13,10 @@ from planner.reporting.columns import (
     reference_page,
     text_column,
 )
-from planner.reporting.comparison_columns import COMPARISON_TABLES
+from planner.reporting.comparison import COMPARISON_TABLES
 from planner.reporting.run_columns import RUN_TABLES, TIMELINE_HOURLY, WARNINGS
 from planner.reporting.size_rows import SIZE_TABLES
-from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.study_rows import STUDY_TABLES
 from planner.reporting.zoom_folder import ZOOM_TABLES
 
 

@@ -12,12 +12,12 @@ import yaml
 from planner.finance.bridge import CAUSES
 from planner.language.loading import load_scenario
 from planner.reporting.comparison import (
+    COMPARISON_TABLES,
     comparison_rows,
     comparison_summary,
     comparison_table,
     write_comparison,
 )
-from planner.reporting.comparison_columns import COMPARISON_TABLES
 from planner.reporting.csv_table import CsvFormat
 from planner.reporting.plan_tables import BY_SCENARIO
 from planner.reporting.run_columns import MODEL_ERROR

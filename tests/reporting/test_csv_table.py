@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ConservationError
-from planner.reporting import study_columns
 from planner.reporting.columns import Column, ColumnKind, TableDescription, reference_page
-from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
+from planner.reporting.comparison import COMPARISON_TABLES
 from planner.reporting.csv_table import CsvFormat, format_cells, neutralised, write_csv
 from planner.reporting.run_columns import RUN_TABLES
+from planner.reporting.study_rows import STUDY_TABLES
+from planner.reporting.sweep_table import sweep_description
 from planner.studies.axes import parse_axes
 
 NAME = Column(name="name", kind=ColumnKind.TEXT, description="Who.")
@@ -146,8 +147,7 @@ def test_dollars_have_cents_among_measures_of_other_units() -> None:
 
 
 def test_every_amount_of_dollars_in_every_file_has_cents() -> None:
-    study = [found for found in vars(study_columns).values() if isinstance(found, TableDescription)]
-    tables = [*RUN_TABLES, *COMPARISON_TABLES, sweep_description(parse_axes(["seed=1,2"])), *study]
+    tables = [*RUN_TABLES, *COMPARISON_TABLES, sweep_description(parse_axes(["seed=1,2"])), *STUDY_TABLES]
     for table in tables:
         for one in table.columns:
             if one.kind is ColumnKind.DECIMAL and one.unit == "USD":

@@ -12,7 +12,8 @@ import pytest
 
 from planner import files
 from planner.errors import ScenarioError
-from planner.reporting.folder import MANIFEST, PRODUCT, check_target, json_text, write_folder
+from planner.files import MANIFEST, PRODUCT, check_target, json_text
+from planner.reporting.folder import write_folder
 
 FILES: dict[str, bytes] = {"a.csv": b"x\n1\n", "deep/b.bin": b"\x00\xff"}
 

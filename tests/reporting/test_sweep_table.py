@@ -7,9 +7,8 @@ from pathlib import Path
 
 from planner.language.loading import load_scenario
 from planner.reporting.columns import ColumnKind
-from planner.reporting.comparison_columns import sweep_description
 from planner.reporting.csv_table import CsvFormat
-from planner.reporting.sweep_table import sweep_rows, sweep_text, write_sweep
+from planner.reporting.sweep_table import sweep_description, sweep_rows, sweep_text, write_sweep
 from planner.results.measure_names import MEASURES
 from planner.studies.axes import parse_axes
 from planner.studies.sweep import Point, sweep

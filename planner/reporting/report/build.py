@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.reporting.folder import change_files
+from planner.files import change_files
 from planner.reporting.report import (
     compare_sections,
     drivers,
@@ -46,24 +46,24 @@ SECTIONS: Sequence[SectionMaker] = (
     variance_sections.figures_section,
     evidence.warnings_section,
     measures_table.measures_section,
-    elsewhere.maker("answer"),
+    elsewhere.MAKERS["answer"],
     compare_sections.timeline_section,
     study_sections.fan_section,
     plans.single(timelines.timeline_section),
     plans.timeline_section,
-    elsewhere.maker("time"),
+    elsewhere.MAKERS["time"],
     compare_sections.bridge_section,
     variance_sections.dollars_section,
     plans.single(run_sections.money_section),
     plans.money_section,
-    elsewhere.maker("money"),
+    elsewhere.MAKERS["money"],
     plans.single(run_sections.losses_section),
     run_sections.late_section,
     plans.single(run_sections.routing_section),
     plans.losses_section,
-    elsewhere.maker("losses"),
+    elsewhere.MAKERS["losses"],
     drivers.hangs_section,
-    elsewhere.maker("hangs"),
+    elsewhere.MAKERS["hangs"],
     evidence.uncertain_section,
     evidence.assumptions_section,
     evidence.error_section,
@@ -83,7 +83,7 @@ def build_report(contents: Contents) -> bytes:
     return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
-FIRST = SECTIONS.index(elsewhere.maker("answer")) + 1
+FIRST = SECTIONS.index(elsewhere.MAKERS["answer"]) + 1
 """How many of the makers the first section takes, which the live page draws before the others."""
 
 
@@ -92,7 +92,7 @@ def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -
     sections: dict[str, Section] = {}
     for make in makers:
         section = make(contents)
-        if section is None or (make in elsewhere.MAKERS and section.key in sections):
+        if section is None or (make in elsewhere.MAKERS.values() and section.key in sections):
             continue
         if before := sections.get(section.key):
             section = replace(before, body=join([before.body, section.body], "\n"))

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
-from planner.files import is_inside, settle, sha256_of
+from planner.files import MANIFEST, PRODUCT, is_inside, settle, sha256_of
 from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS
-from planner.reporting.folder import MANIFEST, PRODUCT
 
 REPORT = "report.html"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})

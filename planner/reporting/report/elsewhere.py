@@ -49,11 +49,6 @@ POINTERS: dict[tuple[str, str], tuple[str, str]] = {
 """What is said, and the command it names, by kind of folder and section."""
 
 
-def maker(key: str) -> Callable[[Contents], Section | None]:
-    """Return what makes the one line of a section, for folders that should have it."""
-    return MAKERS_BY_KEY[key]
-
-
 def _maker(key: str) -> Callable[[Contents], Section | None]:
     def make(contents: Contents) -> Section | None:
         if (contents.kind, key) not in POINTERS:
@@ -76,5 +71,5 @@ def _run_of_choice(contents: Contents) -> str:
     return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
 
 
-MAKERS_BY_KEY = {key: _maker(key) for key in TITLES}
-MAKERS = frozenset(MAKERS_BY_KEY.values())
+MAKERS = {key: _maker(key) for key in TITLES}
+"""What makes the one line of a section, for folders that should have it."""

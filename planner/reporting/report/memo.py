@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
-from planner.reporting.folder import change_files
+from planner.files import change_files
 from planner.reporting.judgement import (
     COST,
     IN_TIME,

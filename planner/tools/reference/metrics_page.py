@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from planner.finance.bridge import CAUSE_MEANINGS
 from planner.reporting.columns import ColumnKind, TableDescription
 from planner.reporting.run_columns import LOSSES, TIMELINE_DAILY, TIMELINE_MONTHLY, TIMELINE_WORKLOADS
-from planner.reporting.study_columns import DECISION
+from planner.reporting.study_rows import DECISION
 from planner.results.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES, SERVICE, MeasureDescription
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.tools.reference.markdown import code, page, table, text

@@ -5,10 +5,11 @@ from __future__ import annotations
 from planner.finance.accounts import ACCOUNTS, View
 from planner.reporting.actuals_folder import ACTUALS_TABLES
 from planner.reporting.columns import reference_page
-from planner.reporting.comparison_columns import COMPARISON_TABLES, sweep_description
+from planner.reporting.comparison import COMPARISON_TABLES
 from planner.reporting.run_columns import RUN_TABLES, WARNINGS
 from planner.reporting.size_rows import SIZE_TABLES
-from planner.reporting.study_columns import STUDY_TABLES
+from planner.reporting.study_rows import STUDY_TABLES
+from planner.reporting.sweep_table import sweep_description
 from planner.reporting.zoom_folder import ZOOM_TABLES
 from planner.tools.reference.markdown import code, page, table, text
 
