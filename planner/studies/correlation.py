@@ -69,9 +69,6 @@ def correlate(points: Floats, mixing: Floats) -> Floats:
     return np.asarray(ndtr(ndtri(np.clip(points, 1e-12, 1.0 - 1e-12)) @ mixing.T), dtype=np.float64)
 
 
-Floats = NDArray[np.float64]
-
-
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     """Return the factor of the correlation matrix, or raise with the nearest one that is valid."""
     if not study.correlations:

@@ -123,9 +123,6 @@ def _indices(table: Floats) -> Floats:
     return np.stack([first, total])
 
 
-Floats = NDArray[np.float64]
-
-
 def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, headline: Floats) -> Iterator[Driver]:
     """Yield a design's measures of each scenario's headline, and of the first's less each other's."""
     names = prepared.names
