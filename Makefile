@@ -24,7 +24,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not prove' $(QUICK)
+	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=quick -m 'not slow and not prove' $(QUICK)
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("house", deadline=None, derandomize=True)  # a busy machine is slow, not wrong
+settings.register_profile("quick", settings.get_profile("house"), max_examples=25)  # of make check
 settings.load_profile("house")
 
 ROOT = Path(__file__).parents[1]
