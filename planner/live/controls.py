@@ -93,7 +93,7 @@ def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Se
     """Return the comparison's own sections as one: which plan to take, why a token costs more or less, and when."""
     sections = sections_of(desk.beside(pinned, plan, intervals=intervals))
     body = join([section.body for section in sections if section.key in ("answer", "time", "money")], "\n")
-    return [replace(sections[0], key="beside", title=BESIDE, body=body)]
+    return [replace(sections[0], key="beside", asks=BESIDE, body=body)]
 
 
 def rest(desk: Desk, plan: Plan) -> list[tuple[str, Html]]:

@@ -67,7 +67,7 @@ def fan(contents: Contents) -> Picture | None:
 def histogram(contents: Contents) -> Picture | None:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
     distribution = contents.table("distribution")
-    if distribution is None or not len(distribution):
+    if not distribution:
         return None
     output = headline_of(contents)
     ends = [*distribution.totals("bin_low"), *distribution.totals("bin_high")]
@@ -120,7 +120,7 @@ def tornado(contents: Contents) -> Picture | None:
 def convergence(contents: Contents) -> Picture | None:
     """Draw the headline's mean against the number of replications, with its interval."""
     means = contents.table("convergence")
-    if means is None or not len(means):
+    if not means:
         return None
     palette = colours(means.texts("scenario"))
     mean, low, high = (by_name(means, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
@@ -238,7 +238,7 @@ def losses(contents: Contents) -> Picture | None:
         shares = {plan: _lost(contents.of_plan(plan)) for plan in contents.plans}
         layers = {name: {plan: losses[name] for plan, losses in shares.items()} for name in LOST.values()}
         return _stacked(contents, "Where capacity was lost", layers, "node-hours on site, %", 1)
-    if table is None or not len(table):
+    if not table:
         return None
     calendar = Calendar(table.texts("month"))
 
@@ -273,7 +273,7 @@ def _lost(contents: Contents) -> dict[str, float]:
 def bridge(contents: Contents) -> Picture | None:
     """Draw why a token costs more or less than in the baseline, by cause, one panel for each scenario."""
     table = contents.table("bridge")
-    if table is None or not len(table):
+    if not table:
         return None
     column = "difference_per_million_tokens_usd"
     panels = []

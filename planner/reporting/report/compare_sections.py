@@ -59,7 +59,7 @@ def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
 def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list[Served], str]:
     """Return measures by scenario, the scenarios as advice sees them, and which is the baseline."""
     comparison = contents.table("comparison")
-    if comparison is None or not len(comparison):
+    if not comparison:
         return {}, [], ""
     figures, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
     plans = [served(name, row, promises.get(name, {}).get("shortfall_fraction")) for name, row in figures.items()]
@@ -100,7 +100,7 @@ def answer_section(contents: Contents) -> Section | None:
             "stated.", class_="note",
         )
     )  # fmt: skip
-    return Section(key="answer", title="What should we do?", body=join(body))
+    return Section(key="answer", body=join(body))
 
 
 def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str] | None:
@@ -151,7 +151,7 @@ def _words(name: str) -> str:
 def timeline_section(contents: Contents) -> Section | None:
     """Return cost per token and cash by scenario over time."""
     monthly = contents.table("comparison_monthly")
-    if monthly is None or not len(monthly):
+    if not monthly:
         return None
     calendar = Calendar(monthly.texts("month"))
     charts = []
@@ -175,13 +175,13 @@ def timeline_section(contents: Contents) -> Section | None:
                 )
             )
         )  # fmt: skip
-    return Section(key="time", title="How it goes over time", body=join(charts, "\n"))
+    return Section(key="time", body=join(charts, "\n"))
 
 
 def bridge_section(contents: Contents) -> Section | None:
     """Return why a token costs more or less than in the baseline."""
     bridge = contents.table("bridge")
-    if bridge is None or not len(bridge):
+    if not bridge:
         return None
     column = "difference_per_million_tokens_usd"
     rows = list(zip(bridge.texts("scenario"), bridge.texts("cause"), bridge.totals(column), strict=True))
@@ -204,7 +204,7 @@ def bridge_section(contents: Contents) -> Section | None:
         "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts sum "
         "to the whole (Shapley values)."
     )
-    return Section(key="money", title="Where the money goes", body=join([said, *tables]))
+    return Section(key="money", body=join([said, *tables]))
 
 
 def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
@@ -324,4 +324,4 @@ def sweep_section(contents: Contents) -> Section | None:
             table(header, rows, caption, numeric=set(range(len(header))) - {len(axes)}, unbroken=(len(axes),)),
         ]
     )
-    return Section(key="answer", title="What should we do?", body=body)
+    return Section(key="answer", body=body)

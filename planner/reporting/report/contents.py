@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,6 +73,13 @@ class Table:
     def totals(self, column: str) -> list[float]:
         """Return a column as numbers to be summed: an empty cell is nothing."""
         return [number or 0.0 for number in self.numbers(column)]
+
+    def sums(self, first: str, second: str, column: str) -> dict[str, dict[str, float]]:
+        """Return the sums of a column by the cells of two others; what is not there is zero."""
+        sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for one, other, number in zip(self.texts(first), self.texts(second), self.totals(column), strict=True):
+            sums[one][other] += number
+        return sums
 
 
 def _is_number(cell: str) -> bool:

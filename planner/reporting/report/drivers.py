@@ -153,7 +153,7 @@ def hangs_section(contents: Contents) -> Section | None:
     header = ("scenario", "against", "method", "input", "measure", "value", "low", "high")
     full = table(header, cells, "All measures", numeric=(5, 6, 7))
     parts.append(details(f"All {len(rows):,} measures", full, class_=DUMP))
-    return Section(key="hangs", title="What the answer hangs on", body=join(parts))
+    return Section(key="hangs", body=join(parts))
 
 
 def _order(first: str) -> Callable[[Panel], int]:

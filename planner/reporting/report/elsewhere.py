@@ -12,13 +12,6 @@ from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import paragraph
 from planner.reporting.report.page import Section, code
 
-TITLES = {
-    "answer": "What should we do?",
-    "time": "How it goes over time",
-    "money": "Where the money goes",
-    "losses": "Where capacity was lost, and to what",
-    "hangs": "What the answer hangs on",
-}
 NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; {} says why."
 POINTERS: dict[tuple[str, str], tuple[str, str]] = {
     ("run", "hangs"): (
@@ -56,7 +49,7 @@ def _maker(key: str) -> Callable[[Contents], Section | None]:
         said, command = POINTERS[contents.kind, key]
         before, _, after = said.partition("{}")
         shown = command.replace("{run}", _run_of_choice(contents))
-        return Section(key=key, title=TITLES[key], body=paragraph(before, code(shown), after))
+        return Section(key=key, body=paragraph(before, code(shown), after))
 
     return make
 
@@ -71,5 +64,5 @@ def _run_of_choice(contents: Contents) -> str:
     return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
 
 
-MAKERS = {key: _maker(key) for key in TITLES}
+MAKERS = {key: _maker(key) for key in ("answer", "time", "money", "losses", "hangs")}
 """What makes the one line of a section, for folders that should have it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from planner.reporting.report.bars import Part, bar_table
@@ -24,13 +24,13 @@ def warnings_section(contents: Contents) -> Section | None:
         told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
     if not told:
         return None
-    return Section(key="answer", title="What should we do?", body=join(paragraph(line, class_="note") for line in told))
+    return Section(key="answer", body=join(paragraph(line, class_="note") for line in told))
 
 
 def uncertain_section(contents: Contents) -> Section | None:
     """Return what the study draws, with percentiles, source and grade."""
     inputs = contents.table("uncertain")
-    if inputs is None or not len(inputs):
+    if not inputs:
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
     rows = [
@@ -49,22 +49,20 @@ def uncertain_section(contents: Contents) -> Section | None:
             table(header, rows, f"{len(rows)} uncertain inputs", numeric=(1, 2, 3), unbroken=(4, 5, 7, 8)),
         ]
     )
-    return Section(key="assumptions", title="What it assumes", body=body)
+    return Section(key="assumptions", body=body)
 
 
 def assumptions_section(contents: Contents) -> Section | None:
     """Return every input with its source and grade."""
     assumed = contents.table("assumptions")
-    if assumed is None or not len(assumed):
+    if not assumed:
         return None
     names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
     plans = list(dict.fromkeys(assumed.texts("scenario"))) if "scenario" in assumed else []
     rows = list(zip(*(assumed.texts(name) for name in names), strict=True))
     if len(plans) > 1:
         names, rows = (*names, "in"), _merged(rows, assumed.texts("scenario"), len(plans))
-    grades: dict[str, int] = defaultdict(int)
-    for row in rows:
-        grades[row[5]] += 1
+    grades = Counter(row[5] for row in rows)
     told = ", ".join(f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1)
     said = (
         f"{grades['user']} values come from the {'scenarios' if len(plans) > 1 else 'scenario'}, "
@@ -86,7 +84,7 @@ def assumptions_section(contents: Contents) -> Section | None:
             body.append(
                 details(f"{title}: {len(part)} values", table(names, shown, title, numeric=(1,), unbroken=(2, 4, 5)))
             )
-    return Section(key="assumptions", title="What it assumes", body=join(body))
+    return Section(key="assumptions", body=join(body))
 
 
 def _merged(rows: Sequence[tuple[str, ...]], scenarios: Sequence[str], plans: int) -> list[tuple[str, ...]]:
@@ -107,7 +105,7 @@ QUANTITIES = {
 def error_section(contents: Contents) -> Section | None:
     """Return how far the throughput formula is from public measurements."""
     errors = contents.table("model_error")
-    if errors is None or not len(errors):
+    if not errors:
         return None
     rows = []
     for quantity, group, fitted, unseen, number in zip(
@@ -129,7 +127,7 @@ def error_section(contents: Contents) -> Section | None:
             bar_table(header, rows, "The model's own measured error"),
         ]
     )
-    return Section(key="error", title="How wrong the model is", body=body)
+    return Section(key="error", body=body)
 
 
 def _beside(contents: Contents) -> Html:
@@ -172,4 +170,4 @@ def reproduce_section(contents: Contents) -> Section:
             ),
         ]
     )  # fmt: skip
-    return Section(key="reproduce", title="How to get it again", body=body)
+    return Section(key="reproduce", body=body)

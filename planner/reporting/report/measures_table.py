@@ -40,7 +40,7 @@ def measures_section(contents: Contents) -> Section | None:
     if missing:
         body.append(paragraph(f"Without meaning here: {', '.join(missing)}.", class_="note"))
     shown = details(f"All {len(known)} measures and how each is defined", *body, class_="roomy")
-    return Section(key="answer", title="What should we do?", body=join([shown]))
+    return Section(key="answer", body=join([shown]))
 
 
 def _by_plan(contents: Contents) -> Mapping[str, Mapping[str, float | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,9 +295,7 @@ def _assumptions(contents: Contents) -> Part:
     if table is None:
         return Part(heading=heading)
     rows = list(dict.fromkeys(zip(*(table.texts(name) for name in ("path", "value", "unit", "grade")), strict=True)))
-    counts: dict[str, int] = defaultdict(int)
-    for *_, grade in rows:
-        counts[grade] += 1
+    counts = Counter(grade for *_, grade in rows)
     told = ", ".join(f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1)
     said = (
         f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {told} (A a "

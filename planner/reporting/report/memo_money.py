@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.run_sections import account_totals
@@ -42,14 +40,9 @@ def price_effect(contents: Contents, fall: float) -> tuple[float, float] | None:
     ledger, assumptions = contents.table("ledger"), contents.table("assumptions")
     if ledger is None:
         return None
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for cluster, account, amount in zip(
-        ledger.texts("cluster"), ledger.texts("account"), ledger.totals("amount_usd"), strict=True
-    ):
-        sums[cluster][account] += amount
     paths = assumptions.texts("path") if assumptions is not None else []
     bought = accrued = 0.0
-    for cluster, by_account in sums.items():
+    for cluster, by_account in ledger.sums("cluster", "account", "amount_usd").items():
         capital = sum(by_account[account] for account in BOUGHT)
         if capital <= 0.0 or any(path.startswith(f"clusters.{cluster}.owned") for path in paths):
             continue

@@ -12,6 +12,17 @@ from pathlib import Path
 from planner.reporting.report.html import Html, element, environment
 
 _FOLDER = Path(__file__).parent
+TITLES = {
+    "answer": "What should we do?",
+    "time": "How it goes over time",
+    "money": "Where the money goes",
+    "losses": "Where capacity was lost, and to what",
+    "hangs": "What the answer hangs on",
+    "assumptions": "What it assumes",
+    "error": "How wrong the model is",
+    "reproduce": "How to get it again",
+}
+"""The questions of a report by the anchors of their sections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +31,15 @@ class Section:
 
     key: str
     """Anchor."""
-    title: str
-    """The question it answers."""
     body: Html
     """The answer."""
+    asks: str = ""
+    """The question it answers, where that is not the usual one of its anchor."""
+
+    @property
+    def title(self) -> str:
+        """The question it answers."""
+        return self.asks or TITLES[self.key]
 
 
 @functools.cache

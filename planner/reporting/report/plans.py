@@ -49,7 +49,7 @@ def timeline_section(contents: Contents) -> Section | None:
     body = join(
         [paragraph(_chance(contents)), _plan_by_plan(contents, timelines.timeline_section, "Clusters and workloads")]
     )
-    return Section(key="time", title="How it goes over time", body=body)
+    return Section(key="time", body=body)
 
 
 def money_section(contents: Contents) -> Section | None:
@@ -75,7 +75,7 @@ def money_section(contents: Contents) -> Section | None:
     table = bar_table(("account", *plans, "side by side"), rows, "Accrued cost by account and scenario")
     body = [legend([(plan, palette[plan]) for plan in plans]), table, paragraph(_chance(contents))]
     body.append(_plan_by_plan(contents, run_sections.money_section, "Accounts and months"))
-    return Section(key="money", title="Where the money goes", body=join(body))
+    return Section(key="money", body=join(body))
 
 
 def losses_section(contents: Contents) -> Section | None:
@@ -94,7 +94,7 @@ def losses_section(contents: Contents) -> Section | None:
     names = list(dict.fromkeys(name for row in by_plan.values() for name in row))
     body = [run_sections.loss_table(by_plan, names, "scenario"), _lost(by_plan, names), paragraph(_chance(contents))]
     body.append(_plan_by_plan(contents, run_sections.losses_section, "Clusters and causes"))
-    return Section(key="losses", title="Where capacity was lost, and to what", body=join(body))
+    return Section(key="losses", body=join(body))
 
 
 def _lost(by_plan: dict[str, dict[str, float]], names: Sequence[str]) -> Html:

@@ -36,7 +36,7 @@ def answer_section(contents: Contents) -> Section | None:
             _baseline(summary),
         ]
     )
-    return Section(key="answer", title="What should we do?", body=body)
+    return Section(key="answer", body=body)
 
 
 def verdict(summary: dict[str, Any]) -> list[str]:

@@ -35,7 +35,7 @@ OTHER = "other"
 def money_section(contents: Contents) -> Section | None:
     """Return the accrued cost by account, cluster and month."""
     ledger = contents.table("ledger")
-    if ledger is None or not len(ledger):
+    if not ledger:
         return None
     totals = account_sums(contents)
     monthly: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -56,7 +56,7 @@ def money_section(contents: Contents) -> Section | None:
             _money_chart(f"{contents.anchor}money-months", monthly, order, Calendar(ledger.texts("month"))),
         ]
     )
-    return Section(key="money", title="Where the money goes", body=body)
+    return Section(key="money", body=body)
 
 
 def _accrued(ledger: Table) -> Iterator[tuple[str, str, str, float]]:
@@ -145,7 +145,7 @@ def _money_chart(key: str, monthly: dict[str, dict[str, float]], order: Sequence
 def losses_section(contents: Contents) -> Section | None:
     """Return where node-hours went, by cluster, by month and by cause."""
     losses = contents.table("losses")
-    if losses is None or not len(losses):
+    if not losses:
         return None
     columns = {name: column for column, name in LOSSES.items() if column in losses}
     by_cluster, months = node_hours(contents) or {}, losses.texts("month")
@@ -170,7 +170,6 @@ def losses_section(contents: Contents) -> Section | None:
     )  # fmt: skip
     return Section(
         key="losses",
-        title="Where capacity was lost, and to what",
         body=join([loss_table(by_cluster, list(columns), "cluster"), chart, _causes(contents)]),
     )
 
@@ -178,13 +177,8 @@ def losses_section(contents: Contents) -> Section | None:
 def late_section(contents: Contents) -> Section | None:
     """Return why requests were not in time, by workload, and what would mend the worst of it."""
     lost = contents.table("late_reasons")
-    if lost is None or not len(lost):
+    if not lost:
         return None
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for workload, reason, requests in zip(
-        lost.texts("workload"), lost.texts("reason"), lost.totals("lost_requests"), strict=True
-    ):
-        sums[workload][REASONS.get(reason, reason)] += requests
     worst = contents.json("summary.json").get("late_reasons", [])
     rows = [
         (reason["workload"], REASONS[reason["reason"]], percent(reason["lost_fraction"], 3), reason["worst_month"],
@@ -193,18 +187,23 @@ def late_section(contents: Contents) -> Section | None:
     ]  # fmt: skip
     header = ("workload", "reason", "of its requests", "worst month", "then", "what would mend it")
     names = list(REASONS.values())
-    missed = {workload: row for workload, row in sums.items() if sum(row.values()) > 0}
+    sums = lost.sums("workload", "reason", "lost_requests")
+    missed = {
+        workload: {name: row[reason] for reason, name in REASONS.items()}
+        for workload, row in sums.items()
+        if sum(row.values()) > 0
+    }
     parts = [
         loss_table(missed, names, "workload", "of requests not in time") if missed else "",
         table(header, rows, "Why requests were not in time, worst first", numeric=(2, 4)) if rows else "",
     ]
-    return Section(key="losses", title="Where capacity was lost, and to what", body=join(parts))
+    return Section(key="losses", body=join(parts))
 
 
 def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
     """Return node-hours on site by cluster and by what became of them; None where the folder does not say."""
     losses = contents.table("losses")
-    if losses is None or not len(losses):
+    if not losses:
         return None
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for column, name in LOSSES.items():
@@ -235,7 +234,7 @@ def loss_table(
 def routing_section(contents: Contents) -> Section | None:
     """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
     routing = contents.table("routing_monthly")
-    if routing is None or not len(routing):
+    if not routing:
         return None
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)
     tokens: dict[tuple[str, str], float] = defaultdict(float)
@@ -267,7 +266,7 @@ def routing_section(contents: Contents) -> Section | None:
         bar_table(("workload", *clusters, "side by side"), used,
                   "How busy the machines that may serve it were with it, mean of the months"),
     ]  # fmt: skip
-    return Section(key="losses", title="Where capacity was lost, and to what", body=join(body))
+    return Section(key="losses", body=join(body))
 
 
 def _causes(contents: Contents) -> Html:

@@ -50,7 +50,7 @@ def answer_section(contents: Contents) -> Section | None:
         ),
         paragraph("The plan lies beside this report and runs as it is: ", code("planner run plan.yaml"), "."),
     ]
-    return Section(key="answer", title="What to buy, and when", body=join(body, "\n"))
+    return Section(key="answer", asks="What to buy, and when", body=join(body, "\n"))
 
 
 def months_section(contents: Contents) -> Section | None:
@@ -67,7 +67,7 @@ def months_section(contents: Contents) -> Section | None:
     ]  # fmt: skip
     header = ("month", "workload", "in time", "utilised", "what binds")
     month_table = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
-    return Section(key="time", title="What binds in each month", body=month_table)
+    return Section(key="time", asks="What binds in each month", body=month_table)
 
 
 def review_section(contents: Contents) -> Section | None:
@@ -98,4 +98,4 @@ def review_section(contents: Contents) -> Section | None:
         table(header, ways, "Ways to decide, on the same fresh replications (95% interval)", numeric=(1, 2, 3, 4, 5)),
         table(below, seen, "What may be seen at the review, and what is bought on it", numeric=(0, 1)),
     ]
-    return Section(key="review", title="Now or later", body=join(body, "\n"))
+    return Section(key="review", asks="Now or later", body=join(body, "\n"))

@@ -37,7 +37,6 @@ BANDS = {
     "spend_usd": ("Spending", "usd"),
     "revenue_usd": ("Revenue", "usd"),
 }
-ANSWER = "What should we do?"
 HIGHER_IS_BETTER = frozenset(output.name for output in HEADLINES if not output.lower_is_better)
 ROWS_OF = {
     "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
@@ -108,7 +107,7 @@ def answer_section(contents: Contents) -> Section | None:
     body.append(_histogram(contents, output))
     if len(percentiles) > len(statistics):
         body.append(_all_statistics(percentiles))
-    return Section(key="answer", title=ANSWER, body=join(body))
+    return Section(key="answer", body=join(body))
 
 
 def design_of(contents: Contents) -> str:
@@ -243,7 +242,7 @@ def _against(contents: Contents, who: tuple[str, str, str], reference: float | N
 def _histogram(contents: Contents, output: str) -> Html:
     """Return how the headline is spread, one strip of bars for each scenario on one scale."""
     bins = contents.table("distribution")
-    if bins is None or not len(bins):
+    if not bins:
         return Html("")
     rows = list(
         zip(bins.texts("scenario"), bins.numbers("bin_low"), bins.numbers("bin_high"), bins.totals("replications"),
@@ -297,7 +296,7 @@ def _drawn(row: dict[str, Figure], highest: float, colour: int) -> Html:
 
 def _decision_table(contents: Contents, output: str) -> Html:
     decision = contents.table("decision")
-    if decision is None or not len(decision):
+    if not decision:
         return Html("")
     columns = ("probability_better", "probability_low", "probability_high", "mean_difference", "difference_low",
                "difference_high", "mean_regret", "p95_regret")  # fmt: skip
@@ -341,7 +340,7 @@ def _all_statistics(percentiles: Table) -> Html:
 def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[TimeChart]:
     """Return the median of each output by month and scenario, within bands from one percentile to another."""
     bands = contents.table("monthly_bands")
-    if bands is None or not len(bands):
+    if not bands:
         return []
     if "cluster" in bands:
         bands = bands.where("cluster", FLEET)
@@ -376,4 +375,4 @@ def fan_section(contents: Contents) -> Section | None:
     said = "The median of all replications by month; the band holds eight in ten."
     charts = fan_charts(contents, [("p10", "p90")], said)
     body = join(map(draw, charts), "\n")
-    return Section(key="time", title="How it goes over time", body=body) if charts else None
+    return Section(key="time", body=body) if charts else None

@@ -145,7 +145,7 @@ def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: 
 def demand_chart(contents: Contents) -> TimeChart | None:
     """Return what was asked for against what was there, in accelerators, with what happened below."""
     monthly = contents.table("timeline_monthly")
-    if monthly is None or not len(monthly) or "accelerators_needed" not in monthly:
+    if not monthly or "accelerators_needed" not in monthly:
         return None
     fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
     lines = {
@@ -174,7 +174,7 @@ def demand_chart(contents: Contents) -> TimeChart | None:
 def power_chart(contents: Contents) -> TimeChart | None:
     """Return the highest hour at the meter by month, against the site's limit where it has one."""
     monthly = contents.table("timeline_monthly")
-    if monthly is None or not len(monthly) or "power_limit_kw" not in monthly:
+    if not monthly or "power_limit_kw" not in monthly:
         return None
     fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in fleet.texts("month")]
@@ -195,7 +195,7 @@ def power_chart(contents: Contents) -> TimeChart | None:
 def timeline_section(contents: Contents) -> Section | None:
     """Return utilisation and cost per token over time, by cluster and by workload."""
     monthly = contents.table("timeline_monthly")
-    if monthly is None or not len(monthly):
+    if not monthly:
         return None
     calendar = Calendar(monthly.texts("month"))
     happened = markers(contents, calendar)
@@ -237,13 +237,13 @@ def timeline_section(contents: Contents) -> Section | None:
         ),
         _worst_events(contents),
     ]  # fmt: skip
-    return Section(key="time", title="How it goes over time", body=join(parts, "\n"))
+    return Section(key="time", body=join(parts, "\n"))
 
 
 def _worst_events(contents: Contents, shown: int = 12) -> Html:
     """Return the events that cost most."""
     events = contents.table("events")
-    if events is None or not len(events):
+    if not events:
         return Html("")
     lost, times = events.totals("lost_capacity_tokens"), events.texts("time")
     worst = heapq.nsmallest(shown, range(len(events)), key=lambda row: (-lost[row], times[row], row))

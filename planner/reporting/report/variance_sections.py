@@ -37,7 +37,7 @@ def answer_section(contents: Contents) -> Section | None:
         *(paragraph(sentence, class_="headline" if not place else None) for place, sentence in enumerate(said)),
         bar_table(("account", "budget", "actual", "actual less budget", *shown, ""), rows, "Budget against actual"),
     ]
-    return Section(key="answer", title="Where do we stand?", body=join(body, "\n"))
+    return Section(key="answer", asks="Where do we stand?", body=join(body, "\n"))
 
 
 def forecast_section(contents: Contents) -> Section | None:
@@ -65,7 +65,7 @@ def forecast_section(contents: Contents) -> Section | None:
             draw(TimeChart(key=f"forecast-{name.replace('_', '-')}", title=title, unit=unit, start=calendar.start,
                            days=calendar.days, series=series, summary="The bands hold nine of ten replications."))
         )  # fmt: skip
-    return Section(key="time", title="What is to come", body=join([*charts, _moved(contents)], "\n"))
+    return Section(key="time", asks="What is to come", body=join([*charts, _moved(contents)], "\n"))
 
 
 def _moved(contents: Contents) -> Html:
@@ -103,13 +103,13 @@ def figures_section(contents: Contents) -> Section | None:
         "chance; several of one figure in a row do not."
     )
     shown = table(header, rows, f"{len(rows)} of {len(held)} lay outside", numeric=(2, 3, 4, 5))
-    return Section(key="outside", title="What the plan did not expect", body=join([said, shown], "\n"))
+    return Section(key="outside", asks="What the plan did not expect", body=join([said, shown], "\n"))
 
 
 def dollars_section(contents: Contents) -> Section | None:
     """Return why a plan costs more or less in all than the baseline, in dollars."""
     bridge = contents.table("bridge_usd")
-    if bridge is None or not len(bridge):
+    if not bridge:
         return None
     rows = list(zip(bridge.texts("scenario"), bridge.texts("cause"), bridge.totals("difference_usd"), strict=True))
     most = max((abs(part) for *_, part in rows), default=0.0) or 1.0
@@ -131,4 +131,4 @@ def dollars_section(contents: Contents) -> Section | None:
         "The same in dollars of accrued cost, which sum to the cent. Policy is what other books (life, method or "
         "residual of depreciation) move: no price, and no cash."
     )
-    return Section(key="money", title="Where the money goes", body=join([said, *tables]))
+    return Section(key="money", body=join([said, *tables]))

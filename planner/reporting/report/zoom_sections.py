@@ -48,7 +48,7 @@ def answer_section(contents: Contents) -> Section | None:
     )
     body = [paragraph(said), table(header, rows, "What became of the requests", numeric=range(1, 10))]
     body.append(_reasons(contents))
-    return Section(key="answer", title="Who was in time", body=join(body, "\n"))
+    return Section(key="answer", asks="Who was in time", body=join(body, "\n"))
 
 
 def _reasons(contents: Contents) -> Html:
@@ -89,7 +89,7 @@ def latency_section(contents: Contents) -> Section | None:
         )
         parts += [chart(words, "seconds", _curves(curves.where("quantity", quantity)), logarithmic=True), numbers]
     said = "Each curve says which share of the requests had answered by then."
-    return Section(key="latency", title="How long requests took", body=join([paragraph(said), *parts], "\n"))
+    return Section(key="latency", asks="How long requests took", body=join([paragraph(said), *parts], "\n"))
 
 
 def _curves(latencies: Table) -> list[NamedLine]:
@@ -119,7 +119,7 @@ def queue_section(contents: Contents) -> Section | None:
         ):
             lines.setdefault(name, []).append((second / 60.0, value))
         parts.append(chart(words, "minutes", [(name, _thinned(points)) for name, points in lines.items()]))
-    return Section(key="queue", title="How the queue went", body=join(parts, "\n"))
+    return Section(key="queue", asks="How the queue went", body=join(parts, "\n"))
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
