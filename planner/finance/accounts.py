@@ -20,7 +20,6 @@ its counter-entry in ``balance_sheet``, so the plain sum of ledger rows, however
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from enum import Flag, StrEnum
 from types import MappingProxyType
 
@@ -32,60 +31,6 @@ class View(Flag):
     ACCRUAL = 2
     ECONOMIC = 4
     FINANCING = 8
-
-
-class Account(StrEnum):
-    """An account of the ledger; :data:`ACCOUNTS` says what each holds."""
-
-    CAPEX_ACCELERATORS = "capex_accelerators"
-    CAPEX_HOSTS = "capex_hosts"
-    CAPEX_NETWORK = "capex_network"
-    CAPEX_STORAGE = "capex_storage"
-    DEPRECIATION = "depreciation"
-    RESALE = "resale"
-    DISPOSAL_LOSS = "disposal_loss"
-    RESIDUAL_VALUE = "residual_value"
-    COST_OF_CAPITAL = "cost_of_capital"
-    ENERGY = "energy"
-    COOLING = "cooling"
-    DEMAND_CHARGE = "demand_charge"
-    COLOCATION = "colocation"
-    OPERATIONS_STAFF = "operations_staff"
-    SOFTWARE_ENGINEERS = "software_engineers"
-    SUPPORT_CONTRACTS = "support_contracts"
-    LICENCES = "licences"
-    MAINTENANCE = "maintenance"
-    INSURANCE = "insurance"
-    SPARES = "spares"
-    RMA = "rma"
-    SLA_CREDITS = "sla_credits"
-    CARBON = "carbon"
-    BURST_RENTAL = "burst_rental"
-    REVENUE = "revenue"
-    TAX_CASH = "tax_cash"
-    TAX_DEFERRED = "tax_deferred"
-    BALANCE_SHEET = "balance_sheet"
-    TAX_ON_END_VALUE = "tax_on_end_value"
-    OPENING_VALUE = "opening_value"
-    RENT = "rent"
-    EXIT_FEES = "exit_fees"
-    LOAN_DRAWN = "loan_drawn"
-    LOAN_REPAID = "loan_repaid"
-    LOAN_INTEREST = "loan_interest"
-    TAX_ON_INTEREST = "tax_on_interest"
-    PROPERTY_TAX = "property_tax"
-    LEASE_STARTED = "lease_started"
-    LEASE_USED = "lease_used"
-    LEASE_PRINCIPAL = "lease_principal"
-    LEASE_INTEREST = "lease_interest"
-    OTHER_CAPITAL = "other_capital"
-    LEASE_OWED = "lease_owed"
-    ORDER_PAID = "order_paid"
-    ORDER_SETTLED = "order_settled"
-    ORDER_BALANCE = "order_balance"
-    CAPEX_BUILDING = "capex_building"
-    BUILDING_DEPRECIATION = "building_depreciation"
-    SPACE = "space"
 
 
 class Category(StrEnum):
@@ -133,12 +78,13 @@ class Position(StrEnum):
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountDescription:
-    """What an account holds and which views count it."""
+_NONE, _PAID = View(0), View.CASH | View.ECONOMIC
+_EVERY = _PAID | View.ACCRUAL
 
-    description: str
-    """One sentence for the reference page and the workbook."""
+
+class Account(StrEnum):
+    """An account of the ledger, in the order of the reports; new ones are added at the end, as codes are places."""
+
     views: View
     """The views that count it."""
     category: Category
@@ -148,10 +94,127 @@ class AccountDescription:
     positions: tuple[tuple[Position, int], ...]
     """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
     takes from it."""
+    description: str
+    """One sentence for the reference page and the workbook."""
+
+    def __new__(
+        cls, name: str, views: View = _NONE, category: Category = Category.TRANSFER, cause: str = "",
+        positions: tuple[tuple[Position, int], ...] = (), description: str = "",
+    ) -> Account:  # fmt: skip
+        """Make an account with all that is known of it; one that is there is found by its name alone."""
+        account = str.__new__(cls, name)
+        account._value_ = name
+        account.views, account.category, account.cause = views, category, cause
+        account.positions, account.description = positions, description
+        return account
+
+    # fmt: off
+    CAPEX_ACCELERATORS = ("capex_accelerators", _PAID, Category.INVESTING, "", ((Position.HARDWARE, 1),),
+        "Accelerators bought, at the discounted price.")
+    CAPEX_HOSTS = ("capex_hosts", _PAID, Category.INVESTING, "", ((Position.HARDWARE, 1),),
+        "Servers the accelerators sit in: boards, CPUs, memory, chassis.")
+    CAPEX_NETWORK = ("capex_network", _PAID, Category.INVESTING, "", ((Position.HARDWARE, 1),),
+        "Switches, cables and adapters of the cluster.")
+    CAPEX_STORAGE = ("capex_storage", _PAID, Category.INVESTING, "", ((Position.HARDWARE, 1),),
+        "Storage bought with the cluster.")
+    DEPRECIATION = ("depreciation", View.ACCRUAL, Category.COST_OF_SERVING, "price", ((Position.HARDWARE, -1),),
+        "Book depreciation of the month.")
+    RESALE = ("resale", _PAID, Category.INVESTING, "", ((Position.HARDWARE, 1),),
+        "Money received for retired hardware (negative).")
+    DISPOSAL_LOSS = ("disposal_loss", View.ACCRUAL, Category.OPERATING_EXPENSE, "price", ((Position.HARDWARE, -1),),
+        "Book value of retired hardware not recovered by its sale; negative for a gain.")
+    RESIDUAL_VALUE = ("residual_value", View.ECONOMIC, Category.IMPUTED, "", (),
+        "Value of what is still owned on the horizon's last day (negative), as if sold then.")
+    COST_OF_CAPITAL = ("cost_of_capital", View.ACCRUAL, Category.IMPUTED, "price", (),
+        "Charge for capital tied up in book value; not cash, and never discounted as well.")
+    ENERGY = ("energy", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Electricity of the IT load.")
+    COOLING = ("cooling", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Electricity above the IT load: (PUE − 1) times it.")
+    DEMAND_CHARGE = ("demand_charge", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Charge per kW of the month's highest hour.")
+    COLOCATION = ("colocation", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Rent per provisioned kW, used or not.")
+    OPERATIONS_STAFF = ("operations_staff", _EVERY, Category.OPERATING_EXPENSE, "people", (),
+        "People who run the site and the fleet.")
+    SOFTWARE_ENGINEERS = ("software_engineers", _EVERY, Category.OPERATING_EXPENSE, "people", (),
+        "Extra engineers a software stack needs.")
+    SUPPORT_CONTRACTS = ("support_contracts", _EVERY, Category.OPERATING_EXPENSE, "people", (),
+        "Vendor support: named engineers, response times.")
+    LICENCES = ("licences", _EVERY, Category.OPERATING_EXPENSE, "price", (),
+        "Software licences.")
+    MAINTENANCE = ("maintenance", _EVERY, Category.COST_OF_SERVING, "price", (),
+        "Upkeep of hardware, as a share of its cost.")
+    INSURANCE = ("insurance", _EVERY, Category.OPERATING_EXPENSE, "price", (),
+        "Insurance, as a share of hardware cost.")
+    SPARES = ("spares", _EVERY, Category.COST_OF_SERVING, "failures", (),
+        "Spare parts bought for the stock.")
+    RMA = ("rma", _EVERY, Category.COST_OF_SERVING, "failures", (),
+        "Repairs and replacements the warranty does not pay.")
+    SLA_CREDITS = ("sla_credits", _EVERY, Category.COST_OF_SERVING, "utilisation", (),
+        "Credits to customers for a missed service level.")
+    CARBON = ("carbon", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Emissions at the carbon price.")
+    BURST_RENTAL = ("burst_rental", _EVERY, Category.COST_OF_SERVING, "utilisation", (),
+        "Accelerators rented by the hour for what would be shed.")
+    REVENUE = ("revenue", _EVERY, Category.REVENUE, "", (),
+        "Tokens sold, where a price is given (negative).")
+    TAX_CASH = ("tax_cash", _EVERY, Category.TAX, "", (),
+        "Income tax paid; negative where a loss lowers other tax.")
+    TAX_DEFERRED = ("tax_deferred", View.ACCRUAL, Category.TAX, "", ((Position.DEFERRED_TAX, 1),),
+        "Tax expense of the books not yet paid.")
+    BALANCE_SHEET = ("balance_sheet", _NONE, Category.COUNTER_ENTRY, "", (),
+        "Counter-entry of purchases, sales and end value, which the books carry on the balance sheet: with "
+        "it, all rows of a month and cluster sum to accrued cost.")
+    TAX_ON_END_VALUE = ("tax_on_end_value", View.ECONOMIC, Category.IMPUTED, "", (),
+        "Income tax on what selling everything on the last day would bring above its tax basis; negative "
+        "below it.")
+    OPENING_VALUE = ("opening_value", View.ECONOMIC, Category.IMPUTED, "", (),
+        "What machines owned before the start would fetch on the first day, after tax on their sale: what "
+        "keeping them costs.")
+    RENT = ("rent", _EVERY, Category.COST_OF_SERVING, "price", (),
+        "Machines under contract: reserved, leased, on demand, spot.")
+    EXIT_FEES = ("exit_fees", _EVERY, Category.OPERATING_EXPENSE, "price", (),
+        "Rent owed for the rest of a term that is left early.")
+    LOAN_DRAWN = ("loan_drawn", View.FINANCING, Category.LENDING, "", ((Position.LOANS, -1),),
+        "Lent on purchases (negative).")
+    LOAN_REPAID = ("loan_repaid", View.FINANCING, Category.LENDING, "", ((Position.LOANS, -1),),
+        "Paid back of what was lent.")
+    LOAN_INTEREST = ("loan_interest", View.FINANCING, Category.INTEREST, "", (),
+        "Interest and fees of loans.")
+    TAX_ON_INTEREST = ("tax_on_interest", View.FINANCING, Category.TAX, "", (),
+        "Income tax that interest and fees save (negative).")
+    PROPERTY_TAX = ("property_tax", _EVERY, Category.OPERATING_EXPENSE, "price", (),
+        "Property tax on hardware and an owned building, assessed at book value.")
+    LEASE_STARTED = ("lease_started", _NONE, Category.TRANSFER, "", ((Position.RIGHT_OF_USE, 1), (Position.LEASES, 1)),
+        "Right to use machines under a finance lease, and the debt for it: the worth of its payments then.")
+    LEASE_USED = ("lease_used", _NONE, Category.TRANSFER, "", ((Position.HARDWARE, 1), (Position.RIGHT_OF_USE, -1)),
+        "Book value of leased machines written off, given back or bought out, from right of use to hardware.")
+    LEASE_PRINCIPAL = ("lease_principal", _PAID, Category.LENDING, "", ((Position.LEASES, -1),),
+        "Paid off what is owed under finance leases, the buy-out included.")
+    LEASE_INTEREST = ("lease_interest", _EVERY, Category.INTEREST, "price", (),
+        "Interest of finance leases.")
+    OTHER_CAPITAL = ("other_capital", View.ACCRUAL, Category.IMPUTED, "price", (),
+        "Charge for capital in what is paid on orders ahead of delivery, less that in what is owed to vendors "
+        "and lessors, which is theirs.")
+    LEASE_OWED = ("lease_owed", View.ECONOMIC, Category.IMPUTED, "", (),
+        "Owed on the last day for leased machines that count at their value then, as if paid off.")
+    ORDER_PAID = ("order_paid", _PAID, Category.INVESTING, "", ((Position.DEPOSITS, 1),),
+        "Deposits and milestones: paid on orders on other days than their deliveries'.")
+    ORDER_SETTLED = ("order_settled", _PAID, Category.INVESTING, "", ((Position.DEPOSITS, 1),),
+        "Of a delivery, what is paid on other days than its own (negative): set off against its cost.")
+    ORDER_BALANCE = ("order_balance", View.ECONOMIC, Category.IMPUTED, "", (),
+        "Owed to vendors on the last day for what has come (positive), paid ahead for what has not "
+        "(negative).")
+    CAPEX_BUILDING = ("capex_building", _PAID, Category.INVESTING, "", ((Position.BUILDING, 1),),
+        "Paid for an owned building and its land.")
+    BUILDING_DEPRECIATION = ("building_depreciation", View.ACCRUAL, Category.COST_OF_SERVING, "power",
+        ((Position.BUILDING, -1),), "Book depreciation of an owned building.")
+    SPACE = ("space", _EVERY, Category.COST_OF_SERVING, "power", (),
+        "Charged to clusters for their part of an owned building, and received by the site: together nothing.")
+    # fmt: on
 
 
-_EVERY = View.CASH | View.ACCRUAL | View.ECONOMIC
-_PAID = View.CASH | View.ECONOMIC
 INCOME_CATEGORIES = (
     Category.REVENUE,
     Category.COST_OF_SERVING,
@@ -160,220 +223,46 @@ INCOME_CATEGORIES = (
     Category.TAX,
 )
 """The parts of the income statement, from the top."""
-
-
-def _describe(
-    description: str, views: View, category: Category, cause: str = "", position: tuple[Position, int] | None = None
-) -> AccountDescription:
-    """Return one entry of the chart; ``position`` is a line of the balance sheet and the sign of a posting there."""
-    positions = () if position is None else (position,)
-    return AccountDescription(description=description, views=views, category=category, cause=cause, positions=positions)
-
-
-def _transfer(description: str, *positions: tuple[Position, int]) -> AccountDescription:
-    """Return an entry that moves lines of the balance sheet against each other."""
-    return AccountDescription(
-        description=description, views=View(0), category=Category.TRANSFER, cause="", positions=positions
-    )
-
-
-_ADDS, _TAKES = (Position.HARDWARE, 1), (Position.HARDWARE, -1)
-
-
-ACCOUNTS = MappingProxyType(
-    {
-        Account.CAPEX_ACCELERATORS: _describe(
-            "Accelerators bought, at the discounted price.", _PAID, Category.INVESTING, position=_ADDS
-        ),
-        Account.CAPEX_HOSTS: _describe(
-            "Servers the accelerators sit in: boards, CPUs, memory, chassis.", _PAID, Category.INVESTING, position=_ADDS
-        ),
-        Account.CAPEX_NETWORK: _describe(
-            "Switches, cables and adapters of the cluster.", _PAID, Category.INVESTING, position=_ADDS
-        ),
-        Account.CAPEX_STORAGE: _describe("Storage bought with the cluster.", _PAID, Category.INVESTING, position=_ADDS),
-        Account.DEPRECIATION: _describe(
-            "Book depreciation of the month.", View.ACCRUAL, Category.COST_OF_SERVING, "price", position=_TAKES
-        ),
-        Account.RESALE: _describe(
-            "Money received for retired hardware (negative).", _PAID, Category.INVESTING, position=_ADDS
-        ),
-        Account.DISPOSAL_LOSS: _describe(
-            "Book value of retired hardware not recovered by its sale; negative for a gain.",
-            View.ACCRUAL,
-            Category.OPERATING_EXPENSE,
-            "price",
-            position=_TAKES,
-        ),
-        Account.RESIDUAL_VALUE: _describe(
-            "Value of what is still owned on the horizon's last day (negative), as if sold then.",
-            View.ECONOMIC,
-            Category.IMPUTED,
-        ),
-        Account.COST_OF_CAPITAL: _describe(
-            "Charge for capital tied up in book value; not cash, and never discounted as well.",
-            View.ACCRUAL,
-            Category.IMPUTED,
-            "price",
-        ),
-        Account.ENERGY: _describe("Electricity of the IT load.", _EVERY, Category.COST_OF_SERVING, "power"),
-        Account.COOLING: _describe(
-            "Electricity above the IT load: (PUE − 1) times it.", _EVERY, Category.COST_OF_SERVING, "power"
-        ),
-        Account.DEMAND_CHARGE: _describe(
-            "Charge per kW of the month's highest hour.", _EVERY, Category.COST_OF_SERVING, "power"
-        ),
-        Account.COLOCATION: _describe(
-            "Rent per provisioned kW, used or not.", _EVERY, Category.COST_OF_SERVING, "power"
-        ),
-        Account.OPERATIONS_STAFF: _describe(
-            "People who run the site and the fleet.", _EVERY, Category.OPERATING_EXPENSE, "people"
-        ),
-        Account.SOFTWARE_ENGINEERS: _describe(
-            "Extra engineers a software stack needs.", _EVERY, Category.OPERATING_EXPENSE, "people"
-        ),
-        Account.SUPPORT_CONTRACTS: _describe(
-            "Vendor support: named engineers, response times.", _EVERY, Category.OPERATING_EXPENSE, "people"
-        ),
-        Account.LICENCES: _describe("Software licences.", _EVERY, Category.OPERATING_EXPENSE, "price"),
-        Account.MAINTENANCE: _describe(
-            "Upkeep of hardware, as a share of its cost.", _EVERY, Category.COST_OF_SERVING, "price"
-        ),
-        Account.INSURANCE: _describe(
-            "Insurance, as a share of hardware cost.", _EVERY, Category.OPERATING_EXPENSE, "price"
-        ),
-        Account.SPARES: _describe("Spare parts bought for the stock.", _EVERY, Category.COST_OF_SERVING, "failures"),
-        Account.RMA: _describe(
-            "Repairs and replacements the warranty does not pay.", _EVERY, Category.COST_OF_SERVING, "failures"
-        ),
-        Account.SLA_CREDITS: _describe(
-            "Credits to customers for a missed service level.", _EVERY, Category.COST_OF_SERVING, "utilisation"
-        ),
-        Account.CARBON: _describe("Emissions at the carbon price.", _EVERY, Category.COST_OF_SERVING, "power"),
-        Account.BURST_RENTAL: _describe(
-            "Accelerators rented by the hour for what would be shed.", _EVERY, Category.COST_OF_SERVING, "utilisation"
-        ),
-        Account.REVENUE: _describe("Tokens sold, where a price is given (negative).", _EVERY, Category.REVENUE),
-        Account.TAX_CASH: _describe("Income tax paid; negative where a loss lowers other tax.", _EVERY, Category.TAX),
-        Account.TAX_DEFERRED: _describe(
-            "Tax expense of the books not yet paid.", View.ACCRUAL, Category.TAX, position=(Position.DEFERRED_TAX, 1)
-        ),
-        Account.BALANCE_SHEET: _describe(
-            "Counter-entry of purchases, sales and end value, which the books carry on the balance sheet: with it, "
-            "all rows of a month and cluster sum to accrued cost.",
-            View(0),
-            Category.COUNTER_ENTRY,
-        ),
-        Account.TAX_ON_END_VALUE: _describe(
-            "Income tax on what selling everything on the last day would bring above its tax basis; negative below it.",
-            View.ECONOMIC,
-            Category.IMPUTED,
-        ),
-        Account.OPENING_VALUE: _describe(
-            "What machines owned before the start would fetch on the first day, after tax on their sale: what keeping "
-            "them costs.",
-            View.ECONOMIC,
-            Category.IMPUTED,
-        ),
-        Account.RENT: _describe(
-            "Machines under contract: reserved, leased, on demand, spot.", _EVERY, Category.COST_OF_SERVING, "price"
-        ),
-        Account.EXIT_FEES: _describe(
-            "Rent owed for the rest of a term that is left early.", _EVERY, Category.OPERATING_EXPENSE, "price"
-        ),
-        Account.LOAN_DRAWN: _describe(
-            "Lent on purchases (negative).", View.FINANCING, Category.LENDING, position=(Position.LOANS, -1)
-        ),
-        Account.LOAN_REPAID: _describe(
-            "Paid back of what was lent.", View.FINANCING, Category.LENDING, position=(Position.LOANS, -1)
-        ),
-        Account.LOAN_INTEREST: _describe("Interest and fees of loans.", View.FINANCING, Category.INTEREST),
-        Account.TAX_ON_INTEREST: _describe(
-            "Income tax that interest and fees save (negative).", View.FINANCING, Category.TAX
-        ),
-        Account.PROPERTY_TAX: _describe(
-            "Property tax on hardware and an owned building, assessed at book value.",
-            _EVERY,
-            Category.OPERATING_EXPENSE,
-            "price",
-        ),
-        Account.LEASE_STARTED: _transfer(
-            "Right to use machines under a finance lease, and the debt for it: the worth of its payments then.",
-            (Position.RIGHT_OF_USE, 1),
-            (Position.LEASES, 1),
-        ),
-        Account.LEASE_USED: _transfer(
-            "Book value of leased machines written off, given back or bought out, from right of use to hardware.",
-            (Position.HARDWARE, 1),
-            (Position.RIGHT_OF_USE, -1),
-        ),
-        Account.LEASE_PRINCIPAL: _describe(
-            "Paid off what is owed under finance leases, the buy-out included.",
-            _PAID,
-            Category.LENDING,
-            position=(Position.LEASES, -1),
-        ),
-        Account.LEASE_INTEREST: _describe("Interest of finance leases.", _EVERY, Category.INTEREST, "price"),
-        Account.OTHER_CAPITAL: _describe(
-            "Charge for capital in what is paid on orders ahead of delivery, less that in what is owed to vendors and "
-            "lessors, which is theirs.",
-            View.ACCRUAL,
-            Category.IMPUTED,
-            "price",
-        ),
-        Account.LEASE_OWED: _describe(
-            "Owed on the last day for leased machines that count at their value then, as if paid off.",
-            View.ECONOMIC,
-            Category.IMPUTED,
-        ),
-        Account.ORDER_PAID: _describe(
-            "Deposits and milestones: paid on orders on other days than their deliveries'.",
-            _PAID,
-            Category.INVESTING,
-            position=(Position.DEPOSITS, 1),
-        ),
-        Account.ORDER_SETTLED: _describe(
-            "Of a delivery, what is paid on other days than its own (negative): set off against its cost.",
-            _PAID,
-            Category.INVESTING,
-            position=(Position.DEPOSITS, 1),
-        ),
-        Account.ORDER_BALANCE: _describe(
-            "Owed to vendors on the last day for what has come (positive), paid ahead for what has not (negative).",
-            View.ECONOMIC,
-            Category.IMPUTED,
-        ),
-        Account.CAPEX_BUILDING: _describe(
-            "Paid for an owned building and its land.", _PAID, Category.INVESTING, position=(Position.BUILDING, 1)
-        ),
-        Account.BUILDING_DEPRECIATION: _describe(
-            "Book depreciation of an owned building.",
-            View.ACCRUAL,
-            Category.COST_OF_SERVING,
-            "power",
-            position=(Position.BUILDING, -1),
-        ),
-        Account.SPACE: _describe(
-            "Charged to clusters for their part of an owned building, and received by the site: together nothing.",
-            _EVERY,
-            Category.COST_OF_SERVING,
-            "power",
-        ),
-    }
-)
-"""What each account holds, in the order of the reports."""
-
 ACCOUNT_ORDER = tuple(Account)
-"""Accounts by code: the code of an account is its position here. New accounts are added at the end."""
+"""Accounts by code: the code of an account is its position here."""
 ACCOUNT_CODES = MappingProxyType({account: code for code, account in enumerate(ACCOUNT_ORDER)})
 
 
 def accounts_of(category: Category) -> tuple[Account, ...]:
     """Return the accounts of a category, in the order of the reports."""
-    return tuple(account for account in Account if ACCOUNTS[account].category is category)
+    return tuple(account for account in Account if account.category is category)
 
 
 @functools.cache
 def codes_in(view: View) -> list[int]:
     """Return the codes of the accounts a view counts."""
-    return [ACCOUNT_CODES[account] for account in Account if view in ACCOUNTS[account].views]
+    return [ACCOUNT_CODES[account] for account in Account if view in account.views]
+
+
+CAPEX_ACCOUNTS = (
+    Account.CAPEX_ACCELERATORS,
+    Account.CAPEX_HOSTS,
+    Account.CAPEX_NETWORK,
+    Account.CAPEX_STORAGE,
+)
+"""The accounts a cohort's cost is made of, in the order of a node's prices."""
+COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
+OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
+NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
+"""Left out of cost per token: income, and tax on it."""
+INCOME_ACCOUNTS = (
+    Account.REVENUE, Account.RESALE, Account.RESIDUAL_VALUE, Account.LOAN_DRAWN, Account.TAX_ON_INTEREST,
+    Account.ORDER_SETTLED,
+)  # fmt: skip
+"""What is gained: their amounts are negative in the ledger."""
+CAPITAL_CHARGE_ACCOUNTS = (Account.COST_OF_CAPITAL, Account.OTHER_CAPITAL)
+"""Accrued cost that nobody pays: in no income, taxable or of the books."""
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
+"""What would change hands on the last day if all that is owned were sold."""
+LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
+"""What a lessor is paid, at the end of each month of a lease."""
+DATED_ACCOUNTS = (
+    *CAPEX_ACCOUNTS, Account.RESALE, *END_ACCOUNTS, Account.OPENING_VALUE, *LEASE_PAYMENTS, Account.ORDER_PAID,
+    Account.ORDER_SETTLED, Account.CAPEX_BUILDING,
+)  # fmt: skip
+"""What counts on a day of its own; all else runs through its month."""

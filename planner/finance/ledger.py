@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, ACCOUNTS, Account, View, codes_in
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -227,7 +226,7 @@ class LedgerBuilder:
             raise ConservationError(msg)
         if not cents.any():
             return
-        if account is not Account.BALANCE_SHEET and View.ACCRUAL not in ACCOUNTS[account].views:
+        if account is not Account.BALANCE_SHEET and View.ACCRUAL not in account.views:
             self._append(Account.BALANCE_SHEET, places, -cents)
         code = ACCOUNT_CODES[account]
         keys, amounts = np.broadcast_arrays(places + code, cents)

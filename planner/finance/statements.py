@@ -1,6 +1,6 @@
 """Income statement, cash flow and balance sheet, from the one ledger, by month, quarter and fiscal year.
 
-Every account says in :data:`~planner.finance.accounts.ACCOUNTS` what a posting moves: cash, where the cash or the
+Every account says in :class:`~planner.finance.accounts.Account` what a posting moves: cash, where the cash or the
 financing view counts it; equity, where it is a line of the income statement; and other lines of the balance sheet. For
 every account these balance, so that assets are liabilities and equity in every month and cluster:
 
@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.account_groups import LEASE_PAYMENTS
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, Category, Position, View
+from planner.finance.accounts import ACCOUNT_ORDER, LEASE_PAYMENTS, Account, Category, Position, View
 from planner.finance.ledger import Dimension
 from planner.finance.unit_costs import ratio
 from planner.units import MONTHS_PER_YEAR
@@ -142,15 +141,15 @@ def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) 
 
 def is_paid(account: Account) -> bool:
     """Return whether a posting to an account changes hands, and so moves cash."""
-    return bool(ACCOUNTS[account].views & (View.CASH | View.FINANCING))
+    return bool(account.views & (View.CASH | View.FINANCING))
 
 
 def cash_flow_section(account: Account) -> str:
     """Return the section of the cash flow that an account belongs to: operating, investing, financing, or none."""
-    category = ACCOUNTS[account].category
+    category = account.category
     if not is_paid(account):
         return ""
-    if View.FINANCING in ACCOUNTS[account].views or category in (Category.INTEREST, Category.LENDING):
+    if View.FINANCING in account.views or category in (Category.INTEREST, Category.LENDING):
         return "financing"
     return "investing" if category is Category.INVESTING else "operating"
 
@@ -166,13 +165,13 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
         return [sign(account) if chosen(account) else 0 for account in ACCOUNT_ORDER]
 
     def of(sign: int, *categories: Category) -> list[int]:
-        return column(lambda account: ACCOUNTS[account].category in categories, lambda _: sign)
+        return column(lambda account: account.category in categories, lambda _: sign)
 
     def flow(section: str) -> list[int]:
         return column(lambda account: cash_flow_section(account) == section, lambda _: -1)
 
     def moved(line: Position) -> list[int]:
-        return column(lambda a: line in dict(ACCOUNTS[a].positions), lambda a: dict(ACCOUNTS[a].positions)[line])
+        return column(lambda a: line in dict(a.positions), lambda a: dict(a.positions)[line])
 
     columns = {
         "revenue_usd": of(-1, Category.REVENUE),

@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.bridge import shapley_bridge
 
 CAUSES = ("volume", "efficiency", "price", "timing", "unexplained")

@@ -20,8 +20,7 @@ from pydantic import Field
 
 from planner.documents import MAX_FILE_BYTES, Document, read_bytes, read_document
 from planner.errors import Problem, ScenarioError
-from planner.finance.account_groups import INCOME_ACCOUNTS
-from planner.finance.accounts import ACCOUNTS, Account, Category
+from planner.finance.accounts import INCOME_ACCOUNTS, Account, Category
 from planner.finance.months import MonthGrid
 from planner.language.metrics import monthly_metrics
 from planner.language.scenario import Scenario
@@ -42,7 +41,7 @@ WORKLOAD_FIGURES = (
     "demand_tokens", "served_tokens", "served_output_tokens", "shed_tokens", "late_tokens", "slo_attainment_fraction",
 )  # fmt: skip
 """What a workload's month may be held against."""
-BOOKED = tuple(account for account in Account if ACCOUNTS[account].category is not Category.COUNTER_ENTRY)
+BOOKED = tuple(account for account in Account if account.category is not Category.COUNTER_ENTRY)
 """Accounts that a finance file may hold."""
 _MONTH = re.compile(r"(\d{4})-(\d{2})(-\d{2})?$")
 _KEYS = ("month", "cluster", "workload")

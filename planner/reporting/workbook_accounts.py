@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS, DATED_ACCOUNTS, NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, DATED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import series_cents
 from planner.finance.present_value import discount_factors
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
@@ -214,7 +213,7 @@ def _series(content: Content, shown: list[Account]) -> dict[str, Floats]:
 
 def _sum_of(layout: Layout, row: int, view: View, leave_out: tuple[Account, ...] = ()) -> str:
     """Return the sum of the accounts that a view counts, as a formula."""
-    counted = (account for account in Account if view in ACCOUNTS[account].views and account not in leave_out)
+    counted = (account for account in Account if view in account.views and account not in leave_out)
     cells = [address(row, layout.columns[str(a)]) for a in counted if str(a) in layout.columns]
     return "+".join(cells) or "0"
 

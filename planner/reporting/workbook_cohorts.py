@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS
+from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import cents, split_cents
 from planner.fleet.quantities import shares
 from planner.reporting.workbook import FIRST_ROW, address, down, write_headings

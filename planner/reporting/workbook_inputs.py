@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.compile.contracts import rent_prior
-from planner.finance.account_groups import CAPITAL_CHARGE_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, Account
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, Account
 from planner.finance.cents import cents
 from planner.language.contract import FinanceLease
 from planner.reporting.workbook import SheetTable, address, write_plain

@@ -14,7 +14,6 @@ import numpy as np
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     ACCOUNT_ORDER,
-    ACCOUNTS,
     INCOME_CATEGORIES,
     Account,
     Category,
@@ -98,7 +97,7 @@ def _income(content: Content, shown: list[Account], fleet_cents: dict[str, Cents
     }
     lines, above = [Line(label="Income statement")], []
     for category in INCOME_CATEGORIES:
-        for account in (account for account in shown if ACCOUNTS[account].category is category):
+        for account in (account for account in shown if account.category is category):
             lines.append(_line(content, words(str(account)), (account,)))
             above.append((lines[-1].label, 1))
         if category in totals:
@@ -118,7 +117,7 @@ def _cash(content: Content, shown: list[Account], fleet_cents: dict[str, Cents])
 
     kinds: dict[Category, list[Account]] = {}
     for account in (account for account in shown if account in _signs("operating_cash_flow_usd")):
-        kinds.setdefault(ACCOUNTS[account].category, []).append(account)
+        kinds.setdefault(account.category, []).append(account)
     running = [
         _line(content, _CASH_LINES.get(kind, words(str(kind))), tuple(accounts)) for kind, accounts in kinds.items()
     ]

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.account_groups import COST_OF_SERVING_ACCOUNTS, NOT_COST_ACCOUNTS, OPERATING_EXPENSE_ACCOUNTS
-from planner.finance.accounts import ACCOUNTS, Account, View
+from planner.finance.accounts import (
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
 from planner.finance.cents import usd
 from planner.finance.tax import LossRule
 from planner.reporting.workbook import finish_chart
@@ -157,7 +162,7 @@ def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
 
     stacked = sheets.book.add_chart({"type": "column", "subtype": "stacked"})
     for account in Account:
-        accrued = View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
+        accrued = View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
         if accrued and np.any(layout.series.get(str(account), 0.0)):
             stacked.add_series(series(str(account)) | {"gap": 30})
     if not stacked.series:  # nothing was spent; a chart without a series cannot be written

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.finance.account_groups import CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.ledger import view_cents
 from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
 from planner.reporting.workbook import FIRST_ROW, address, write_headings

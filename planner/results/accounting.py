@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account, Position
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.cents import cents, series_cents, split_cents, usd
 from planner.finance.depreciation import (

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from planner.errors import ConservationError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, Account
+from planner.finance.accounts import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account
 from planner.finance.cents import cents
 from planner.finance.ledger import Dimension, Ledger
 from planner.fleet.plan import Plan

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.account_groups import (
+from planner.finance.accounts import (
+    ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
     NOT_COST_ACCOUNTS,
     OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
 )
-from planner.finance.accounts import ACCOUNT_CODES, Account, View
 from planner.finance.carbon import embodied_kg, operational_kg
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension, view_cents

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.account_groups import (
+from planner.finance.accounts import (
+    ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
     DATED_ACCOUNTS,
     END_ACCOUNTS,
     LEASE_PAYMENTS,
     NOT_COST_ACCOUNTS,
+    Account,
+    View,
+    codes_in,
 )
-from planner.finance.accounts import ACCOUNT_CODES, Account, View, codes_in
 from planner.finance.cents import usd
 from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.compile.contradictions import hardly_meant
-from planner.finance.account_groups import NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, View
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
 from planner.finance.statements import Frequency, cover_ratio, monthly_statements
 from planner.fleet import quantities

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.account_groups import INCOME_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View
 from planner.finance.cents import split_cents, usd
 from planner.finance.statements import Frequency, monthly_statements
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
@@ -269,14 +268,13 @@ def ledger(result: Replication) -> Columns:
 
 def accounts() -> Columns:
     """One row per account: the chart that ledger and statements are read with, the same for every run."""
-    entries = [(account, ACCOUNTS[account]) for account in Account]
     return {
-        "account": [str(account) for account, _ in entries],
-        "view": [" ".join(str(view.name).lower() for view in View if view in entry.views) for _, entry in entries],
-        "category": [str(entry.category) for _, entry in entries],
-        "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account, _ in entries],
-        "position": [" ".join(str(line) for line, _ in entry.positions) for _, entry in entries],
-        "description": [entry.description for _, entry in entries],
+        "account": [str(account) for account in Account],
+        "view": [" ".join(str(view.name).lower() for view in View if view in account.views) for account in Account],
+        "category": [str(account.category) for account in Account],
+        "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account in Account],
+        "position": [" ".join(str(line) for line, _ in account.positions) for account in Account],
+        "description": [account.description for account in Account],
     }
 
 

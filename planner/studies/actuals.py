@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.finance.account_groups import NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
 from planner.language.actuals import FLEET, Actuals, Seen
@@ -31,7 +30,7 @@ _FLEET = ("served_tokens", "energy_kwh", "accelerators_in_service", "peak_facili
 
 def is_cost(account: Account) -> bool:
     """Return whether an account is part of accrued cost."""
-    return View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
+    return View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ import numpy as np
 
 from planner.compile import build_plan
 from planner.errors import ConservationError
-from planner.finance.account_groups import NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
@@ -45,7 +44,7 @@ def factors_of(result: RunResult) -> Factors | None:
 def cents_by_cause(result: RunResult) -> dict[str, int]:
     """Return accrued cost by the cause that each account names; all of it, or ConservationError."""
     causes = {
-        cause: sum(result.ledger.account_cents(account) for account in Account if ACCOUNTS[account].cause == cause)
+        cause: sum(result.ledger.account_cents(account) for account in Account if account.cause == cause)
         for cause, factors in CAUSES.items()
         if f"{cause}_usd" in factors
     }

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import PlannerError
-from planner.finance.account_groups import DATED_ACCOUNTS
-from planner.finance.accounts import ACCOUNTS, Account, View
+from planner.finance.accounts import DATED_ACCOUNTS, Account, View
 from planner.language.actuals import FLEET, Actuals, Seen
 from planner.studies import posterior
 from planner.studies.designs import Design, Listed
@@ -169,7 +168,7 @@ def _informing(seen: Sequence[Seen], old: Replications, actuals: Actuals) -> tup
         elif from_metrics and series.name == "slo_attainment_fraction":
             unused[series] = "vLLM does not count what was refused"
         elif series.kind == "account" and (
-            Account(series.name) in DATED_ACCOUNTS or View.ACCRUAL not in ACCOUNTS[Account(series.name)].views
+            Account(series.name) in DATED_ACCOUNTS or View.ACCRUAL not in Account(series.name).views
         ):
             unused[series] = "bought on a date, or no accrued cost"
         elif not both.any():

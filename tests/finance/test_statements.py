@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import ConservationError
 from planner.finance import statements
-from planner.finance.accounts import ACCOUNTS, INCOME_CATEGORIES, Account, Category, Position, View
+from planner.finance.accounts import INCOME_CATEGORIES, Account, Category, Position, View
 from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid
 from planner.finance.statements import LIABILITIES, LINES, Frequency, Opening, check_positions, fiscal_label
@@ -53,16 +53,16 @@ def fleet(found: statements.Statements, line: str) -> list[int]:
 
 
 def test_every_account_is_a_double_entry() -> None:
-    for account, entry in ACCOUNTS.items():
+    for account in Account:
         cash = -1 if statements.is_paid(account) else 0
-        equity = -1 if entry.category in INCOME_CATEGORIES else 0
-        owed = sum(sign for line, sign in entry.positions if line in LIABILITIES)
-        owned = sum(sign for _, sign in entry.positions) - owed
+        equity = -1 if account.category in INCOME_CATEGORIES else 0
+        owed = sum(sign for line, sign in account.positions if line in LIABILITIES)
+        owned = sum(sign for _, sign in account.positions) - owed
         assert cash + owned == owed + equity, account
-        if View.CASH in entry.views:
-            assert entry.category in (*INCOME_CATEGORIES, Category.INVESTING, Category.LENDING), account
-        if View.FINANCING in entry.views:
-            assert not entry.views & ~View.FINANCING, account  # a loan moves no measure of cost or value
+        if View.CASH in account.views:
+            assert account.category in (*INCOME_CATEGORIES, Category.INVESTING, Category.LENDING), account
+        if View.FINANCING in account.views:
+            assert not account.views & ~View.FINANCING, account  # a loan moves no measure of cost or value
 
 
 def test_four_months_by_hand() -> None:

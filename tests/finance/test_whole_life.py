@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.cents import series_cents, usd
 from planner.finance.depreciation import DepreciationSchedule, capital_charge_usd, depreciate, make_cohorts
@@ -188,7 +187,7 @@ def test_cost_per_token_leaves_out_what_is_not_cost(books: tuple[Ledger, Depreci
     by_hand = sum(
         ledger.account_cents(account)
         for account in Account
-        if View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
+        if View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
     )
     assert cost == by_hand
     assert cost > 0 > ledger.account_cents(Account.REVENUE)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNT_ORDER, Account, View
+from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid
 from planner.language.loading import load_scenario

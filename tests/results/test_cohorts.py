@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from planner.errors import ConservationError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid, _month_firsts
 from planner.language.loading import load_scenario

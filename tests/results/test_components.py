@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
 from planner.language.loading import load_scenario
 from planner.results.measures import measures

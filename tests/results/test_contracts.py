@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from planner.catalog.load import load_catalog
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
 from planner.finance.rent import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
 from planner.language.loading import load_scenario

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS, LEASE_PAYMENTS
-from planner.finance.accounts import Account, View
+from planner.finance.accounts import CAPEX_ACCOUNTS, LEASE_PAYMENTS, Account, View
 from planner.finance.cents import usd
 from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.ledger import Dimension

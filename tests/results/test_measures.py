@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import pyxirr
 
-from planner.finance.account_groups import (
+from planner.finance.accounts import (
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
     NOT_COST_ACCOUNTS,
     OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
 )
-from planner.finance.accounts import ACCOUNTS, Account, View
 from planner.finance.ledger import Dimension
 from planner.language.loading import load_scenario
 from planner.results.measure_names import MEASURES
@@ -104,7 +105,7 @@ def test_purchases_and_sales_count_on_their_day(run: Run) -> None:
         (table[:, :, at(Account.RESIDUAL_VALUE)].sum(), 3 + 15 / 30 - start),  # to 16 April
     ]
     assert all(amount for amount, _ in dated)
-    codes = [at(account) for account in Account if View.CASH in ACCOUNTS[account].views]
+    codes = [at(account) for account in Account if View.CASH in account.views]
     running = table[:, :, codes].sum(axis=(1, 2))
     running -= table[:, :, [at(account) for account in (*CAPEX_ACCOUNTS, Account.RESALE)]].sum(axis=(1, 2))
     middles = np.array([(start + 1) / 2, 1.5, 2.5, 3.25]) - start
@@ -267,7 +268,7 @@ def test_margins_take_off_what_their_names_say(run: Run) -> None:
 
 
 def test_every_cost_is_in_exactly_one_step_of_the_margins() -> None:
-    accrued = {account for account in Account if View.ACCRUAL in ACCOUNTS[account].views} - set(NOT_COST_ACCOUNTS)
+    accrued = {account for account in Account if View.ACCRUAL in account.views} - set(NOT_COST_ACCOUNTS)
     leased = (Account.LEASE_INTEREST, Account.OTHER_CAPITAL)
     steps = [*COST_OF_SERVING_ACCOUNTS, *OPERATING_EXPENSE_ACCOUNTS, Account.COST_OF_CAPITAL, *leased]
     assert sorted(steps) == sorted(accrued)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account, View
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.finance.cents import usd
 from planner.language.loading import load_scenario
 from planner.results.measures import measures

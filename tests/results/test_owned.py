@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account, Position
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.depreciation import make_cohorts
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from planner.finance.account_groups import NOT_COST_ACCOUNTS
-from planner.finance.accounts import ACCOUNTS, Account, View
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
 from planner.language.loading import load_scenario
 from planner.results.chance import figures_of
@@ -223,9 +222,9 @@ def test_the_bridge_has_every_accrued_dollar(seen: Seen) -> None:
 
 @pytest.mark.parametrize("account", Account)
 def test_an_account_names_its_cause_where_it_is_accrued_cost(account: Account) -> None:
-    is_cost = View.ACCRUAL in ACCOUNTS[account].views and account not in NOT_COST_ACCOUNTS
-    assert (f"{ACCOUNTS[account].cause}_usd" in CAUSES.get(ACCOUNTS[account].cause, ())) == is_cost
-    assert bool(ACCOUNTS[account].cause) == is_cost
+    is_cost = View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
+    assert (f"{account.cause}_usd" in CAUSES.get(account.cause, ())) == is_cost
+    assert bool(account.cause) == is_cost
 
 
 def test_credits_are_due_for_what_misses_beyond_one_in_a_hundred_settled(seen: Seen) -> None:

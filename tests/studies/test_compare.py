@@ -9,8 +9,7 @@ import pyxirr
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
-from planner.finance.accounts import Account, View
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.results.measure_names import AGAINST_BASELINE

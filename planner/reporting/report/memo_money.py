@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, Account, View
+from planner.finance.accounts import ACCOUNT_ORDER, Account, View
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.run_sections import account_totals
 from planner.reporting.report.words import NOTHING, dollars, percent, unit_price
@@ -19,7 +19,7 @@ PRICE_FALL = 0.2
 
 def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
-    cash = {account.value for account in ACCOUNT_ORDER if View.CASH in ACCOUNTS[account].views}
+    cash = {account.value for account in ACCOUNT_ORDER if View.CASH in account.views}
     years: dict[str, dict[str, float]] = {}
     columns = (ledger.texts("month"), ledger.texts("account"), ledger.totals("amount_usd"))
     for month, account, amount in zip(*columns, strict=True):

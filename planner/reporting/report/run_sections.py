@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from planner.finance.accounts import ACCOUNT_ORDER, ACCOUNTS, View
+from planner.finance.accounts import ACCOUNT_ORDER, View
 from planner.reporting.report.bars import Part, bar, bar_table, group, legend
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph, table
@@ -61,7 +61,7 @@ def money_section(contents: Contents) -> Section | None:
 
 def _accrued(ledger: Table) -> Iterator[tuple[str, str, str, float]]:
     """Yield month, cluster, account and amount of the rows that accrued cost counts."""
-    accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in ACCOUNTS[account].views}
+    accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in account.views}
     columns = (ledger.texts("month"), _places(ledger), ledger.texts("account"), ledger.totals("amount_usd"))
     return (row for row in zip(*columns, strict=True) if row[2] in accrued)
 

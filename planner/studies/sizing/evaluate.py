@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.compile import Reuse, build_plan
 from planner.errors import ScenarioError
-from planner.finance.account_groups import CAPEX_ACCOUNTS
+from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import usd
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Promise, promised_shares

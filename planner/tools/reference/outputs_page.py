@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.finance.accounts import ACCOUNTS, View
+from planner.finance.accounts import Account, View
 from planner.reporting.actuals_folder import ACTUALS_TABLES
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison import COMPARISON_TABLES
@@ -94,8 +94,8 @@ The accounts of `ledger.csv` and the views that count them: cash is money that c
 def outputs_page() -> str:
     """Return the page of output files, their columns and the chart of accounts."""
     rows = [
-        (code(account.value), text(described.description), *("yes" if view in described.views else "" for view in View))
-        for account, described in ACCOUNTS.items()
+        (code(account.value), text(account.description), *("yes" if view in account.views else "" for view in View))
+        for account in Account
     ]
     views = [str(view.name).lower() for view in View]
     return page(
