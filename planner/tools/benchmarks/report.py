@@ -48,10 +48,10 @@ def check_report(check: Check, worst: int) -> str:
     totals = summary(check)
     parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
     for name, errors in totals["quantities"].items():
-        rows = [_line("all", errors["all"])]
-        rows += [_line(label, errors[label]) for label in check.classes if label in errors]
+        rows = [error_cells("all", errors["all"])]
+        rows += [error_cells(label, errors[label]) for label in check.classes if label in errors]
         for group in GROUPS:
-            rows += [_line(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
+            rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{_TITLES[name]}\n" + table(("", "rows", "mean", "median", "worst", "bias", "within 90%"), rows))
     predicted = [entry for entry in entries(check, worst) if "predicted" in entry]
     if predicted:
@@ -93,7 +93,8 @@ def _reasons(check: Check) -> list[str]:
     return ["not predicted\n" + "\n".join([*shown, *more])]
 
 
-def _line(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
+def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
+    """Return how many rows were predicted, and how well."""
     within = errors["within_interval_fraction"]
     return (
         label,

@@ -19,6 +19,7 @@ from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import FITTED, BoardRating, board_power_w
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
 from planner.tools.benchmarks.check import GROUPS, check_benchmarks, entries, summary
+from planner.tools.benchmarks.report import error_cells
 from planner.tools.benchmarks.table import read_benchmarks
 from planner.tools.power_fit import board_power_residuals, column, read_power_measurements
 
@@ -71,7 +72,7 @@ def validation_page(check: Check, file: CalibrationFile) -> str:
         rows += [(f"**{label}**", errors[label]) for label in check.classes if label in errors]
         rows += [(label, members) for group in GROUPS for label, members in errors[f"by_{group}"].items()]
         header = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
-        parts.append(f"### {title}\n\n" + _markdown(header, [_cells(label, error) for label, error in rows]))
+        parts.append(f"### {title}\n\n" + _markdown(header, [error_cells(label, error) for label, error in rows]))
     parts += ["## Errors on rows the fit never saw", _cross_validation(file)]
     parts += ["## How far to trust a prediction", _doubt(file)]
     if file.by_request is not None:
@@ -206,18 +207,6 @@ def _worst(worst: Sequence[dict[str, Any]]) -> str:
     ]
     header = ("model", "part", "engine", "precision", "tp", "ep", "in", "out", "concurrency", "quantity")
     return _markdown((*header, "measured", "predicted", "error"), rows)
-
-
-def _cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        label,
-        str(errors["count"]),
-        f"{errors['mean_absolute_error_fraction']:.1%}",
-        f"{errors['median_absolute_error_fraction']:.1%}",
-        f"{errors['worst_absolute_error_fraction']:.0%}",
-        f"{errors['bias_fraction']:+.1%}",
-        "" if errors["within_interval_fraction"] is None else f"{errors['within_interval_fraction']:.0%}",
-    )
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
