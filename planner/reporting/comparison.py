@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from planner.reporting.folder import write_folder
 from planner.reporting.judgement import (
     COST,
     SHORTFALL,
+    Choice,
     Served,
     change_words,
     choose,
@@ -174,58 +175,58 @@ def _plans(comparison: Comparison) -> list[Served]:
 
 def comparison_table(comparison: Comparison) -> str:
     """Lay the comparison out for a terminal of 80 columns."""
-
-    def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
-        return "" if value is None else signed(value / scale, pattern)
-
-    plans = _plans(comparison)
-    base, choice, figures_of = (
-        plans[comparison.baseline],
-        choose(plans),
-        dict(zip(plans, comparison.figures, strict=True)),
-    )
-    rows = []
-    for plan in choice.ranked:
-        figures = figures_of[plan]
-        change = plan.cost / base.cost - 1.0 if comparable(plan, base) and plan.cost and base.cost else None
-        rows.append(
-            (
-                plan.name[:15],
-                plan.standing,
-                cell(plan.in_time_fraction, ".2%"),
-                cell(plan.cost, ",.4f"),
-                cell(change, "+.1%"),
-                cell(figures["cost_per_million_tokens_usd"], ",.4f"),
-                cell(figures["cost_usd"], ",.2f", MILLION),
-                cell(figures["npv_usd"], ",.2f", MILLION),
-            )
-        )
-    header = ("scenario", "promise", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD")
-    savings = _savings(comparison)
+    plans, savings = _plans(comparison), _savings(comparison)
+    base, choice, words = plans[comparison.baseline], choose(plans), comparison.chances[0].words
     interval = savings.get(choice.best.name) if choice.best is not None else None
-    saving = (interval.low, interval.high, comparison.chances[0].words) if interval is not None else None
+    saving = (interval.low, interval.high, words) if interval is not None else None
     advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]
     first = wrapped(much_shed(plans))
-    lines = [*first, *([""] if first else []), text_table(header, rows), "", *wrapped(advice)]
+    lines = [*first, *([""] if first else []), _ranked_table(comparison, plans, choice), "", *wrapped(advice)]
     spans = [
         f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"
         for plan in plans
         if plan.name in savings and comparable(plan, base)
     ]
     if spans:
-        words = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
-        lines += wrapped([words + ", ".join(spans)])
-    if bridges := comparison.others(comparison.bridges):
-        steps = [(name[:15], *(_signed(parts[0][cause]) for cause in CAUSES)) for name, parts in bridges]
-        heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
-        short = ("scenario", "price", "through", "power", "software", "failing")
-        lines += ["", heading, text_table((*short, "utilised", "people"), steps)]
-        amounts = [
-            (name[:15], *(signed(part / 100 / MILLION, "+,.3f") for part in (*parts.values(), sum(parts.values()))))
-            for name, parts in comparison.others(comparison.dollars)
-        ]
-        lines += ["", "M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
-    return "\n".join(lines)
+        lines += wrapped([f"in {words}, inputs as stated, against {base.name}: " + ", ".join(spans)])
+    return "\n".join([*lines, *_bridge_lines(comparison)])
+
+
+def _ranked_table(comparison: Comparison, plans: Sequence[Served], choice: Choice) -> str:
+    """Lay out the plans, those that keep their promise first."""
+
+    def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
+        return "" if value is None else signed(value / scale, pattern)
+
+    base, figures_of = plans[comparison.baseline], dict(zip(plans, comparison.figures, strict=True))
+    rows = []
+    for plan in choice.ranked:
+        figures = figures_of[plan]
+        change = plan.cost / base.cost - 1.0 if comparable(plan, base) and plan.cost and base.cost else None
+        rows.append(
+            (
+                plan.name[:15], plan.standing, cell(plan.in_time_fraction, ".2%"), cell(plan.cost, ",.4f"),
+                cell(change, "+.1%"), cell(figures["cost_per_million_tokens_usd"], ",.4f"),
+                cell(figures["cost_usd"], ",.2f", MILLION), cell(figures["npv_usd"], ",.2f", MILLION),
+            )
+        )  # fmt: skip
+    return text_table(("scenario", "promise", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD"), rows)
+
+
+def _bridge_lines(comparison: Comparison) -> list[str]:
+    """Lay out why a token, and the whole, costs more or less than in the baseline."""
+    bridges = comparison.others(comparison.bridges)
+    if not bridges:
+        return []
+    steps = [(name[:15], *(_signed(parts[0][cause]) for cause in CAUSES)) for name, parts in bridges]
+    heading = f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:"
+    short = ("scenario", "price", "through", "power", "software", "failing", "utilised", "people")
+    amounts = [
+        (name[:15], *(signed(part / 100 / MILLION, "+,.3f") for part in (*parts.values(), sum(parts.values()))))
+        for name, parts in comparison.others(comparison.dollars)
+    ]
+    over = text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)
+    return ["", heading, text_table(short, steps), "", "M USD over the horizon, by cause:", over]
 
 
 def _signed(amount: float) -> str:

@@ -150,14 +150,42 @@ def sentences(sized: Sized) -> list[str]:
         + (f"as the {promise.in_replications_fraction:.0%} asked for." if enough else
            f"fewer than the {promise.in_replications_fraction:.0%} asked for: this plan does not keep it."),
     ]  # fmt: skip
-    for purchase, row in zip(plan_rows(sized)["cluster"], _records(plan_rows(sized)), strict=True):
+    said += [*_fewer_sentences(sized), *_family_sentences(sized)]
+    for promised, plan in sized.explanation.nines:
+        if plan is not None and promised > promise.in_time_fraction:
+            extra = plan.cost - sized.plan.cost
+            said.append(f"To promise {promised:.1%} would cost {money(sized, extra)} more.")
+    for narrower in sized.explanation.narrow:
+        ratios = [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]
+        if ratios:
+            said.append(
+                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
+                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the "
+                "promise."
+            )
+    said += _review_sentences(sized)
+    if sized.stopped:
+        said.append(f"The search was not finished: {sized.stopped}.")
+    return said
+
+
+def _fewer_sentences(sized: Sized) -> list[str]:
+    """Say what one node fewer of each purchase would break, and save."""
+    said = []
+    for row in _records(plan_rows(sized)):
         if row["breaks_month"]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
             said.append(
-                f"With one node of {purchase} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it: {load}"
-                f"in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It would save "
+                f"With one node of {row['cluster']} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it: "
+                f"{load}in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It would save "
                 f"{money(sized, row['node_saves'])}."
             )
+    return said
+
+
+def _family_sentences(sized: Sized) -> list[str]:
+    """Say what the best plan of each other family costs, and at which price it would win."""
+    said = []
     for family in sized.families:
         if family.name == sized.family:
             continue
@@ -174,21 +202,6 @@ def sentences(sized: Sized) -> list[str]:
         wins = "; no price of one part alone would let it win" if change is None else (
             f"; it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
         said.append(f"The best plan of {family.name} {dearer}{wins}.")
-    for promised, plan in sized.explanation.nines:
-        if plan is not None and promised > promise.in_time_fraction:
-            extra = plan.cost - sized.plan.cost
-            said.append(f"To promise {promised:.1%} would cost {money(sized, extra)} more.")
-    for narrower in sized.explanation.narrow:
-        ratios = [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]
-        if ratios:
-            said.append(
-                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
-                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the "
-                "promise."
-            )
-    said += _review_sentences(sized)
-    if sized.stopped:
-        said.append(f"The search was not finished: {sized.stopped}.")
     return said
 
 
