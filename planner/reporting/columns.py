@@ -110,8 +110,8 @@ class TableDescription:
 
     def filled(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
         """Return rows, their cells in the order of the columns, as columns."""
-        listed = list(rows)
-        return {column.name: [row[place] for row in listed] for place, column in enumerate(self.columns)}
+        cells = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        return {column.name: list(below) for column, below in zip(self.columns, cells, strict=True)}
 
 
 DescribedTable = tuple[TableDescription, Mapping[str, Any]]

@@ -61,3 +61,12 @@ def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None
     assert [column.name for column in columns] == ["replication", "scenario", "added", "error"]
     (cause,) = (column for column in described("bridge", causes="a, b").columns if column.name == "cause")
     assert cause.description == "Cause: a, b."
+
+
+def test_rows_become_columns_in_the_order_described_and_a_cell_too_many_or_few_is_a_fault() -> None:
+    both = table(text_column("a", "A."), text_column("b", "B."))
+    assert both.filled([("x", 1), ("y", 2)]) == {"a": ["x", "y"], "b": [1, 2]}
+    assert both.filled(iter([])) == {"a": [], "b": []}
+    for wrong in ([("x", 1, "more")], [("x",)], [("x", 1), ("y",)]):
+        with pytest.raises(ValueError, match="zip"):
+            both.filled(wrong)
