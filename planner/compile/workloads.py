@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import datetime
 import io
+import math
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from planner.language.workload import Compound, Flat, GrowthTable, SCurve, Shape
 from planner.units import HOURS_PER_DAY
 
 Floats = NDArray[np.float64]
+_SAME_POWER = 0.02  # difference in power at which machines are the same to a router
 _PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
 _DEFAULT_DEADLINE_H = 24.0
 _SHOWN_PROBLEMS = 20
@@ -152,10 +154,44 @@ def workload_plan(
         output_tokens=workload.tokens.output.mean * growth,
         priority=_PRIORITY[workload.priority],
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
-        cluster_order=_order(scenario, catalog, name, clusters, services),
+        cluster_tiers=_tiers(scenario, catalog, name, clusters, services),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,
     )
+
+
+def _tiers(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+) -> tuple[tuple[int, ...], ...]:
+    """Return the clusters that can serve a workload, in the order of the routing policy, those that are alike together.
+
+    Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
+    at about the same power, which the mix that each was bought for moves a little.
+    """
+    asked = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
+
+    def kind(index: int) -> tuple[object, ...]:
+        cluster, service = clusters[index], services[clusters[index].name, name]
+        rent = cluster.rent.usd_per_accelerator_h[0] if cluster.rent and cluster.is_paid_by_the_hour else 0.0
+        wanted = asked.index(cluster.name) if cluster.name in asked else len(asked)
+        return wanted, service.spec, service.speed, float(rent)
+
+    def are_alike(one: int, other: int) -> bool:
+        full_kw, other_kw = (clusters[index].node_power.full_kw for index in (one, other))
+        return kind(one) == kind(other) and math.isclose(full_kw, other_kw, rel_tol=_SAME_POWER)
+
+    tiers: list[list[int]] = []
+    for index in _order(scenario, catalog, name, clusters, services):
+        alike = next((tier for tier in tiers if are_alike(tier[0], index)), None)
+        if alike is None:
+            tiers.append([index])
+        else:
+            alike.append(index)
+    return tuple(map(tuple, tiers))
 
 
 def _order(

@@ -103,13 +103,13 @@ def _pool_plan(
     pool_cluster = [c for c, _ in pools]
 
     def in_pools(w: int, workload: WorkloadPlan) -> WorkloadPlan:
-        rank = {c: place for place, c in enumerate(workload.cluster_order)}
-        order = [
-            (d not in (None, deployment_of[c, w]), rank[c], -speed[pool, w, 0], pool)
-            for pool, (c, d) in enumerate(pools)
-            if c in rank and speed[pool, w].any()
-        ]
-        return dataclasses.replace(workload, cluster_order=tuple(pool for *_, pool in sorted(order)))
+        rank = {c: place for place, tier in enumerate(workload.cluster_tiers) for c in tier}
+        tiers: dict[tuple[bool, int, float], list[int]] = {}
+        for pool, (c, d) in enumerate(pools):
+            if c in rank and speed[pool, w].any():
+                of_others = d not in (None, deployment_of[c, w])
+                tiers.setdefault((of_others, rank[c], -speed[pool, w, 0]), []).append(pool)
+        return dataclasses.replace(workload, cluster_tiers=tuple(tuple(tiers[key]) for key in sorted(tiers)))
 
     spared = tuple(pool for c in plan.site.throttle_order for pool, at in enumerate(pool_cluster) if at == c)
     return dataclasses.replace(

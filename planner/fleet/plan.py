@@ -62,8 +62,8 @@ class WorkloadPlan:
     """0 interactive, 1 standard, 2 deferrable; lower is served first."""
     deadline_h: int
     """Hours that work may wait; 0 for work that is shed at once."""
-    cluster_order: tuple[int, ...]
-    """Clusters that can serve it, in the order in which they are offered it."""
+    cluster_tiers: tuple[tuple[int, ...], ...]
+    """Clusters that can serve it, in the order in which they are offered it; those of one tier are alike and share."""
     launch_h: float | None
     """When its model is new to the world; None for a model long served."""
     cached_input_fraction: float = 0.0
@@ -72,6 +72,11 @@ class WorkloadPlan:
     overdue_share: Floats | None = None
     """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
     shape (months,); None where it always meets it, or is refused then."""
+
+    @property
+    def cluster_order(self) -> tuple[int, ...]:
+        """Return the clusters that can serve it, in the order in which they are offered it."""
+        return tuple(cluster for tier in self.cluster_tiers for cluster in tier)
 
     @property
     def tokens_per_request(self) -> Floats:

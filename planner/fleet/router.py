@@ -260,5 +260,5 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
             tokens = np.repeat(workload.tokens_per_request, counts)
             if np.any(table[list(workload.cluster_order), w] <= 0.0):
                 outgrown = np.repeat(np.all(table[:, w] <= 0.0, axis=0), counts)
-        ways.append(Way(order=workload.cluster_order, rates=rates, tokens_per_request=tokens, outgrown=outgrown))
+        ways.append(Way(tiers=workload.cluster_tiers, rates=rates, tokens_per_request=tokens, outgrown=outgrown))
     return ways

@@ -38,14 +38,19 @@ class Room:
 class Way:
     """Where one workload may go and how fast it is served there."""
 
-    order: Sequence[int]
-    """Clusters in the order in which they are offered the work."""
+    tiers: Sequence[Sequence[int]]
+    """Clusters in the order in which they are offered the work; those of one tier are offered it together."""
     rates: Sequence[Floats]
     """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
     tokens_per_request: Floats
     """Shape (1,) or (hours,)."""
     outgrown: NDArray[np.bool_] | None = None
     """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
+
+    @property
+    def order(self) -> list[int]:
+        """Return the clusters in the order in which they are offered the work."""
+        return [cluster for tier in self.tiers for cluster in tier]
 
     def tokens(self, hours: Hours) -> Floats:
         """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
@@ -70,7 +75,7 @@ def spare(room: Room, way: Way) -> Floats:
     """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
     room_left = np.zeros(room.usable.shape[1])
     for cluster in way.order:
-        room_left += _free_requests(room, way, cluster, slice(None))
+        room_left += _free_requests(room.usable, room, way, cluster, slice(None))
     return room_left
 
 
@@ -90,20 +95,22 @@ def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
 def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, Floats]:
     """Offer requests to clusters in order up to the preferred nodes of each; spread the rest over what is still free.
 
+    Clusters that are alike take in proportion to what each has free, as one of all their nodes would.
     ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, so far zeros of shape (clusters,
     hours), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
     """
     left = wanted
     hours: Hours = slice(None)
-    for cluster in way.order:
-        rate = way.rate(cluster, hours)
-        taken = room.preferred[cluster][hours] - room.used[cluster][hours]
-        taken = at_least(0.0, taken)
-        taken *= rate
+    for tier in way.tiers:
+        free = [_free_requests(room.preferred, room, way, cluster, hours) for cluster in tier]
+        taken = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
         short = np.flatnonzero(taken < left)
+        share = quotient(np.minimum(taken, left), taken) if len(tier) > 1 else None
         np.minimum(taken, left, out=taken)
-        served[cluster][hours] = taken
-        room.used[cluster][hours] += way.nodes(taken, cluster, hours)
+        for cluster, most in zip(tier, free, strict=True):
+            given = taken if share is None else most * share
+            served[cluster][hours] = given
+            room.used[cluster][hours] += way.nodes(given, cluster, hours)
         if short.size < _FEW * left.size:
             left = left[short] - taken[short]
             hours = short if isinstance(hours, slice) else hours[short]
@@ -116,7 +123,7 @@ def fill(wanted: Floats, room: Room, way: Way, served: Floats) -> tuple[Hours, F
 
 def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) -> Floats:
     """Spread requests over clusters in proportion to what each has free in some hours; return what found no room."""
-    free = [_free_requests(room, way, cluster, hours) for cluster in way.order]
+    free = [_free_requests(room.usable, room, way, cluster, hours) for cluster in way.order]
     total = sum(free[1:], start=free[0].copy())
     share = quotient(np.minimum(left, total), total)
     for cluster, most in zip(way.order, free, strict=True):
@@ -126,8 +133,8 @@ def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Floats) ->
     return at_least(0.0, left - total)
 
 
-def _free_requests(room: Room, way: Way, cluster: int, hours: Hours) -> Floats:
-    """Return the requests an hour that a cluster has room for, shape (some hours,)."""
-    free = at_least(0.0, room.usable[cluster][hours] - room.used[cluster][hours])
+def _free_requests(nodes: Floats, room: Room, way: Way, cluster: int, hours: Hours) -> Floats:
+    """Return the requests an hour for which a cluster has some of its nodes free, shape (some hours,)."""
+    free = at_least(0.0, nodes[cluster][hours] - room.used[cluster][hours])
     free *= way.rate(cluster, hours)
     return free

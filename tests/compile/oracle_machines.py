@@ -71,6 +71,10 @@ def goes_back(cluster: Doc) -> bool:
     return bool(cluster.get("contract", {}).get("at_end") == "return")
 
 
+_NO_MATTER_TO_ROUTING = ("nodes", "online", "order", "retire", "owned", "discount_fraction", "contract")
+"""What two clusters may differ in and still be one pool to a router."""
+
+
 class Machines:
     """One scenario's plan, by hand; ``scenario`` is only handed on to physics."""
 
@@ -446,6 +450,20 @@ class Machines:
                 able.sort(key=lambda c: (rent(c) > 0, memory[c] == max(memory.values()) > min(memory.values())))
         return [self.names.index(c) for c in able]
 
+    def tiers_of(self, load: str) -> list[list[int]]:
+        tiers: dict[str, list[int]] = {}
+        for index in self.order_of(load):
+            name = self.names[index]
+            kind = {key: stated for key, stated in self.clusters[name].items() if key not in _NO_MATTER_TO_ROUTING}
+            contract = self.clusters[name].get("contract") or {}
+            if contract.get("kind") in ("on-demand", "spot"):
+                kind["rent"] = contract["usd_per_accelerator_h"]
+            asked = self.workloads[load].get("cluster_preference", [])
+            if self.doc.get("routing") == "preference" and name in asked:
+                kind["rank"] = asked.index(name)
+            tiers.setdefault(repr(sorted(kind.items())), []).append(index)
+        return list(tiers.values())
+
     def workload(self, name: str) -> Doc:
         stated = self.workloads[name]
         growth = (1 + of(stated, "tokens.growth_per_year", 0.0)) ** self.middle
@@ -457,7 +475,7 @@ class Machines:
             "output_tokens": stated["tokens"]["output"]["mean"] * growth,
             "priority": ["interactive", "standard", "deferrable"].index(priority),
             "deadline_h": of(stated, "deferrable_within_h", 24) if priority == "deferrable" else 0,
-            "cluster_order": self.order_of(name),
+            "cluster_tiers": self.tiers_of(name),
             "launch_h": self.hour(stated["model_launch"]) if stated.get("model_launch") else None,
             "cached_input_fraction": of(stated, "prefix_cache_hit_fraction", 0.0),
             "overdue_share": None,
@@ -470,7 +488,7 @@ class Machines:
             return (
                 plans[w]["priority"],
                 plans[w]["deadline_h"],
-                len(plans[w]["cluster_order"]),
+                sum(map(len, plans[w]["cluster_tiers"])),
                 plans[w]["input_tokens"][0] + plans[w]["output_tokens"][0],
             )
 

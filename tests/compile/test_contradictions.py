@@ -40,6 +40,21 @@ def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
     assert plan.workloads[0].cluster_order == (1,)
 
 
+def test_waves_of_one_part_are_one_pool_to_the_router_unless_the_user_ranks_them() -> None:
+    waves = {"h200-later": {"accelerator": "H200", "nodes": 3, "online": "2026-02-01"}}
+    names = list(plan_of({"clusters": waves}).clusters)
+    at = {cluster.name: index for index, cluster in enumerate(names)}
+    together = tuple(sorted((at["h200"], at["h200-later"])))
+    tiers = [tuple(sorted(tier)) for tier in plan_of({"clusters": waves}).workloads[0].cluster_tiers]
+    assert sorted(tiers) == sorted([together, (at["mi325x"],)])
+    ranked: dict[str, Any] = {"routing": "preference", "clusters": waves}
+    ranked["workloads"] = {"chat": {"cluster_preference": ["h200-later", "mi325x"]}}
+    assert plan_of(ranked).workloads[0].cluster_tiers == ((at["h200-later"],), (at["mi325x"],), (at["h200"],))
+    for other in ({"precision": "bf16"}, {"throughput_multiplier": 0.9}, {"engine": "sglang"}):
+        alone = plan_of({"clusters": {"h200-later": waves["h200-later"] | other}})
+        assert all(len(tier) == 1 for tier in alone.workloads[0].cluster_tiers), other
+
+
 def test_an_objective_that_no_batch_can_meet() -> None:
     text = refused({"workloads": {"chat": {"slo": {"ttft_s": 2.0, "tpot_s": 0.0001}}}})
     assert "0.0001 s per token" in text

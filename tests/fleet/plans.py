@@ -79,7 +79,7 @@ def workload_plan(name: str = "chat", clusters: Sequence[int] = (0,), months: in
         output_tokens=np.full(months, 50.0),
         priority=0,
         deadline_h=0,
-        cluster_order=tuple(clusters),
+        cluster_tiers=tuple((cluster,) for cluster in clusters),
         launch_h=None,
     )
     return dataclasses.replace(plain, **changes)

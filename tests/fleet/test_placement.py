@@ -172,7 +172,9 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
         placement=None,
         clusters=tuple(plan.clusters[c] for c in clusters),
         workloads=tuple(
-            dataclasses.replace(plan.workloads[w], cluster_order=tuple(at[c] for c in plan.workloads[w].cluster_order))
+            dataclasses.replace(
+                plan.workloads[w], cluster_tiers=tuple((at[c],) for c in plan.workloads[w].cluster_order)
+            )
             for w in workloads
         ),
         demand=dataclasses.replace(plan.demand, expected_requests_per_s=plan.demand.expected_requests_per_s[workloads]),

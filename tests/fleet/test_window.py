@@ -215,6 +215,20 @@ def test_work_spills_to_the_next_cluster_before_the_first_is_full() -> None:
     assert result.busy_nodes == pytest.approx(np.array([[8, 8.5, 8.5, 9.5], [0, 1.5, 8.5, 9.5]]))
 
 
+def test_clusters_that_are_alike_work_as_one_of_all_their_nodes() -> None:
+    """Ten nodes, split in three and seven, before ten of another kind: at 80%, full to the preferred, and beyond."""
+    demand = np.array([[8.0, 10.0, 19.0, 30.0]]) * 3600
+    work = workload_plan(cluster_tiers=((0, 1), (2,)))
+    split = make_plan([cluster_plan("a"), cluster_plan("b"), cluster_plan("c")], [work], preferred_utilisation=0.85)
+    result = evaluate_window(split, window_of(split, demand, np.array([[3.0], [7.0], [10.0]]) + np.zeros(4)))
+    assert result.busy_nodes[0] / 3.0 == pytest.approx(result.busy_nodes[1] / 7.0)
+    single = make_plan([cluster_plan("a"), cluster_plan("c")], preferred_utilisation=0.85)
+    expected = evaluate_window(single, window_of(single, demand, np.full((2, 4), 10.0)))
+    assert result.busy_nodes[:2].sum(axis=0) == pytest.approx(expected.busy_nodes[0])
+    assert result.busy_nodes[2] == pytest.approx(expected.busy_nodes[1])
+    assert result.shed_requests == pytest.approx(expected.shed_requests)
+
+
 def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
     plan = make_plan([cluster_plan("a", 10), cluster_plan("b", 30)], preferred_utilisation=0.0)
     result = evaluate_window(plan, window_of(plan, np.array([[8.0 * 3600]]), np.array([[10.0], [30.0]])))
@@ -424,7 +438,7 @@ def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
         clusters=tuple(plan.clusters[c] for c in clusters),
         workloads=tuple(
             dataclasses.replace(
-                plan.workloads[w], cluster_order=tuple(place[c] for c in plan.workloads[w].cluster_order)
+                plan.workloads[w], cluster_tiers=tuple((place[c],) for c in plan.workloads[w].cluster_order)
             )
             for w in workloads
         ),

@@ -196,8 +196,8 @@ class Router:
     env: simpy.Environment
     promises: Sequence[Promise]
     groups: list[Group] = field(default_factory=list)
-    ways: dict[int, list[Group]] = field(default_factory=dict)
-    """By workload, the groups that may serve it, in the order of the policy."""
+    ways: dict[int, list[list[Group]]] = field(default_factory=dict)
+    """By workload, the groups that may serve it, in the order of the policy; those that are alike together."""
     deferred: dict[int, deque[Request]] = field(default_factory=dict)
     arrived: int = 0
     refused: int = 0
@@ -213,11 +213,11 @@ class Router:
     def offer(self, request: Request) -> None:
         """Find a request a place, or refuse it."""
         promise = self.promises[request.workload]
-        groups = self.ways[request.workload]
+        tiers = self.ways[request.workload]
         if promise.is_deferrable:
-            self._defer(request, groups)
+            self._defer(request, [group for tier in tiers for group in tier])
             return
-        for group in self._in_order(request.workload, groups):
+        for group in self._in_order(request.workload, tiers):
             pool = group.pools[int(request.lot * len(group.pools))]
             if pool.offer(request, promise):
                 return
@@ -229,19 +229,21 @@ class Router:
         request.refused_s = self.env.now
         self.on_end(request)
 
-    def _in_order(self, workload: int, groups: list[Group]) -> list[Group]:
-        """Return the groups in the order in which a request is offered to them now."""
-        if len(groups) == 1:
-            return groups
-        loads = [group.sequences() for group in groups]
-        relative = [load / group.most_sequences[workload] for load, group in zip(loads, groups, strict=True)]
-        order = sorted(range(len(groups)), key=relative.__getitem__)
-        for place, (group, load) in enumerate(zip(groups, loads, strict=True)):
-            if load < group.preferred_sequences[workload]:
-                order.remove(place)
-                order.insert(0, place)
-                break
-        return [groups[place] for place in order]
+    def _in_order(self, workload: int, tiers: list[list[Group]]) -> list[Group]:
+        """Return the groups in the order in which a request is offered to them now.
+
+        The first tier with a group below its preferred use has it, the least used of those; then whoever is least used.
+        """
+        if len(tiers) == 1 and len(tiers[0]) == 1:
+            return tiers[0]
+        used = [
+            (load / group.most_sequences[workload], load < group.preferred_sequences[workload], at, group)
+            for at, tier in enumerate(tiers)
+            for group, load in ((group, group.sequences()) for group in tier)
+        ]
+        used.sort(key=lambda row: row[0])
+        first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
+        return [first[-1], *(row[-1] for row in used if row is not first)]
 
     def _defer(self, request: Request, groups: list[Group]) -> None:
         """Queue deferrable work, and wake one replica that has nothing to do."""

@@ -171,13 +171,16 @@ class _Simulation:
         """Tell the router which groups may serve a workload, in the order of the policy."""
         self.router.groups = self.groups
         for w, load in enumerate(self.plan.workloads):
-            ways = [
-                group
-                for cluster in load.cluster_order
-                for stand, group in zip(self.hour.stands, self.groups, strict=True)
-                if stand.cluster == cluster and w in stand.served
+            tiers = [
+                [
+                    group
+                    for cluster in tier
+                    for stand, group in zip(self.hour.stands, self.groups, strict=True)
+                    if stand.cluster == cluster and w in stand.served
+                ]
+                for tier in load.cluster_tiers
             ]
-            self.router.ways[w] = ways
+            self.router.ways[w] = [groups for groups in tiers if groups]
             self.router.deferred[w] = deque()
 
     def run(self, seed: int) -> Zoom:

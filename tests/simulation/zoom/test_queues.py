@@ -30,7 +30,7 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
         most_sequences={0: 1.0},
         preferred_sequences={0: 1.0},
     )
-    router.groups, router.ways, router.deferred = [group], {0: [group]}, {0: deque()}
+    router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     tokens = np.maximum(np.rint(random.exponential(mean_s / STEP_S, count)), 1.0).astype(int)
     requests = [
@@ -82,6 +82,25 @@ def test_the_same_queue_in_an_independent_library() -> None:
     assert abs(own.mean() - other.mean()) < 4.0 * error + 2 * STEP_S
 
 
+def test_groups_that_are_alike_share_and_the_next_tier_waits_until_they_are_full() -> None:
+    env = simpy.Environment()
+    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)])
+    times = StepTimes(fixed_s=STEP_S, most_sequences=64)
+    groups = [
+        Group(
+            name=name,
+            pools=[Pool(router, times, size, {0: math.inf})],
+            most_sequences={0: 64.0},
+            preferred_sequences={0: 4.0},
+        )
+        for name, size in (("first", 1), ("twin", 2), ("other", 1))
+    ]
+    router.groups, router.ways = groups, {0: [groups[:2], groups[2:]]}
+    for number in range(14):
+        router.arrive(Request(number, 0, 0, 0.0, (1, 0, 1000)))
+    assert [group.sequences() for group in groups] == [4, 4, 2]  # requests on each of their replicas
+
+
 def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() -> None:
     env = simpy.Environment()
     router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)])
@@ -89,7 +108,7 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
     group = Group(
         name="g", pools=[Pool(router, times, 4, {0: 0.0425})], most_sequences={0: 1.0}, preferred_sequences={0: 1.0}
     )
-    router.groups, router.ways = [group], {0: [group]}
+    router.groups, router.ways = [group], {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))
     output = np.maximum(random.exponential(200.0, 6000), 20.0).astype(int)
