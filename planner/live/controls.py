@@ -20,6 +20,7 @@ from planner.results.measure_names import FLEET
 
 _FOLDER = Path(__file__).parent
 BESIDE = "Against the pinned plan"
+MORE = "measures"
 
 
 @functools.cache
@@ -97,8 +98,9 @@ def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Se
 
 
 def rest(desk: Desk, plan: Plan) -> list[tuple[str, Html]]:
-    """Return the report's other sections."""
-    return _sections(sections_of(desk.contents(plan, intervals=False, first=False), SECTIONS[FIRST:]))
+    """Return what is left of the report's first section, which stands below it without a heading, and the others."""
+    more, *sections = sections_of(desk.contents(plan, intervals=False, first=False), SECTIONS[FIRST:])
+    return [(MORE, _macros().more(MORE, more).strip()), *_sections(sections)]
 
 
 def _sections(sections: Sequence[Section]) -> list[tuple[str, Html]]:

@@ -117,7 +117,7 @@ def live(browser: Browser, address: str) -> Page:
 
 
 def test_it_shows_the_report_s_own_sections_and_asks_nobody_else(live: Page, address: str) -> None:
-    assert [name for name, _ in live.shown][:4] == ["answer", "time", "money", "losses"]
+    assert [name for name, _ in live.shown][:5] == ["answer", "measures", "time", "money", "losses"]
     assert live.browser.errors() == []
     asked = live.browser.requests()
     assert [each for each in asked if not each.startswith((address, "data:"))] == []

@@ -82,8 +82,8 @@ def build_report(contents: Contents) -> bytes:
     return page(f"{contents.name}: {contents.title} report", lead, sections_of(contents), prints)
 
 
-FIRST = SECTIONS.index(elsewhere.MAKERS["answer"]) + 1
-"""How many of the makers the first section takes, which the live page draws before the others."""
+FIRST = SECTIONS.index(evidence.measures_section)
+"""How many of the makers the live page draws before the others: the first section but for its folded measures."""
 
 
 def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
