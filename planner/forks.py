@@ -94,12 +94,10 @@ def _helping(
     children: list[tuple[int, int]] = []
     try:
         for _ in range(helpers):
-            read, write = os.pipe()
-            child = os.fork()
-            if child == 0:
-                _be_helper(help_out, write)
-            os.close(write)
-            children.append((child, read))
+            try:
+                children.append(_fork(help_out))
+            except OSError:  # no more processes or files for this user: those that there are do the work
+                break
         yield lambda: (_read(read) for _, read in children)
     finally:
         for child, read in children:
@@ -107,6 +105,21 @@ def _helping(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)  # it has said what it did, or nobody wants to know any more
             os.waitpid(child, 0)
+
+
+def _fork(help_out: Callable[[], dict[int, Result]]) -> tuple[int, int]:
+    """Return a helper's process and the pipe in which it says what it did."""
+    read, write = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(read)
+        os.close(write)
+        raise
+    if child == 0:
+        _be_helper(help_out, write)
+    os.close(write)
+    return child, read
 
 
 def _be_helper(help_out: Callable[[], dict[int, Result]], write: int) -> None:

@@ -92,6 +92,20 @@ def test_an_error_is_told_once_and_no_process_is_left() -> None:
     assert told == "the third\nnone left\n"
 
 
+def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
+    told = alone(
+        """
+        def refused():
+            raise BlockingIOError("no more processes")
+        os.fork = refused
+        files = len(os.listdir("/proc/self/fd"))
+        done = shared([functools.partial(int, n) for n in range(4)], workers=3)
+        print(done, len(os.listdir("/proc/self/fd")) - files)
+        """
+    )
+    assert told == "[0, 1, 2, 3] 0\n"
+
+
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "_helping", lambda *_: pytest.fail("forked"))
     wait = threading.Event()

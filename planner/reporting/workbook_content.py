@@ -72,11 +72,12 @@ class Series:
     """Name of an input, empty for none; running total as simulated, USD, shape (months,)."""
     yearly: float = 0.0
     """Share of capital in service that it is in a year, where it is one; its part is then by formula."""
+    running_cents: Cents = field(init=False)
+    """The running total as simulated, shape (months,)."""
 
-    @property
-    def running_cents(self) -> NDArray[np.int64]:
-        """The running total as simulated, shape (months,)."""
-        return cents(np.sum([running for _, running in self.parts], axis=0))
+    def __post_init__(self) -> None:
+        """Add up the parts, once: every month of two sheets reads the total."""
+        object.__setattr__(self, "running_cents", cents(np.sum([running for _, running in self.parts], axis=0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
