@@ -17,6 +17,7 @@ from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
 from planner.results.building import building_of
+from planner.results.kept import last_kept
 from planner.results.orders import order_payments
 from planner.simulation.log import ChangeLog, Purchase
 
@@ -203,6 +204,7 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
     return leases
 
 
+@last_kept
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """Return the cohorts as the books see them: cost, residual, life, and the sale of what is retired.
 

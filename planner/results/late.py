@@ -30,7 +30,8 @@ from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, missed_under
-from planner.results.replication import Replication, per_run
+from planner.results.kept import per_run
+from planner.results.replication import Replication
 
 Floats = NDArray[np.float64]
 REASONS: Mapping[str, str] = {

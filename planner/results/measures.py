@@ -38,9 +38,10 @@ from planner.finance.unit_costs import (
 )
 from planner.fleet import quantities
 from planner.results.cohorts import assets_of
+from planner.results.kept import per_run
 from planner.results.measure_names import MEASURES, SERVICE
 from planner.results.ownership import Ownership, flows_of, ownership
-from planner.results.replication import Replication, per_run
+from planner.results.replication import Replication
 from planner.units import MILLION
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
 from planner.results.building import building_of
 from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
+from planner.results.kept import per_run
 from planner.results.orders import order_payments
-from planner.results.replication import Replication, per_run
+from planner.results.replication import Replication
 from planner.units import MILLION
 
 Floats = NDArray[np.float64]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +29,8 @@ if TYPE_CHECKING:
     from planner.language.scenario import Scenario
 
 Floats = NDArray[np.float64]
-Derived = TypeVar("Derived")
 ABSURD_SHED_FRACTION = 0.9
 """Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
-
-
-def per_run(derive: Callable[[Replication], Derived]) -> Callable[[Replication], Derived]:
-    """Work out once for each run what many tables read; kept as long as the run is, which never changes.
-
-    What is derived must not hold the run itself, or neither would ever be let go.
-    """
-    kept: weakref.WeakKeyDictionary[Replication, Derived] = weakref.WeakKeyDictionary()
-
-    @functools.wraps(derive)
-    def once(result: Replication) -> Derived:
-        derived = kept.get(result)
-        if derived is None:
-            derived = kept[result] = derive(result)
-        return derived
-
-    return once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False, weakref_slot=True)

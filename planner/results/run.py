@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.fleet.rented import rent_for_shed
 from planner.language.scenario import Scenario
 from planner.results.accounting import cohorts_of, write_ledger
 from planner.results.checks import check_run
+from planner.results.kept import last_kept
 from planner.results.monthly import Monthly, sum_months
 from planner.results.result import RunResult
 from planner.simulation.driver import Run, run_plan
@@ -29,20 +29,10 @@ def simulate(
     return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
 
 
-_latest: deque[tuple[Scenario, Plan]] = deque(maxlen=1)
-
-
+@last_kept
 def plan_of(scenario: Scenario) -> Plan:
-    """Return a scenario's plan; that of the last one is kept, for a notebook that runs it with one seed after another.
-
-    It is known by its identity: neither a scenario nor a plan ever changes.
-    """
-    for known, plan in tuple(_latest):
-        if known is scenario:
-            return plan
-    plan = build_plan(scenario)
-    _latest.append((scenario, plan))
-    return plan
+    """Return a scenario's plan; the last one is kept, for a notebook that runs it with one seed after another."""
+    return build_plan(scenario)
 
 
 def check_whole(**stated: object) -> None:
