@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.capacity import Factors, build_services, capacity_table
+from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions, slower_drafts, waits_of_few
 from planner.compile.load_tables import load_tables
@@ -35,7 +35,6 @@ __all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
-_PREFERRED_UTILISATION = 0.85  # spill before queues build up: assumption
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 
 
@@ -81,7 +80,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         calm_tables=by_load.calm_tables,
         most_loads=by_load.most_loads,
         alone_s=by_load.alone_s,
-        preferred_utilisation=0.0 if scenario.routing == "proportional" else _PREFERRED_UTILISATION,
+        preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, clusters, services, reuse),
         site=_site(scenario, clusters, reuse),

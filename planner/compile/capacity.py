@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.in_time import (
+    POOL_STEPS,
     Apart,
     Candidates,
     apart_point,
@@ -54,14 +55,16 @@ def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> 
 
 _FIRST_LIGHT = 0.3
 """Slowest that an old image is taken to be: a new model's first light on MI355X, 1/2.9 to 1/3.6 of its ceiling."""
+PREFERRED_UTILISATION = 0.85
+"""Clusters are filled to it in order, and replicas placed for it: spill before queues build up (assumption)."""
 Factors = Mapping[tuple[str, str, str], float]
 """Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
 
 def build_services(
-    scenario: Scenario, reuse: Reuse, factors: Factors
+    scenario: Scenario, reuse: Reuse, factors: Factors, only: str | None = None
 ) -> tuple[dict[tuple[str, str], Service], list[str]]:
-    """Return the service of each (cluster, workload) that works, and why others do not.
+    """Return the service of each (cluster, workload) that works, and why others do not; of all workloads or of one.
 
     A workload that no cluster can serve is an error.
     """
@@ -69,11 +72,12 @@ def build_services(
     refused: list[str] = []
     problems: list[Problem] = []
     bought = [as_first_bought(scenario, name) for name in scenario.clusters]
-    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in scenario.workloads.values()))
-    for workload_name, workload in scenario.workloads.items():
+    wanted = {name: load for name, load in scenario.workloads.items() if only in (None, name)}
+    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in wanted.values()))
+    for workload_name, workload in wanted.items():
         reasons = []
         for cluster_name, cluster in zip(scenario.clusters, bought, strict=True):
-            service = service_of(cluster, workload, scenario, reuse)
+            service = _among_its_own(cluster, workload, scenario, reuse)
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
                 continue
@@ -131,19 +135,52 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
     return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
 
 
-def service_of(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
-    """Return the service before the user's own factor, or why there is none, worked out once for the same figures."""
-    return reuse.once(*_to_serve(cluster, workload, scenario, reuse))
+def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
+    """Return the service by a router that chooses among the replicas which the workload's own traffic takes.
+
+    However large the cluster, a model that is asked little beside others stands on few of its accelerators, and few
+    replicas keep fewer requests apiece in time than many. The number is the least, n, that carries the busiest hour at
+    the preferred use: n · what one of n sustains. More than the cluster has are none, and where n of them could not
+    even as part of the whole cluster, nothing need be worked out: so most pairs are worked out once. A model that is
+    alone has every replica there is.
+    """
+    whole = service_of(cluster, workload, scenario, reuse)
+    alone = all(load.model == workload.model for load in scenario.workloads.values())
+    waits = workload.priority == "deferrable"
+    if isinstance(whole, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
+        return whole
+    busiest = workload.busiest_requests_per_s(scenario.horizon_months) / PREFERRED_UTILISATION
+    laid_out = cluster.model_copy(update={"tensor_parallel": whole.tensor_parallel})
+
+    def carried(service: Service, replicas: int) -> float:
+        return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
+
+    most = pooled_nodes(cluster.nodes) * whole.accelerators_per_node // whole.tensor_parallel
+    for replicas in (step for step in POOL_STEPS if step < most and carried(whole, step) >= busiest):
+        few = service_of(laid_out, workload, scenario, reuse, replicas)
+        if isinstance(few, Service) and carried(few, replicas) >= busiest:
+            return few
+    return whole
+
+
+def service_of(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
+) -> Service | CapacityError:
+    """Return the service before the user's own factor, or why there is none, worked out once for the same figures.
+
+    ``replicas`` are the most among which a router chooses.
+    """
+    return reuse.once(*_to_serve(cluster, workload, scenario, reuse, replicas))
 
 
 def _to_serve(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
 ) -> tuple[Hashable, Callable[[], Service | CapacityError]]:
     """Return the figures that decide a service, and what works it out."""
 
     def serve() -> Service | CapacityError:
         try:
-            return _serve(cluster, workload, reuse, scenario.horizon_months, scenario.router_pool)
+            return _serve(cluster, workload, reuse, scenario.horizon_months, (scenario.router_pool, replicas))
         except CapacityError as error:
             return error
 
@@ -151,12 +188,16 @@ def _to_serve(
     hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload, reuse.catalog), layout)
     traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
-    pool = (scenario.router_pool, pooled_nodes(cluster.nodes), workload.priority == "deferrable", workload.on_overload)
-    return ("service", hardware, stated, traffic, scenario.horizon_months, pool), serve
+    pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
+    late = (workload.priority == "deferrable", workload.on_overload)
+    return ("service", hardware, stated, traffic, scenario.horizon_months, pool, late), serve
 
 
-def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: int, router_pool: str) -> Service:
-    """Choose the layout that serves most per accelerator within the objective."""
+def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: int, pool: tuple[str, float]) -> Service:
+    """Choose the layout that serves most per accelerator within the objective.
+
+    ``pool`` says what a router chooses between: what the scenario states, and how many replicas there are at most.
+    """
     catalog, calibration = reuse.catalog, reuse.calibration
     part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
     shape = reuse.once(("shape", workload.model), lambda: shape_of(workload.model, catalog))
@@ -182,9 +223,10 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     candidates = Candidates(
         replicas=replicas,
         mean_rates=rate,
-        router_pool=router_pool,
+        router_pool=pool[0],
         nodes=cluster.nodes,
         accelerators_per_node=part.accelerators_per_node,
+        most_replicas=pool[1],
     )
     claim = stated_over_formula(cluster, workload, candidates)
     speed = _multiplier(cluster, workload, catalog) if claim is None else claim

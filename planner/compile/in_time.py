@@ -15,7 +15,7 @@ from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.fleet.plan import MOST_LOAD
 from planner.language.cluster import Cluster
-from planner.language.workload import Length, Workload
+from planner.language.workload import Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec
@@ -37,7 +37,8 @@ _PROMPT_EDGES = (
 _OUTPUT_EDGES = (0.0, 0.005, 0.015, 0.03, 0.06, 0.11, 0.18, 0.28, 0.42, 0.6, 0.8, 0.95, 1.0)
 _POINTS_IN_CELL = 3
 _MOST_POOLED = 64  # beyond which a larger pool changes nothing that shows
-_POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
+POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
+"""Nodes and replicas behind a router for which figures are worked out."""
 
 
 def pooled_nodes(nodes: int) -> int:
@@ -45,7 +46,7 @@ def pooled_nodes(nodes: int) -> int:
 
     So plans that differ by a few nodes share them, and a node more never lowers what each sustains.
     """
-    return max((step for step in _POOL_STEPS if step <= nodes), default=1)
+    return max((step for step in POOL_STEPS if step <= nodes), default=1)
 
 
 _QUEUED = Lateness(
@@ -101,6 +102,8 @@ class Candidates:
     router_pool: str
     nodes: int
     accelerators_per_node: int
+    most_replicas: float = np.inf
+    """Replicas that the workload's own traffic takes, beyond which there are none to choose from."""
 
     def asked(self, index: int, workload: Workload) -> Asked:
         """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
@@ -110,7 +113,7 @@ class Candidates:
             ttft_s=workload.slo.ttft_s,
             tpot_s=workload.slo.tpot_s,
             percentile=workload.slo.percentile,
-            pooled_replicas=float(np.clip(pooled, 1.0, _MOST_POOLED)),
+            pooled_replicas=float(np.clip(min(pooled, self.most_replicas), 1.0, _MOST_POOLED)),
         )
 
     def curve(self, index: int, speed: float, workload: Workload, lengths: Lengths) -> Curve:

@@ -169,9 +169,10 @@ def _laid_out(
 ) -> Service | None:
     """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""
     stated = scenario.clusters[cluster].model_copy(update=layout)
-    alone = {"clusters": {cluster: stated}, "workloads": {workload: scenario.workloads[workload]}}
     try:
-        services, _ = build_services(scenario.model_copy(update=alone), reuse, factors)
+        services, _ = build_services(
+            scenario.model_copy(update={"clusters": {cluster: stated}}), reuse, factors, only=workload
+        )
     except ScenarioError:
         return None
     return services[cluster, workload]

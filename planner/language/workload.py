@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.language.fields import BelowOne, EntryName, Plausible, Positive
+from planner.units import MONTHS_PER_YEAR
 from planner.validation import Strict
 
 
@@ -319,3 +320,23 @@ class Workload(Strict):
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self
+
+    def busiest_requests_per_s(self, horizon_months: int) -> float:
+        """Return a rate that no hour of the forecast passes; infinity where growth is read from a table."""
+        shape, profile = self.shape, self.shape.weekly_profile
+        peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
+        peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
+        peak *= max((1.0, *(holiday.multiplier for holiday in shape.holidays)))
+        peak *= math.prod(spike.multiplier for spike in self.spikes)
+        match self.growth:
+            case Compound(per_year=rate):
+                growth = max(1.0, (1.0 + rate) ** (horizon_months / MONTHS_PER_YEAR))
+            case Flat():
+                growth = 1.0
+            case SCurve(ceiling_multiplier=ceiling):
+                growth = ceiling
+            case Steps(steps=steps):
+                growth = max(1.0, *(step.multiplier for step in steps))
+            case GrowthTable():
+                growth = math.inf
+        return self.requests_per_s * peak * growth

@@ -155,8 +155,10 @@ class Machines:
         )
         return float(np.nan_to_num(point.requests_per_s[0], posinf=0.0)) / spec.accelerators
 
-    def in_time_rate(self, cluster: str, load: str, speed: float, growth: float = 1.0, lengths: Any = None) -> float:
-        """The same with the stated share of requests in time."""
+    def in_time_rate(
+        self, cluster: str, load: str, speed: float, replicas: float, growth: float = 1.0, lengths: Any = None
+    ) -> float:
+        """The same with the stated share of requests in time, by a router of so many replicas at most."""
         spec, slo = self.spec(cluster, load), of(self.workloads[load], "slo", {})
         replicas_of_a_node = 8 / spec.accelerators
         nodes = max(
@@ -168,7 +170,7 @@ class Machines:
             ttft_s=slo.get("ttft_s", 2.0),
             tpot_s=slo.get("tpot_s", 0.1),
             percentile=percentile,
-            pooled_replicas=min(64.0, pool[of(self.doc, "router_pool", "cluster")]),
+            pooled_replicas=min(64.0, replicas, pool[of(self.doc, "router_pool", "cluster")]),
         )
         cells = lengths or lengths_of(self.scenario.workloads[load], growth)
         curve = late_curve(price_replicas([spec], shipped_calibration()), 0, speed, cells, asked)
@@ -186,7 +188,33 @@ class Machines:
             dated = gap * (1 - math.exp(-age_h / (course["closing_months"]["base"] * YEAR_H / 12)))
         return float(stack[kind.replace("-", "_") + "_multiplier"]), max(dated, math.log(0.3))
 
-    def claim(self, cluster: str, load: str) -> float | None:
+    def own_replicas(self, cluster: str, load: str, speed: float) -> float:
+        """The fewest replicas that carry the busiest hour at 85%, where other models stand beside; else all."""
+        stated, wide = self.workloads[load], self.spec(cluster, load).accelerators
+        models = {of(other, "model") for other in self.workloads.values()}
+        if of(self.doc, "router_pool", "cluster") != "cluster" or len(models) == 1:
+            return math.inf
+        growth = of(stated, "growth", {"kind": "flat"})
+        assert growth["kind"] in ("flat", "compound")  # no scenario of the oracle grows otherwise beside other models
+        more = max(1.0, (1 + growth.get("per_year", 0.0)) ** (of(self.doc, "horizon_months", 36) / 12))
+        shape = of(stated, "shape", {})
+        week = shape.get("weekly_profile")
+        peak = max(week) / (sum(week) / 168) if week else shape.get("peak_to_mean", 1.67)
+        peak *= 1 + shape.get("season", {}).get("amplitude_fraction", 0.0)
+        for spike in of(stated, "spikes", []):
+            peak *= spike["multiplier"]
+        peak *= max([1.0, *(day.get("multiplier", 0.6) for day in shape.get("holidays", []))])
+        busiest = stated["requests_per_s"] * peak * more / 0.85
+        steps = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+        most = max(step for step in steps if step <= self.clusters[cluster]["nodes"]) * 8 // wide
+        for count in (step for step in steps if step < most):
+            claim = self.claim(cluster, load, count)
+            rate = self.in_time_rate(cluster, load, 1.0 if claim else speed, count) * (claim or 1.0)
+            if count * wide * rate >= busiest:
+                return count
+        return math.inf
+
+    def claim(self, cluster: str, load: str, replicas: float) -> float | None:
         """The throughput stated over the formula's, at the lengths it was measured at."""
         stated = of(self.clusters[cluster], "throughput_tokens_per_s_per_accelerator")
         if stated is None:
@@ -200,14 +228,15 @@ class Machines:
             output_weights=cells.output_weights,
             cached_fraction=cells.cached_fraction,
         )
-        return float(stated / at["output_tokens"] / self.in_time_rate(cluster, load, 1.0, lengths=there))
+        return float(stated / at["output_tokens"] / self.in_time_rate(cluster, load, 1.0, replicas, lengths=there))
 
     def _rates(self) -> dict[tuple[str, str], tuple[float, Any, float]]:
         """By cluster and workload: requests a second and node on day one, an hour by month, and speed."""
         rates = {}
         for cluster, load in self.services:
             speed, dated = self.maturity(cluster, load)
-            claim, spec = self.claim(cluster, load), self.spec(cluster, load)
+            replicas = self.own_replicas(cluster, load, speed)
+            claim, spec = self.claim(cluster, load, replicas), self.spec(cluster, load)
             steps, times = (1.0, claim) if claim else (speed, 1.0)
             growth = 1 + of(self.workloads[load], "tokens.growth_per_year", 0.0)
             roof = self.mean_rate(spec, load, roofline_calibration()) / self.mean_rate(spec, load)
@@ -222,7 +251,7 @@ class Machines:
                 * (
                     self.mean_rate(spec, load, growth=growth**year) * (claim or speed)
                     if deferred
-                    else self.in_time_rate(cluster, load, steps, growth**year) * times
+                    else self.in_time_rate(cluster, load, steps, replicas, growth**year) * times
                 )
                 for year in years
             ]
@@ -238,7 +267,9 @@ class Machines:
 
     def by_load(self) -> Doc:
         """Shares late and refused by load, under bursts of 500 kinds of minute and without; the most load."""
-        loads = np.linspace(0, 2, 257)
+        ends = [service.lateness.loads for service in self.services.values() if service.lateness.refuses]
+        reach = 2 * math.ceil(max([2.0, *(loads[-1] for loads in ends)]) / 2)
+        loads = np.linspace(0, reach, 128 * reach + 1)
         shape = (len(self.names), len(self.loads), loads.size)
         burst, calm, most = np.zeros((2, *shape)), np.zeros((2, *shape)), np.ones(shape[:2])
         alone = np.full(shape[:2], np.nan)
@@ -248,11 +279,12 @@ class Machines:
                 continue
             variance = (of(stated, "burst_index_of_dispersion", 12.0) - 1) / (60 * stated["requests_per_s"])
             rate = gamma.ppf((np.arange(500) + 0.5) / 500, 1 / variance, scale=variance)
+            most[place] = service.lateness.loads[-1] if service.lateness.refuses else 2.0
+            upto = np.minimum(loads, 2 * math.ceil(max(most[place], 2.0) / 2))
             burst[(slice(2), *place)] = [
-                (share * rate).mean(axis=1) for share in service.lateness.at(loads[:, None] * rate)
+                (share * rate).mean(axis=1) for share in service.lateness.at(upto[:, None] * rate)
             ]
-            calm[(slice(2), *place)] = service.lateness.at(loads)
-            most[place] = min(service.lateness.loads[-1], 2.0) if service.lateness.refuses else 2.0
+            calm[(slice(2), *place)] = service.lateness.at(upto)
             alone[place] = service.lateness.alone_s
         return {
             "late_tables": burst[0],
