@@ -15,7 +15,7 @@ from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.fleet.plan import MOST_LOAD
 from planner.language.cluster import Cluster
-from planner.language.workload import Workload
+from planner.language.workload import Length, Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec
