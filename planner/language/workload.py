@@ -339,4 +339,4 @@ class Workload(Strict):
                 growth = max(1.0, *(step.multiplier for step in steps))
             case GrowthTable():
                 growth = math.inf
-        return self.requests_per_s * peak * growth
+        return float(self.requests_per_s * peak * growth)
