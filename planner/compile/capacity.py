@@ -144,23 +144,23 @@ def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reu
     even as part of the whole cluster, nothing need be worked out: so most pairs are worked out once. A model that is
     alone has every replica there is.
     """
-    whole = service_of(cluster, workload, scenario, reuse)
+    by_all = service_of(cluster, workload, scenario, reuse)
     alone = all(load.model == workload.model for load in scenario.workloads.values())
     waits = workload.priority == "deferrable"
-    if isinstance(whole, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
-        return whole
+    if isinstance(by_all, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
+        return by_all
     busiest = workload.busiest_requests_per_s(scenario.horizon_months) / PREFERRED_UTILISATION
-    laid_out = cluster.model_copy(update={"tensor_parallel": whole.tensor_parallel})
+    laid_out = cluster.model_copy(update={"tensor_parallel": by_all.tensor_parallel})
 
     def carried(service: Service, replicas: int) -> float:
         return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
 
-    most = pooled_nodes(cluster.nodes) * whole.accelerators_per_node // whole.tensor_parallel
-    for replicas in (step for step in POOL_STEPS if step < most and carried(whole, step) >= busiest):
+    most = pooled_nodes(cluster.nodes) * by_all.accelerators_per_node // by_all.tensor_parallel
+    for replicas in (step for step in POOL_STEPS if step < most and carried(by_all, step) >= busiest):
         few = service_of(laid_out, workload, scenario, reuse, replicas)
         if isinstance(few, Service) and carried(few, replicas) >= busiest:
             return few
-    return whole
+    return by_all
 
 
 def service_of(
