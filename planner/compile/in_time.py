@@ -41,6 +41,7 @@ POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
 """Nodes and replicas behind a router for which figures are worked out."""
 
 
+@functools.cache
 def pooled_nodes(nodes: int) -> int:
     """Return the nodes behind a router in steps of at most a half, rounded down, for which figures are worked out once.
 
