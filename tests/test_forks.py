@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -25,31 +26,41 @@ def alone(script: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_all_pieces_are_done_in_their_order_by_several_processes() -> None:
+def test_all_pieces_are_done_in_their_order_by_several_processes(tmp_path: Path) -> None:
     told = alone(
-        """
+        f"""
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
         def piece(number):
-            time.sleep(0.05)
+            (folder / str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < 3:  # nobody is done before all have begun
+                time.sleep(0.01)
             return number * 10, os.getpid()
         done = shared([functools.partial(piece, n) for n in range(12)], workers=3)
-        print([n for n, _ in done] == [n * 10 for n in range(12)], len({pid for _, pid in done}))
+        print([n for n, _ in done] == [n * 10 for n in range(12)], len({{pid for _, pid in done}}))
         """
     )
     assert told == "True 3\n"
 
 
-def test_what_is_done_meanwhile_is_done_here_and_first() -> None:
+def test_what_is_done_meanwhile_is_done_here_and_first(tmp_path: Path) -> None:
     told = alone(
-        """
-        here = []
-        def piece():
+        f"""
+        from pathlib import Path
+        folder, here = Path({str(tmp_path)!r}), []
+        def piece(number):
             here.append("piece")
+            (folder / str(number)).touch()
             return os.getpid()
-        done = shared([piece] * 3, workers=2, meanwhile=lambda: (time.sleep(0.3), here.append("meanwhile")))
-        print(here[0], os.getpid() in done, len(done))
+        def meanwhile():
+            while len(list(folder.iterdir())) < 3:
+                time.sleep(0.01)
+            here.append("meanwhile")
+        done = shared([functools.partial(piece, n) for n in range(3)], 2, meanwhile)
+        print(here, os.getpid() in done, len(done))
         """
     )
-    assert told == "meanwhile False 3\n", "a helper had taken all pieces by then"
+    assert told == "['meanwhile'] False 3\n", "a helper had taken all pieces by then"
 
 
 def test_more_pieces_than_a_pipe_holds_numbers_for() -> None:
