@@ -36,7 +36,8 @@ def rent_by_hour(plan: Plan, window: WindowResult) -> tuple[Floats, Floats]:
         return np.zeros_like(shed), np.zeros(hours)
     month = plan.months.hour_periods[first : first + hours]
     per_request = burst.accelerator_h_per_request
-    needed = shed * (per_request[:, month] if per_request.shape[1] > 1 else per_request)
+    with np.errstate(invalid="ignore"):  # 0 · ∞: nothing is shed of what no accelerator serves
+        needed = shed * (per_request[:, month] if per_request.shape[1] > 1 else per_request)
     needed[shed <= 0] = 0.0
     servable = np.isfinite(needed)
     needed[~servable] = 0.0
