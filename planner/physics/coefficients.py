@@ -51,7 +51,7 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     _coefficient("fp4_weight", "factor on weight_stream for four-bit weights", 1.2, 0.17, 0.0, 0.2),
     _coefficient("expert_stream", "time to stream the experts touched, over peak bandwidth", 1.3, 0.35, 0.17, 0.7),
     _coefficient("fp4_expert", "the same for four-bit experts", 1.3, 0.35, 0.17, 0.7),
-    _coefficient("emulated_fp4", "factor on fp4_expert where the part lacks FP4", 1.3, 0.35, 0.1, 0.0),
+    _coefficient("emulated_fp4", "factor on fp4_expert and visit_s where the part lacks FP4", 1.3, 0.35, 0.1, 0.0),
     _coefficient("expert_imbalance", "factor on the experts where each sits whole on one rank", 1.1, 0.2, 0.0, 0.0),
     _coefficient("compute", "time of matrix products, over peak arithmetic", 1.6, 0.17, 0.0, 0.28),
     _coefficient("fp4_compute", "factor on compute at FP4 rate", 1.0, 0.21, 0.0, 0.28),

@@ -254,10 +254,12 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     c = coefficient
     factor = np.exp(np.asarray(log_effect, dtype=float))
     one = np.ones(1)
+    # A part without FP4 unpacks the weights of each expert that it visits: their stream is longer, and so is the visit.
+    unpacking = np.where(work.is_emulated, c["emulated_fp4"], one)
     weight_stream = c["weight_stream"] * np.where(work.is_fp4, c["fp4_weight"], one)
     expert_stream = np.where(
         work.is_fp4,
-        c["fp4_expert"] * np.where(work.is_emulated, c["emulated_fp4"], one),
+        c["fp4_expert"] * unpacking,
         c["expert_stream"],
     ) * np.where(work.is_expert_parallel, c["expert_imbalance"], one)
     compute = (
@@ -270,7 +272,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         weight_stream * work.shared_stream_s
         + c["step_s"]
         + c["layer_s"] * work.dense_layers
-        + c["visit_s"] * work.expert_visits
+        + c["visit_s"] * unpacking * work.expert_visits
         + c["latent_layer_s"] * work.latent_layers
         + c["normed_layer_s"] * work.normed_layers
         + c["hop_s"] * work.hops
