@@ -78,7 +78,8 @@ def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, sha
         deployment, held = placement.deployments[d], replicas[d]
         np.multiply(held, deployment.nodes_per_replica, out=nodes[pool])
         nodes[pool] *= share[c]
-        earlier = np.append(held[0] if before is None else before[d], held[:-1])
+        earlier = np.empty_like(held)
+        earlier[0], earlier[1:] = held[0] if before is None else before[d], held[:-1]
         rose = np.flatnonzero(held > earlier)  # what falls is not loaded
         loads = (held[rose] - earlier[rose]) * deployment.nodes_per_replica
         loads *= share[c][rose]
@@ -234,6 +235,12 @@ class _Site:
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
         self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
         self.hours = hours
+        orders = [workload.cluster_order for workload in self.workloads]
+        self.pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
+        """By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
+        levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
+        self.levels = [tuple(members) for _, members in levels]
+        """Workloads by priority."""
         self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
         """Nodes of a replica, shape (deployments,)."""
         self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
@@ -248,7 +255,10 @@ class _Site:
         """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
         emptied = copy.copy(self)
         emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
-        emptied.left = np.where(np.array(self.placement.placed)[:, None], 0.0, standing)
+        emptied.left = standing.copy()
+        for c, placed in enumerate(self.placement.placed):
+            if placed:
+                emptied.left[c] = 0.0
         return emptied
 
     def with_room(self, replicas: Floats) -> _Site:
@@ -273,8 +283,7 @@ class _Site:
         Of a priority each model gets one replica where there is room before any gets a second, those that take least
         first: a model that is not resident serves nobody.
         """
-        levels = itertools.groupby(self.placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
-        for level in [tuple(members) for _, members in levels]:
+        for level in self.levels:
             for w in sorted(level, key=self._nodes_each):
                 self._seat(w, requests[w])
             for w in level:
@@ -282,18 +291,18 @@ class _Site:
 
     def _nodes_each(self, w: int) -> float:
         """Return the nodes that a workload's smallest replica takes for each workload it serves."""
-        held = [self.placement.deployments[d] for _, d in self._pools(w) if d is not None]
+        held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
         holders = [deployment for deployment in held if w in deployment.workloads]
         return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
 
     def _seat(self, w: int, requests: Floats) -> None:
         """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
         wanted = requests > 0.0
-        for _, d in self._pools(w):
+        for _, d in self.pools[w]:
             if d is None:
                 return  # it can do with a share of a cluster
             wanted &= self.replicas[d] < 1.0
-        for pool, d in self._pools(w):
+        for pool, d in self.pools[w]:
             if d is not None and w in self._members(d):
                 if not wanted.any():
                     return
@@ -331,7 +340,7 @@ class _Site:
         """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
         if not requests.any():
             return requests
-        for pool, d in self._pools(w):
+        for pool, d in self.pools[w]:
             c, (rate, by) = self.placement.pool_cluster[pool], self.rates[w, pool]
             need = requests / by
             if d is not None:
@@ -348,10 +357,6 @@ class _Site:
             used *= rate
             requests = requests - used
         return requests
-
-    def _pools(self, w: int) -> list[tuple[int, int | None]]:
-        """Return the pools that serve a workload, in the order in which they are offered it, and what each holds."""
-        return [(pool, self.placement.pool_deployment[pool]) for pool in self.workloads[w].cluster_order]
 
     def place_the_rest(self, *, waiting: bool = False) -> None:
         """Place replicas on the nodes left over: in proportion to what is placed, then by priority.

@@ -201,7 +201,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
         hours = _at_work(router.room.used[c])
         nodes = part_of(capacity[c], hours)
         busy = np.zeros(1)
-        for level in _levels_on(plan, c):
+        for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             served = {w: part_of(router.served[c, w], hours) for w in level}
             for w in level:
@@ -237,10 +237,10 @@ def _read(table: Floats, load: Floats) -> Floats:
     return share
 
 
-def _levels_on(plan: Plan, cluster: int) -> list[list[int]]:
+def _levels_on(router: Router, cluster: int) -> list[list[int]]:
     """Return the workloads of a cluster that cannot wait, by priority, the highest first."""
     levels: dict[int, list[int]] = {}
-    for w in plan.by_priority:
-        if not plan.workloads[w].deadline_h and cluster in plan.workloads[w].cluster_order:
-            levels.setdefault(plan.workloads[w].priority, []).append(w)
+    for w in router.plan.by_priority:
+        if (cluster, w) in router.served and not router.plan.workloads[w].deadline_h:
+            levels.setdefault(router.plan.workloads[w].priority, []).append(w)
     return [levels[priority] for priority in sorted(levels)]
