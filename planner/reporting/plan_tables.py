@@ -22,7 +22,6 @@ from planner.reporting.run_columns import (
     WARNINGS,
 )
 from planner.results import tables
-from planner.results.event_table import events
 from planner.results.result import RunResult
 
 _SCENARIO = Column(name="scenario", kind=ColumnKind.TEXT, description="Scenario, by its name.")
@@ -62,7 +61,7 @@ RUN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
     PLACEMENT.name: tables.placement,
     ROUTING_MONTHLY.name: tables.routing_monthly,
     LEDGER.name: lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
-    EVENTS.name: events,
+    EVENTS.name: tables.events,
     WARNINGS.name: _warnings,
 }
 """What makes each table that says how a run went, where its money and its machine time were spent."""

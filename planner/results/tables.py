@@ -18,6 +18,7 @@ from planner.fleet.hourly import WindowResult
 from planner.fleet.placement import Residence, residence
 from planner.fleet.plan import Deployment, Plan
 from planner.fleet.rented import rent_by_hour
+from planner.results import event_table
 from planner.results.cohorts import opening_of
 from planner.results.late import REASONS, lost_requests
 from planner.results.measure_names import FLEET, SITE, TIMELINE
@@ -28,6 +29,7 @@ from planner.units import HOURS_PER_DAY
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Any]
+events = event_table.events  # the one table in a module of its own
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
