@@ -60,8 +60,8 @@ def is_zone(name: str) -> bool:
 @lru_cache(maxsize=1)
 def _listed_zones() -> frozenset[str]:
     """Return the names in the list of the package tzdata; none where it is not there."""
-    found = find_spec("tzdata")
-    folders = (found.submodule_search_locations or ()) if found else ()
+    package = find_spec("tzdata")
+    folders = (package.submodule_search_locations or ()) if package else ()
     try:
         return frozenset(name for folder in folders for name in (Path(folder) / "zones").read_text("utf-8").split())
     except OSError:
