@@ -32,6 +32,7 @@ from planner.studies.sizing.search import Search
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
 _MOST_CHANGE = 4.0  # of a price, as a share of it: beyond that a change is no prospect
+_MOST_DESCENTS = 4  # after a plan was mended
 _MOST_ROUNDS = 3  # of confirmation: one that fails is mended with what it showed, and confirmed on others
 
 
@@ -277,9 +278,27 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
         if mended is None:
             break
         search.tries = min(search.tries, _FAMILY_TRIES)
-        search.best = search.descend(mended)
+        search.best = _settled(search, mended)
         first += effort.confirmations
     return confirmation
+
+
+def _settled(search: Search, counts: Counts) -> Counts:
+    """Return a choice from which nothing can be taken, begun with one that is mended.
+
+    The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
+    ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
+    """
+    for _ in range(_MOST_DESCENTS):
+        counts = search.descend(counts)
+        if search.holds(counts, fully=True):
+            break
+        search.learn(counts)
+        mended = search.mend(counts)
+        if mended is None:
+            break
+        counts = mended
+    return counts
 
 
 def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
