@@ -27,7 +27,7 @@ from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, TimeUp, judged
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
-from planner.studies.sizing.search import Search
+from planner.studies.sizing.search import RIVAL_TRIES, Search
 
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
@@ -240,7 +240,7 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
     if main.best is None or len(choices.accelerators) < 2 or family_of(choices, main.best) == MIXED:
         return
     main.clock.say("searching among plans of several parts")
-    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=_FAMILY_TRIES, like=main)
+    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
     search.meet(main)
     search.choices = dataclasses.replace(choices, mixed=True)
     places = range(len(choices.purchases))
