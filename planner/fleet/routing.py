@@ -112,10 +112,10 @@ def fill(wanted: Floats, room: Room, way: Way, served: Mapping[int, Floats]) -> 
     hours: Hours = slice(None)
     for tier in way.tiers:
         free = [_free_requests(room.preferred(cluster, hours), room, way, cluster, hours) for cluster in tier]
-        taken = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
-        short = np.flatnonzero(taken < left)
-        share = np.minimum(taken, left) / divisor(taken) if len(tier) > 1 else None
-        np.minimum(taken, left, out=taken)
+        total = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
+        short = np.flatnonzero(total < left)
+        taken = np.minimum(total, left)
+        share = taken / divisor(total) if len(tier) > 1 else None
         for cluster, most in zip(tier, free, strict=True):
             given = taken if share is None else most * share
             served[cluster][hours] = given
