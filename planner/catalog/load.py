@@ -47,6 +47,7 @@ _SUCCESSORS = {
     r"regression_days": ("fix_days",),
 }
 """Keys of an entry as older overlays write them, and where their values live now."""
+_OLD_KEY = re.compile("|".join(_SUCCESSORS))
 
 
 class Catalog(Strict):
@@ -221,6 +222,8 @@ def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...
 
 def _successor(key: str) -> tuple[str, ...]:
     """Return where the value of an older key lives now; nothing for a key of today."""
+    if _OLD_KEY.fullmatch(key) is None:
+        return ()
     for old, new in _SUCCESSORS.items():
         if (match := re.fullmatch(old, key)) is not None:
             return tuple(match.expand(part) for part in new)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict, Workers
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, Seed, Strict
 from planner.cli.progress import say, tell
+from planner.cli.study_options import Workers
 
 
 def actuals(

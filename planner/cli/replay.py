@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, Seed, StudyFile
+from planner.cli.options import AsJson, Overrides, Quiet, Seed
+from planner.cli.study_options import StudyFile
 
 
 def replay(

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.options import (
-    AsJson,
-    ByteOrderMark,
-    DecimalComma,
-    Draws,
-    Out,
-    Overrides,
-    Quiet,
-    ScenarioFile,
-    Seed,
-    Strict,
-)
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Draws, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import stages, tell
 from planner.results.measure_names import DRAWS
 
@@ -26,7 +16,9 @@ def run(
     scenario: ScenarioFile,
     overrides: Overrides = None,
     seed: Seed = None,
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>].")
+    ] = None,
     draws: Draws = DRAWS,
     hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,

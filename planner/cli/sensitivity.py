@@ -6,20 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from planner.cli.options import (
-    AsJson,
-    Out,
-    Overrides,
-    Quiet,
-    Restart,
-    Resume,
-    Scheduler,
-    Seed,
-    Strict,
-    StudyFile,
-    Workers,
-    answer_study,
-)
+from planner.cli.options import AsJson, Overrides, Quiet, Seed, Strict
+from planner.cli.study_options import Out, Restart, Resume, Scheduler, StudyFile, Workers, answer_study
 
 
 def sensitivity(

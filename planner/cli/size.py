@@ -7,21 +7,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import (
-    AsJson,
-    ByteOrderMark,
-    DecimalComma,
-    Overrides,
-    Quiet,
-    Restart,
-    Resume,
-    ScenarioFile,
-    Scheduler,
-    Seed,
-    Strict,
-    Workers,
-)
+from planner.cli.options import AsJson, ByteOrderMark, DecimalComma, Overrides, Quiet, ScenarioFile, Seed, Strict
 from planner.cli.progress import say, tell
+from planner.cli.study_options import Restart, Resume, Scheduler, Workers
 
 
 def size(

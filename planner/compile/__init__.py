@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.load import Catalog
-from planner.catalog.physics import part_of, shape_of
 from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions, slower_drafts, waits_of_few
@@ -30,8 +29,6 @@ from planner.fleet.site_plan import ParkingPlan, SitePlan
 from planner.language.scenario import Scenario
 from planner.language.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
-
-__all__ = ["Reuse", "build_plan", "part_of", "promise_plan", "shape_of"]
 
 Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites

@@ -113,7 +113,7 @@ def as_first_bought(scenario: Scenario, name: str) -> Cluster:
     cluster of one node, or of none, it would have the long waits and the shared memory of one for good.
     """
     cluster = scenario.clusters[name]
-    rules = [rule for rule in scenario.expansion.rules if rule.cluster == name and rule.when != "utilisation_below"]
+    rules = scenario.expansion.enlarging(name)
     if cluster.nodes or not rules:
         return cluster
     first = min(min(rule.nodes, rule.most_nodes or rule.nodes) for rule in rules)

@@ -158,7 +158,7 @@ def _all_drained(plan: Plan) -> list[str]:
 
 def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
-    buys = any(rule.when != "utilisation_below" for rule in scenario.expansion.rules)
+    buys = any(rule.enlarges for rule in scenario.expansion.rules)
     if not buys and not any(cluster.nodes for cluster in plan.clusters):
         yield "no cluster has a node and no review buys any: nothing can be served"
     edges = plan.month_edges_h[:-1].astype(np.intp)
@@ -227,8 +227,7 @@ def _unused_quotes(scenario: Scenario) -> list[str]:
     end = add_months(scenario.start, scenario.horizon_months)
     for name, cluster in scenario.clusters.items():
         first = order_date(scenario, cluster)
-        rules = (rule for rule in scenario.expansion.rules if rule.cluster == name)
-        reviewed = any(rule.when != "utilisation_below" for rule in rules)  # which retires; all others buy
+        reviewed = bool(scenario.expansion.enlarging(name))
         for quote in dated_quotes(cluster):
             begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
             if quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start):
@@ -356,7 +355,7 @@ def waits_of_few(scenario: Scenario, services: Mapping[tuple[str, str], Service]
     warnings = []
     for name, workload in services:
         cluster, load = scenario.clusters[name], scenario.workloads[workload]
-        bought = [r.nodes for r in scenario.expansion.rules if r.cluster == name and r.when != "utilisation_below"]
+        bought = [rule.nodes for rule in scenario.expansion.enlarging(name)]
         if not cluster.nodes or not bought:
             continue
         larger = cluster.model_copy(update={"nodes": cluster.nodes + max(bought)})

@@ -172,13 +172,10 @@ def _tiers(
     Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
     at about the same power, which the mix that each was bought for moves a little.
     """
-    asked = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
 
     def kind(index: int) -> tuple[object, ...]:
         cluster, service = clusters[index], services[clusters[index].name, name]
-        rent = cluster.rent.usd_per_accelerator_h[0] if cluster.rent and cluster.is_paid_by_the_hour else 0.0
-        wanted = asked.index(cluster.name) if cluster.name in asked else len(asked)
-        return wanted, service.spec, service.speed, float(rent)
+        return _rank(scenario, name, cluster), service.spec, service.speed, _rent_usd_per_h(cluster)
 
     def are_alike(one: int, other: int) -> bool:
         full_kw, other_kw = (clusters[index].node_power.full_kw for index in (one, other))
@@ -213,9 +210,7 @@ def _order(
 
     def rent(index: int) -> float:
         cluster = clusters[index]
-        if cluster.rent is None or not cluster.is_paid_by_the_hour:
-            return 0.0
-        per_node = float(cluster.rent.usd_per_accelerator_h[0]) * cluster.accelerators_per_node
+        per_node = _rent_usd_per_h(cluster) * cluster.accelerators_per_node
         return per_node / services[cluster.name, name].requests_per_s
 
     def another(index: int) -> tuple[float, float, str]:
@@ -224,9 +219,7 @@ def _order(
 
     cheapest = sorted(able, key=another)
     if scenario.routing == "preference":
-        wanted = scenario.workloads[name].cluster_preference
-        position = {cluster: place for place, cluster in enumerate(wanted)}
-        return tuple(sorted(cheapest, key=lambda index: position.get(clusters[index].name, len(position))))
+        return tuple(sorted(cheapest, key=lambda index: _rank(scenario, name, clusters[index])))
     if scenario.routing != "workload-aware":
         return tuple(cheapest)
     memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
@@ -235,6 +228,20 @@ def _order(
     reserve = any(_is_memory_bound(scenario, other, services_there) for other in scenario.workloads)
     richest = max((memory[index] for index in able if clusters[index].name in there), default=0.0)
     return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
+
+
+def _rent_usd_per_h(cluster: ClusterPlan) -> float:
+    """Return the rent of an accelerator's hour at work at the start; 0 where it is paid anyway."""
+    if cluster.rent is None or not cluster.is_paid_by_the_hour:
+        return 0.0
+    return float(cluster.rent.usd_per_accelerator_h[0])
+
+
+def _rank(scenario: Scenario, name: str, cluster: ClusterPlan) -> int:
+    """Return the place that a workload's user gives a cluster; the same for all that are not ranked."""
+    wanted = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
+    position = {ranked: place for place, ranked in enumerate(wanted)}
+    return position.get(cluster.name, len(position))
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
@@ -48,6 +50,22 @@ def zone_names() -> frozenset[str]:
     ``localtime`` is whatever this machine is set to, so a plan that names it would differ from one to the next.
     """
     return frozenset(available_timezones()) - {"localtime"}
+
+
+def is_zone(name: str) -> bool:
+    """Return whether a time zone is one of these; a name that the package of zones lists needs no look at each file."""
+    return name in _listed_zones() or name in zone_names()
+
+
+@lru_cache(maxsize=1)
+def _listed_zones() -> frozenset[str]:
+    """Return the names in the list of the package tzdata; none where it is not there."""
+    package = find_spec("tzdata")
+    folders = (package.submodule_search_locations or ()) if package else ()
+    try:
+        return frozenset(name for folder in folders for name in (Path(folder) / "zones").read_text("utf-8").split())
+    except OSError:
+        return frozenset()
 
 
 def zone(name: str) -> ZoneInfo:

@@ -89,14 +89,15 @@ def allocate(
 ) -> Floats:
     """Return the node-equivalents that each cluster gives to each workload, shape (clusters, workloads, some hours).
 
-    ``nodes`` has shape (clusters, some hours) and ``allowed_kw``, the IT power, (some hours,). Hours of the same speeds
-    share a program; programs in which the same clusters and workloads are alike are solved together.
+    ``nodes`` has shape (clusters, some hours) and ``allowed_kw``, the IT power, (some hours,); clusters are those that
+    serve any of the workloads. Hours of the same speeds share a program; programs in which the same clusters and
+    workloads are alike are solved together.
     """
     given = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
     if not wants.hours.size:
         return given
     on = serving(ways, wants.workloads)
-    nodes, steps = nodes[on], steps.of(on)
+    steps = steps.of(on)
     program, rates, tokens = _speeds(ways, wants, on)
     for clusters, workloads, which in _patterns(rates, tokens, wants.levels, steps):
         among = np.full(len(rates), -1)
@@ -104,12 +105,11 @@ def allocate(
         hours = np.flatnonzero(among[program] >= 0)
         programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
         if hours.size == wants.hours.size:
-            given[on] = programs.solve(nodes, wants.requests, allowed_kw, program)
-            break
+            return programs.solve(nodes, wants.requests, allowed_kw, program)
         power = None if allowed_kw is None else allowed_kw[hours]
         solved = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
-        for c, nodes_given in zip(on.tolist(), solved, strict=True):
-            for row, nodes_of_it in zip(given[c], nodes_given, strict=True):
+        for there, nodes_given in zip(given, solved, strict=True):
+            for row, nodes_of_it in zip(there, nodes_given, strict=True):
                 row[hours] = nodes_of_it
     return given
 
@@ -159,16 +159,18 @@ class _Programs:
     def solve(self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: NDArray[np.intp]) -> Floats:
         """Return the node-equivalents by cluster, workload and hour."""
         best = self.rates.max(axis=1)
-        group_nodes, group_requests = self.clusters @ nodes, self.workloads @ requests
+        group_nodes, group_requests = _totals(self.clusters, nodes), _totals(self.workloads, requests)
         # Demand is counted in nodes at its best, and everything in shares of the nodes there are: figures near 1. More
         # than all nodes can serve is as good as that.
         scale = np.maximum(group_nodes.sum(axis=0), _NONE)
-        demand = np.minimum(group_requests / in_hours(np.maximum(best, _NONE).T, program), 2.0 * scale)
+        demand = group_requests / in_hours(np.maximum(best, _NONE).T, program)
         unit_kw = float(self.steps.kw.max())
         limits = [width[:, None] * group_nodes for width in self.steps.width.T]
-        limits.append(demand)
+        limits.append(np.minimum(demand, 2.0 * scale, out=demand))
         if allowed_kw is not None:
             limits.append(allowed_kw[None] / unit_kw)
+        shares = np.concatenate(limits)
+        shares /= scale
         matrices = self._matrices(best, None if allowed_kw is None else unit_kw)
         demand_rows = range(self.steps.width.size, self.steps.width.size + len(demand))
         objectives = self._objectives(best, slice(demand_rows.start, demand_rows.stop), matrices)
@@ -177,9 +179,10 @@ class _Programs:
         for kind in self._insatiable(group_requests) if allowed_kw is None else ():
             filled = [(int(self.on[pair]), int(pair)) for pair in np.flatnonzero(self.of == kind)]
             met.remove(demand_rows[kind])
-        solution = maximise(matrices, objectives, met, np.vstack(limits) / scale, program, filled)
+        solution = maximise(matrices, objectives, met, shares, program, filled)
         given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
-        given[self.on, self.of] = solution[: self.on.size] * scale
+        for c, w, nodes_given in zip(self.on.tolist(), self.of.tolist(), solution, strict=False):  # steps come after
+            np.multiply(nodes_given, scale, out=given[c, w])
         return self._shared(given, nodes, requests)
 
     def _insatiable(self, requests: Floats) -> list[int]:
@@ -195,10 +198,12 @@ class _Programs:
 
     def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
         """Share what groups give and get: clusters by their nodes, workloads by their demand."""
-        by_cluster = _shares(self.clusters, nodes)
-        by_workload = _shares(self.workloads, requests)
         groups, kinds = self.clusters.argmax(axis=0), self.workloads.argmax(axis=0)
-        return np.asarray(given[np.ix_(groups, kinds)] * by_cluster[:, None] * by_workload[None])
+        if (groups.size, kinds.size) != given.shape[:2]:
+            given = given[np.ix_(groups, kinds)]
+        given *= _shares(self.clusters, nodes)[:, None]
+        given *= _shares(self.workloads, requests)[None]
+        return given
 
     def _matrices(self, best: Floats, unit_kw: float | None) -> Floats:
         """Return the left-hand sides: clusters, further steps, demand and, under a cap, power."""
@@ -302,9 +307,14 @@ def _members(alike: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
     return (alike == first[:, None]).astype(np.float64), first
 
 
+def _totals(members: Floats, size: Floats) -> Floats:
+    """Return the size of each group, shape (groups, hours)."""
+    return size if len(members) == members.shape[1] else members @ size
+
+
 def _shares(members: Floats, size: Floats) -> Floats:
     """Return each member's part of its group by size, shape (members, hours); 0 in a group of nothing."""
     if len(members) == members.shape[1]:  # each is alone
         return (size > 0.0).astype(np.float64)
-    total = members.T @ (members @ size)
+    total = members.T @ _totals(members, size)
     return np.divide(size, total, out=np.zeros_like(total), where=total > 0)

@@ -7,19 +7,28 @@ cell, at four to six times the time. Results are the same to the bit.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Hours = slice | NDArray[np.intp]
 
 
-def at_least(least: float, numbers: Floats) -> Floats:
-    """Return max(least, x)."""
-    bound = np.zeros(numbers.shape)
-    if least:
-        bound.fill(least)
-    np.maximum(numbers, bound, out=bound)
-    return bound
+@functools.cache
+def _level(bound: float, digits: int) -> Floats:
+    """Return one number, as often as a count of so many binary digits may ask for."""
+    level = np.full(2**digits, bound)
+    level.flags.writeable = False
+    return level
+
+
+def at_least(least: float, numbers: Floats, out: Floats | None = None) -> Floats:
+    """Return max(least, x). Bounds are few, and kept: fresh ones would cost a pass of their own."""
+    bound = _level(least, numbers.size.bit_length())[: numbers.size]
+    return np.maximum(numbers, bound.reshape(numbers.shape), out=out)
 
 
 def at_most(most: float, numbers: Floats) -> Floats:
@@ -35,11 +44,36 @@ def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:
 
     Indexing would keep the figures of an hour together, not those of a series, and make each later pass slower.
     """
-    return np.take(series, hours, axis=-1, mode="clip")
+    return series.take(hours, axis=-1, mode="clip")
+
+
+def part_of(series: Floats, hours: Hours) -> Floats:
+    """Return some hours of one series, or all."""
+    return series[hours] if isinstance(hours, slice) else series.take(hours, mode="clip")
+
+
+def added(rows: Floats, owner: Sequence[int]) -> Floats:
+    """Return rows of shape (members, hours) added up to their owners, which are in the members' order.
+
+    numpy's add.at and reduceat go cell by cell, at many times the time.
+    """
+    if len(owner) == max(owner) + 1:  # each is its own
+        return rows
+    total = np.zeros((max(owner) + 1, rows.shape[1]))
+    for c, row in zip(owner, rows, strict=True):
+        total[c] += row
+    return total
+
+
+def divisor(total: Floats) -> Floats:
+    """Return what to divide by so that a part of nothing is nothing: infinity where a total is not above 0."""
+    if total.size and total.min() > 0.0:
+        return total
+    safe = total.copy()
+    safe.reshape(-1)[np.flatnonzero(~(total > 0.0))] = np.inf
+    return safe
 
 
 def quotient(part: Floats, total: Floats) -> Floats:
     """Return part / total, and 0 where the total is not above 0; ``total`` may have one cell for all."""
-    if total.size and total.min() > 0.0:
-        return part / total
-    return np.divide(part, total, out=np.zeros(np.broadcast_shapes(part.shape, total.shape)), where=total > 0.0)
+    return part / divisor(total)

@@ -50,9 +50,8 @@ def maximise(
         counted = objectives[:, :, columns + row, None]
         if counted.any():
             tableaus[:, rows:] -= counted * tableaus[:, row, None]
-    for row, column in filled:
-        levels = _pivot(tableaus, (np.full(len(bases), row), np.full(len(bases), column)), levels, levels[row], program)
-        bases[:, row] = column
+    if filled:
+        _fill(tableaus, bases, np.array(filled, dtype=np.intp), levels, program)
     _meet(tableaus, bases, np.array(met, dtype=np.intp), levels, program)
     solution = np.zeros((columns + rows, limits.shape[1]))
     most = max(1, _MOST_CELLS // tableaus[0].size)
@@ -60,6 +59,24 @@ def maximise(
         chunk = slice(first, first + most)
         _mend(tableaus, bases, program[chunk], levels[:, chunk], solution[:, chunk])
     return solution[:columns]
+
+
+def _fill(tableaus: Floats, bases: Indices, filled: Indices, levels: Floats, program: Indices) -> None:
+    """Fill some rows, each by the column beside it in ``filled``, of shape (rows, 2).
+
+    No column has a part in two of them, so they can enter all at once.
+    """
+    rows, columns = filled.T
+    amounts = tableaus[:, :, columns]  # shape (programs, m + levels, filled)
+    pivots = amounts[:, rows, np.arange(rows.size)]
+    new_rows = tableaus[:, rows] / pivots[:, :, None]
+    tableaus -= amounts @ new_rows
+    tableaus[:, rows], bases[:, rows] = new_rows, columns
+    for row, pivot, amount in zip(rows.tolist(), pivots.T, amounts.T, strict=True):
+        level = levels[row] / pivot.take(program)
+        for other in np.flatnonzero(amount[: bases.shape[1]].any(axis=1)).tolist():
+            levels[other] -= amount[other].take(program) * level
+        levels[row] = level
 
 
 def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:

@@ -17,17 +17,20 @@ _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for r
 
 
 def load_fraction(used: Floats, nodes: Floats) -> Floats:
-    """Return the load of nodes that share it evenly, shape (clusters, hours); 0 where there are none."""
+    """Return the load of nodes that share it evenly, shape (hours,); 0 where there are none."""
     load = at_least(_NONE, nodes)
     return np.divide(used, load, out=load)
 
 
-def it_kw(plan: Plan, load: Floats, nodes: Floats) -> Floats:
-    """Return IT power by cluster, shape (clusters, hours): healthy nodes, each under the same load."""
-    power = np.empty_like(nodes)
-    for index, cluster in enumerate(plan.clusters):
-        power[index] = cluster.node_power.node_kw(load[index])
-    power *= nodes
+def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
+    """Return IT power by cluster, shape (clusters, hours): healthy nodes, each under the same load.
+
+    A cluster at a time, whose hours stay in the cache; those of all do not.
+    """
+    power = np.zeros_like(nodes)
+    for cluster, work, there, kw in zip(plan.clusters, used, nodes, power, strict=True):
+        if there.any():
+            np.multiply(cluster.node_power.node_kw(load_fraction(work, there)), there, out=kw)
     return power
 
 
@@ -56,7 +59,7 @@ def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped
     assert parking is not None
     serves = np.any(plan.requests_per_node_h > 0.0, axis=(1, 2))[:, None]
     on = np.minimum(np.maximum(np.ceil(used * (1.0 + parking.headroom_fraction) - _NONE), serves), nodes)
-    all_on_kw = it_kw(plan, load_fraction(used, nodes), nodes)
+    all_on_kw = it_kw(plan, used, nodes)
     on = np.where(parked_kw(plan, used, nodes, on) < all_on_kw, on, nodes)
     on[:, capped] = nodes[:, capped]
     parked = nodes - on
@@ -73,7 +76,7 @@ def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped
 def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
     """Return IT power by cluster with only some nodes on: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
     assert plan.site.parking is not None
-    return it_kw(plan, load_fraction(used, on), on) + (nodes - on) * plan.site.parking.parked_kw
+    return it_kw(plan, used, on) + (nodes - on) * plan.site.parking.parked_kw
 
 
 def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floats:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import at_least, in_hours, quotient
+from planner.fleet.elementwise import Hours, at_least, divisor, in_hours, part_of
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.placement import ROUNDING
 from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
-from planner.fleet.routing import Hours, Way
+from planner.fleet.routing import Way
 
 Floats = NDArray[np.float64]
+Rates = Mapping[tuple[int, int], tuple[Floats, Floats]]
+"""By workload and pool, the requests an hour of a node, those that are down for part of it counted whole, and what to
+divide requests by to have the nodes; shape (hours,) each."""
 URGENT_USE = 0.75
 """How busy replicas of work that cannot wait are left where work that can would load other models in the nodes beside
 them; assumption: at 85% chat is late by 0.12 points more than alone, at 75% by 0.08, and batch serves 1% less."""
-_FEW = 0.3  # below this share of hours, working on the hours alone is cheaper than on whole arrays
+_FEW = 0.15  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,39 +54,40 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
     )
     standing = whole_nodes(window)
-    share = quotient(window.nodes, standing)
+    share = _serving_share(window.nodes, standing)
     ways = ways_of(placement.pools, window)
     replicas = _placed(plan, placement, window, ways, standing, share)
-    loading = _loading(placement, replicas, window.replicas_before, share)
-    nodes, rest = np.empty((len(placement.pool_cluster), standing.shape[1])), window.nodes.copy()
-    for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
-        if d is None:
-            nodes[pool] = at_least(0.0, rest[c])
-        else:
-            held = replicas[d] * placement.deployments[d].nodes_per_replica
-            held *= share[c]
-            np.subtract(held, loading[d], out=nodes[pool])
-        rest[c] -= nodes[pool]
+    nodes, loading = _pool_nodes(placement, window, replicas, share)
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
     pools = dataclasses.replace(window, demand_requests=demand, nodes=nodes)
     return PlacedWindow(window=pools, ways=ways, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
 
-def _loading(placement: Placement, replicas: Floats, before: Floats | None, share: Floats) -> Floats:
-    """Return the nodes that load weights, mean of the hour, shape (deployments, hours): rise · size · share · time."""
-    loading = np.zeros_like(replicas)
-    for d, deployment in enumerate(placement.deployments):
-        if placement.placed[deployment.cluster]:
-            first = replicas[d, 0] if before is None else before[d]
-            rise = np.empty_like(replicas[d])
-            rise[0] = replicas[d, 0] - first
-            np.subtract(replicas[d, 1:], replicas[d, :-1], out=rise[1:])
-            np.maximum(rise, loading[d], out=loading[d])  # beside zeros: what falls is not loaded
-            loading[d] *= deployment.nodes_per_replica
-            loading[d] *= share[deployment.cluster]
-            loading[d] *= deployment.load_h
-    return loading
+def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """Return the nodes of each pool that serve, shape (pools, hours), and those that load weights, by deployment.
+
+    What loads is, mean of the hour, rise of replicas · size · share · time.
+    """
+    nodes, rest = np.empty((len(placement.pool_cluster), replicas.shape[1])), window.nodes.copy()
+    loading, before = np.zeros_like(replicas), window.replicas_before
+    for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
+        if d is None:
+            at_least(0.0, rest[c], out=nodes[pool])
+            continue
+        deployment, held = placement.deployments[d], replicas[d]
+        np.multiply(held, deployment.nodes_per_replica, out=nodes[pool])
+        nodes[pool] *= share[c]
+        earlier = np.empty_like(held)
+        earlier[0], earlier[1:] = held[0] if before is None else before[d], held[:-1]
+        rose = np.flatnonzero(held > earlier)  # what falls is not loaded
+        loads = (held[rose] - earlier[rose]) * deployment.nodes_per_replica
+        loads *= share[c][rose]
+        loads *= deployment.load_h
+        loading[d][rose] = loads
+        nodes[pool][rose] -= loads
+        rest[c] -= nodes[pool]
+    return nodes, loading
 
 
 def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, replicas: Floats) -> Floats | None:
@@ -103,22 +107,15 @@ def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, repl
     return absent
 
 
-def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, result: WindowResult) -> WindowResult:
-    """Return a window's result with pools added up to clusters."""
-    owner = list(placement.pool_cluster)
-
-    def added(pools: Floats) -> Floats:
-        total = np.zeros((len(window.nodes), *pools.shape[1:]))
-        for cluster, pool in zip(
-            owner, pools, strict=True
-        ):  # np.add.at and reduceat go cell by cell, at many times the time
-            total[cluster] += pool
-        return total
-
-    served = np.zeros((len(window.nodes), *result.served_requests.shape[1:]))
-    for w, workload in enumerate(placement.pools.workloads):
-        for pool in sorted(workload.cluster_order):
-            served[owner[pool], w] += result.served_requests[pool, w]
+def on_clusters(
+    placement: Placement,
+    window: WindowInput,
+    placed: PlacedWindow,
+    result: WindowResult,
+    served: Mapping[tuple[int, int], Floats],
+) -> WindowResult:
+    """Return a window's result, whose pools are added up, as one of clusters; ``served`` has what each pool serves."""
+    owner = placement.pool_cluster
     drags: dict[tuple[int, int], Drag] = {}
     for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
         before = drags.get((owner[pool], w))
@@ -130,22 +127,16 @@ def by_cluster(placement: Placement, window: WindowInput, placed: PlacedWindow, 
         speed = speeds[pool, w]
         if speed.size > 1:
             speed = speed[placement.pools.months.hour_periods[window.hours]]
-        beyond = result.served_requests[pool, w] * (1.0 / speed - 1.0)
+        beyond = served[pool, w] * (1.0 / speed - 1.0)
         slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + beyond
+    absent = placed.absent_requests
     return dataclasses.replace(
         result,
         slower_requests=slower,
         demand_requests=window.demand_requests,
-        served_requests=served,
-        shed_requests=result.shed_requests + (0.0 if placed.absent_requests is None else placed.absent_requests),
+        shed_requests=result.shed_requests if absent is None else result.shed_requests + absent,
         nodes=window.nodes,
-        busy_nodes=added(result.busy_nodes),
-        drag_nodes=added(result.drag_nodes),
         drags=drags,
-        throttled_nodes=added(result.throttled_nodes),
-        parked_nodes=None if result.parked_nodes is None else added(result.parked_nodes),
-        woken_nodes=None if result.woken_nodes is None else added(result.woken_nodes),
-        it_kw=added(result.it_kw),
         replicas=placed.replicas,
         loading_nodes=placed.loading_nodes,
     )
@@ -160,24 +151,38 @@ def whole_nodes(window: WindowInput) -> Floats:
     return np.ceil(window.nodes / lit - ROUNDING)
 
 
+def _serving_share(nodes: Floats, standing: Floats) -> Floats:
+    """Return what serves of the nodes among which replicas are placed, shape (clusters, hours); 1 where there are none.
+
+    Nothing is placed on no nodes, at whatever speed it would be served there.
+    """
+    share = nodes / divisor(standing)
+    share.reshape(-1)[np.flatnonzero(standing <= 0.0)] = 1.0
+    return share
+
+
 def _placed(
     plan: Plan, placement: Placement, window: WindowInput, ways: Sequence[Way], standing: Floats, share: Floats
 ) -> Floats:
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
-    counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop))
-    review = np.repeat(placement.review_requests, counts.astype(np.intp), axis=1)
-    came = window.demand_requests * (1.0 if window.lit_fraction is None else window.lit_fraction)
-    first, stretch = _stretches(standing, share, review, *(rate[None] for way in ways for rate in way.rates))
-    reviewed = _Site(placement, ways, in_hours(standing, first), in_hours(share, first), first)
+    counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)).astype(np.intp)
+    review = np.repeat(placement.review_requests, counts, axis=1)
+    came = window.demand_requests if window.lit_fraction is None else window.demand_requests * window.lit_fraction
+    months = np.repeat(np.arange(float(counts.size)), counts)
+    speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
+    lit = () if window.lit_fraction is None else (window.lit_fraction,)
+    first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
+    rates = _rates(placement, ways, share)
+    reviewed = _Site(placement, _only(rates, first), in_hours(standing, first), first)
     reviewed.place(in_hours(review, first))
     reviewed.place_the_rest()
     replicas = in_hours(reviewed.replicas, stretch)
-    site = _Site(placement, ways, standing, share, np.arange(standing.shape[1]))
-    left = sum((site.take(w, came[w], add=False) for w in site.emptied(replicas)), start=np.zeros(standing.shape[1]))
+    site = reviewed.without_work(rates, stretch, standing)
+    left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     if not short.size:
         return replicas
-    site = _Site(placement, ways, in_hours(standing, short), in_hours(share, short), short, loads=True)
+    site = _Site(placement, _only(rates, short), in_hours(standing, short), short, loads=True)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
     site.place(in_hours(came, short) * ~waits)
     if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
@@ -190,6 +195,23 @@ def _placed(
     site.place_the_rest()
     replicas[:, site.hours] = site.replicas
     return replicas
+
+
+def _rates(placement: Placement, ways: Sequence[Way], share: Floats) -> Rates:
+    """Return the rates of all workloads in the pools that serve them."""
+    rates = {}
+    for w, way in enumerate(ways):
+        for pool, by in way.divisors.items():
+            rate, there = way.rates[pool], share[placement.pool_cluster[pool]]
+            served = rate * there
+            rates[w, pool] = (served, served if by is rate else by * there)
+    return rates
+
+
+def _only(rates: Rates, hours: NDArray[np.intp]) -> Rates:
+    """Return the rates of some of the hours."""
+    some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
+    return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}
 
 
 def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -208,12 +230,17 @@ class _Site:
     """Clusters on which replicas are being placed, in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, ways: Sequence[Way], standing: Floats, share: Floats, hours: NDArray[np.intp], *,
-        loads: bool = False,
-    ) -> None:  # fmt: skip
+        self, placement: Placement, rates: Rates, standing: Floats, hours: NDArray[np.intp], *, loads: bool = False
+    ) -> None:
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
-        self.placement, self.ways, self.workloads = placement, ways, placement.pools.workloads
-        self.share, self.hours = share, hours
+        self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
+        self.hours = hours
+        orders = [workload.cluster_order for workload in self.workloads]
+        self.pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
+        """By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
+        levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
+        self.levels = [tuple(members) for _, members in levels]
+        """Workloads by priority."""
         self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
         """Nodes of a replica, shape (deployments,)."""
         self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
@@ -223,21 +250,31 @@ class _Site:
         self.replicas = np.zeros((len(placement.deployments), standing.shape[1]))
         self.spare = np.zeros_like(self.replicas)
         """Of the replicas placed, the nodes for which there is no work yet."""
-        self.rates: dict[tuple[int, int], Floats] = {}
-        """Requests an hour of a node of a pool on a workload, those that are down for part of it counted whole."""
+
+    def without_work(self, rates: Rates, hours: NDArray[np.intp], standing: Floats) -> _Site:
+        """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
+        emptied = copy.copy(self)
+        emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
+        emptied.left = standing.copy()
+        for c, placed in enumerate(self.placement.placed):
+            if placed:
+                emptied.left[c] = 0.0
+        return emptied
 
     def with_room(self, replicas: Floats) -> _Site:
         """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
         replicas[:, self.hours] = self.replicas
         room = np.zeros(self.left.shape[1], dtype=np.bool_)
-        for d, deployment in enumerate(self.placement.deployments):
-            if self.placement.placed[deployment.cluster]:
-                room |= self._fitting(deployment.cluster, d) > 0.0
+        smallest: dict[int, int] = {}  # of a cluster: what does not fit the smallest fits no other
+        for d in np.argsort(-self.size).tolist():
+            smallest[self.placement.deployments[d].cluster] = d
+        for c, d in smallest.items():
+            if self.placement.placed[c]:
+                room |= self._fitting(c, d) > 0.0
         where, narrowed = np.flatnonzero(room), copy.copy(self)
-        narrowed.hours = self.hours[where]
-        narrowed.share, narrowed.left = in_hours(self.share, where), in_hours(self.left, where)
+        narrowed.hours, narrowed.rates = self.hours[where], _only(self.rates, where)
+        narrowed.left = in_hours(self.left, where)
         narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
-        narrowed.rates = {}
         return narrowed
 
     def place(self, requests: Floats) -> None:
@@ -246,75 +283,72 @@ class _Site:
         Of a priority each model gets one replica where there is room before any gets a second, those that take least
         first: a model that is not resident serves nobody.
         """
-        levels = itertools.groupby(self.placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
-        for level in [tuple(members) for _, members in levels]:
+        for level in self.levels:
             for w in sorted(level, key=self._nodes_each):
-                self._seat(w, requests[w] > 0)
+                self._seat(w, requests[w])
             for w in level:
                 self.take(w, requests[w], add=True)
 
     def _nodes_each(self, w: int) -> float:
         """Return the nodes that a workload's smallest replica takes for each workload it serves."""
-        held = [self.placement.deployments[d] for _, d in self._pools(w) if d is not None]
+        held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
         holders = [deployment for deployment in held if w in deployment.workloads]
         return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
 
-    def _seat(self, w: int, wanted: NDArray[np.bool_]) -> None:
+    def _seat(self, w: int, requests: Floats) -> None:
         """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
-        for _, d in self._pools(w):
+        wanted = requests > 0.0
+        for _, d in self.pools[w]:
             if d is None:
                 return  # it can do with a share of a cluster
-            wanted = wanted & (self.replicas[d] < 1)
-        for pool, d in self._pools(w):
+            wanted &= self.replicas[d] < 1.0
+        for pool, d in self.pools[w]:
             if d is not None and w in self._members(d):
-                self._add(self.placement.pool_cluster[pool], d, wanted)
-                wanted = wanted & (self.replicas[d] < 1)
+                if not wanted.any():
+                    return
+                self._add(self.placement.pool_cluster[pool], d, wanted.astype(np.float64))
+                wanted &= self.replicas[d] < 1.0
 
     def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
         """Return how many more replicas of a deployment find room, shape (hours,)."""
-        room: Floats = self.left[c][hours] / self.size[d]
+        room: Floats = part_of(self.left[c], hours) / self.size[d]
         room += ROUNDING
         np.floor(room, out=room)
         return room
 
-    def _add(self, c: int, d: int, wanted: Floats | NDArray[np.bool_]) -> None:
-        """Place as many more replicas of a deployment as are wanted, a whole number, and find room."""
-        count = np.count_nonzero(wanted)
+    def _add(self, c: int, d: int, wanted: Floats) -> None:
+        """Place as many more replicas of a deployment as are wanted and find room; part of one is wanted whole."""
+        is_wanted = wanted > 0.0
+        count = np.count_nonzero(is_wanted)
         if not count:
             return
         least = self.placement.deployments[d].least_replicas
+        few = least > 1 or count < _FEW * wanted.size
+        hours: Hours = np.flatnonzero(is_wanted) if few else slice(None)
+        more = np.ceil(part_of(wanted, hours))
         if least > 1:  # what holds all fine-tunes, or nothing
-            wanted = np.where(wanted > 0, np.maximum(wanted, least - self.replicas[d]), 0.0)
-        hours: Hours = np.flatnonzero(wanted) if count < _FEW * wanted.size else slice(None)
-        more = self._fitting(c, d, hours)
-        np.minimum(wanted[hours], more, out=more)
+            np.maximum(more, least - self.replicas[d][hours], out=more)
+        if not few:
+            at_least(0.0, more, out=more)
+        np.minimum(more, self._fitting(c, d, hours), out=more)
         self.replicas[d][hours] += more
         self.spare[d][hours] += more * self.serving[d]
         more *= self.size[d]
         self.left[c][hours] -= more
 
-    def _rate(self, w: int, pool: int) -> Floats:
-        """Return the requests an hour that a node of a pool serves, less what it is down, shape (hours,)."""
-        if (w, pool) not in self.rates:
-            rate = self.ways[w].rates[pool]
-            if rate.size not in (1, self.hours.size):  # all hours need no picking
-                rate = rate[self.hours]
-            self.rates[w, pool] = rate * self.share[self.placement.pool_cluster[pool]]
-        return self.rates[w, pool]
-
     def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
         """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
         if not requests.any():
             return requests
-        for pool, d in self._pools(w):
-            c, rate = self.placement.pool_cluster[pool], self._rate(w, pool)
-            need = quotient(requests, rate)
+        for pool, d in self.pools[w]:
+            c, (rate, by) = self.placement.pool_cluster[pool], self.rates[w, pool]
+            need = requests / by
             if d is not None:
                 if add and w in self._members(d):
                     lacking = need - self.spare[d]
                     lacking /= max(self.serving[d], ROUNDING * self.size[d])
                     lacking -= ROUNDING
-                    self._add(c, d, at_least(0.0, np.ceil(lacking, out=lacking)))
+                    self._add(c, d, lacking)
                 used = np.minimum(need, self.spare[d], out=need)
                 self.spare[d] -= used
             else:  # any share of it will do
@@ -323,10 +357,6 @@ class _Site:
             used *= rate
             requests = requests - used
         return requests
-
-    def _pools(self, w: int) -> list[tuple[int, int | None]]:
-        """Return the pools that serve a workload, in the order in which they are offered it, and what each holds."""
-        return [(pool, self.placement.pool_deployment[pool]) for pool in self.workloads[w].cluster_order]
 
     def place_the_rest(self, *, waiting: bool = False) -> None:
         """Place replicas on the nodes left over: in proportion to what is placed, then by priority.
@@ -346,11 +376,3 @@ class _Site:
     def _members(self, d: int) -> tuple[int, ...]:
         """Return the workloads of a deployment."""
         return self.placement.deployments[d].workloads
-
-    def emptied(self, replicas: Floats) -> tuple[int, ...]:
-        """Begin with replicas that have no work; return the workloads in the order in which they are served."""
-        self.spare = replicas * self.size[:, None]
-        for c, placed in enumerate(self.placement.placed):
-            if placed:
-                self.left[c] = 0.0
-        return self.placement.pools.by_priority

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
-from planner.fleet.elementwise import in_hours
+from planner.fleet.elementwise import at_least, in_hours
 from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import Plan
 from planner.fleet.power import allowed_it_kw, it_kw
@@ -34,8 +34,9 @@ class Router:
         self.ways = ways_of(plan, window) if ways is None else ways
         shape = (len(plan.workloads), window.nodes.shape[1])
         self.room = Room.empty(window.nodes, plan.preferred_utilisation)
-        self.served = np.zeros((len(plan.clusters), *shape))
-        """Requests, shape (clusters, workloads, hours)."""
+        pairs = [(c, w) for w, way in enumerate(self.ways) for c in sorted(way.order)]
+        self.served = dict(zip(pairs, np.zeros((len(pairs), shape[1])), strict=True))
+        """Requests by cluster and workload, where it may go there, shape (hours,)."""
         self.shed = np.zeros(shape)
         """Requests, shape (workloads, hours)."""
         self.waiting = [*window.waiting_requests]
@@ -53,7 +54,7 @@ class Router:
         for index in urgent:
             self.shed[index] = window.dark_requests(index)
             wanted = window.demand_requests[index] - self.shed[index]
-            hours, left = fill(wanted, self.room, self.ways[index], self.served[:, index])
+            hours, left = fill(wanted, self.room, self.ways[index], self._served(index))
             self.shed[index][hours] += left
             outgrown = self.ways[index].outgrown
             short[index][hours] = (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
@@ -63,6 +64,17 @@ class Router:
                 self._relieve(group)
         for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
             self._defer(plan.by_priority[:place])
+
+    def _served(self, index: int) -> dict[int, Floats]:
+        """Return what a workload is served by cluster, in their order in the file."""
+        return {c: self.served[c, index] for c in sorted(self.ways[index].order)}
+
+    def served_requests(self, owner: Sequence[int]) -> Floats:
+        """Return what is served of each workload, shape (owners, workloads, hours), with the owner of each cluster."""
+        served = np.zeros((max(owner) + 1, *self.shed.shape))
+        for (c, index), requests in self.served.items():
+            served[owner[c], index] += requests
+        return served
 
     def _sharing(self, which: Sequence[int]) -> list[list[int]]:
         """Return some workloads in groups, in order: those of different groups have no cluster in common."""
@@ -77,7 +89,7 @@ class Router:
     def place(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
         """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
         wants = self._wants(hours, which)
-        self._settle(wants, self._allocate(wants, in_hours(self.window.nodes, hours), allowed_kw))
+        self._settle(wants, self._allocate(wants, self._nodes(wants), allowed_kw))
 
     def wanted_nodes(self) -> Floats:
         """Return the node-equivalents that would work were deferrable work not held back, shape (clusters, hours)."""
@@ -86,8 +98,9 @@ class Router:
         for index in self.plan.by_priority:
             if self.plan.workloads[index].deadline_h:
                 came, way = self.window.demand_requests[index], self.ways[index]
-                held_back = np.maximum(came - self.served[:, index].sum(axis=0), 0.0)
-                fill(np.minimum(held_back, spare(room, way)), room, way, np.zeros_like(room.used))
+                held_back = at_least(0.0, came - sum(self._served(index).values()))
+                nowhere = {c: np.zeros(came.size) for c in way.order}
+                fill(np.minimum(held_back, spare(room, way)), room, way, nowhere)
         return room.used
 
     def _relieve(self, which: Sequence[int]) -> None:
@@ -102,13 +115,13 @@ class Router:
         for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
             if not hours.size:
                 return
-            used, nodes = (of[np.ix_(on, hours)].sum(axis=0) for of in (self.room.used, self.window.nodes))
+            used, nodes = (sum(in_hours(of[c], hours) for c in on) for of in (self.room.used, self.window.nodes))
             tried = np.flatnonzero(used <= level * nodes)  # below the mean is hopeless
             wants = self._wants(hours[tried], which)
-            given = self._allocate(wants, level * in_hours(self.window.nodes, wants.hours))
+            given = self._allocate(wants, level * self._nodes(wants))
             enough = np.ones(tried.size, dtype=np.bool_)
             for place, asked in enumerate(wants.requests):
-                enough &= self._requests(wants, given, place).sum(axis=0) >= asked * (1.0 - _SLACK)
+                enough &= sum(self._requests(wants, given, place)) >= asked * (1.0 - _SLACK)
             kept = np.flatnonzero(enough)
             self._settle(wants.only(kept), in_hours(given, kept))
             hours = np.delete(hours, tried[kept])
@@ -129,16 +142,16 @@ class Router:
         full = room - served <= _GAIN * room + _SLACK  # a full cluster may be free by a rounding that nobody fills
         queued = self._improvable(np.flatnonzero(full | (served > free)), beside)
         if not queued.size:
-            fill(served, self.room, way, self.served[:, index])
+            fill(served, self.room, way, self._served(index))
             return
         wants, given = self._make_room(queued, beside)
-        most = self._requests(wants, given, -1).sum(axis=0)
+        most = sum(self._requests(wants, given, -1))
         # Less than that is rounding, by which no hour may be planned one way or the other.
         widened = most > free[queued] * (1.0 + _GAIN)
         limit = np.where(widened, most, free[queued])
         room[queued] = np.where(known[queued], np.minimum(room[queued], limit), limit)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
-        fill(np.minimum(served, free), self.room, way, self.served[:, index])
+        fill(np.minimum(served, free), self.room, way, self._served(index))
         moved = np.flatnonzero(widened & (served[queued] > free[queued]))
         wants.requests[-1] = served[queued]
         given[:, -1] *= served[queued] / np.maximum(most, np.maximum(served[queued], _NOTHING))
@@ -150,9 +163,9 @@ class Router:
         if plan.site.cap_kw is None:
             return room, np.zeros(free.size, dtype=np.bool_)
         allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
-        known = allowed < it_kw(plan, np.ones_like(window.nodes), window.nodes).sum(axis=0)
+        known = allowed < it_kw(plan, window.nodes, window.nodes).sum(axis=0)
         wants, given = self._make_room(np.flatnonzero(known), which, allowed[known])
-        room[known] = self._requests(wants, given, -1).sum(axis=0) * (1.0 - _BACK_OFF)
+        room[known] = sum(self._requests(wants, given, -1)) * (1.0 - _BACK_OFF)
         return room, known
 
     def _improvable(self, hours: Chosen, which: Sequence[int]) -> Chosen:
@@ -165,32 +178,36 @@ class Router:
         if len(which) == 1:
             return hours[:0]
         on = serving(self.ways, which)
-        hours = hours[(in_hours(self.window.nodes[on], hours) > 0.0).sum(axis=0) > 1]
+        hours = hours[sum(in_hours(self.window.nodes[c], hours) > 0.0 for c in on) > 1]
         closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
             if self.ways[other].outgrown is None and not self.plan.workloads[other].deadline_h:
                 closed[list(self.ways[other].order)] |= self._is_undone(other, hours)
         full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
         for c in on.tolist():
-            nodes = self.window.nodes[c][hours]
+            nodes = in_hours(self.window.nodes[c], hours)
             not_closed = (nodes > 0.0) & ~closed[c]
-            full &= ~not_closed | (self.room.used[c][hours] >= nodes * (1.0 - _BACK_OFF))
+            full &= ~not_closed | (in_hours(self.room.used[c], hours) >= nodes * (1.0 - _BACK_OFF))
             for place, other in enumerate(which[:-1]):
                 if c in self.ways[other].order:
-                    tenants[place] |= not_closed & (self.served[c, other][hours] > 0.0)
+                    tenants[place] |= not_closed & (in_hours(self.served[c, other], hours) > 0.0)
         improvable: Chosen = hours[~(full & (tenants.sum(axis=0) <= 1))]
         return improvable
 
     def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
         """Say whether a workload was shed for want of room in some hours."""
-        came = self.window.demand_requests[index, hours]
-        return np.asarray(self.shed[index, hours] > came * (1.0 - self.window.lit(hours) + _SLACK))
+        came = in_hours(self.window.demand_requests[index], hours)
+        return np.asarray(in_hours(self.shed[index], hours) > came * (1.0 - self.window.lit(hours) + _SLACK))
 
     def _make_room(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Wants, Floats]:
         """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
         wants = self._wants(hours, which)
         wants.requests[-1] = PLENTY
-        return wants, self._allocate(wants, in_hours(self.window.nodes, hours), allowed_kw)
+        return wants, self._allocate(wants, self._nodes(wants), allowed_kw)
+
+    def _nodes(self, wants: Wants) -> Floats:
+        """Return the nodes of the clusters that serve some workloads, in their hours, shape (clusters, some hours)."""
+        return np.stack([in_hours(self.window.nodes[c], wants.hours) for c in serving(self.ways, wants.workloads)])
 
     def _wants(self, hours: Chosen, which: Sequence[int]) -> Wants:
         """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""
@@ -200,45 +217,44 @@ class Router:
             if workload.deadline_h:
                 # Each has a level of its own: those before it have been promised what they ask for.
                 levels.append(workload.priority + 1 + place)
-                requests[place] = in_hours(self.served[:, index], hours).sum(axis=0)
+                requests[place] = sum(in_hours(served, hours) for served in self._served(index).values())
             else:
                 levels.append(workload.priority)
-                requests[place] = self.window.demand_requests[index, hours] * self.window.lit(hours)
+                requests[place] = in_hours(self.window.demand_requests[index], hours) * self.window.lit(hours)
         return Wants(workloads=which, levels=levels, requests=requests, hours=hours)
 
     def _allocate(self, wants: Wants, nodes: Floats, allowed_kw: Floats | None = None) -> Floats:
-        """Return the best plan: node-equivalents by cluster, workload and hour."""
+        """Return the best plan: node-equivalents by cluster that serves any of the workloads, workload and hour."""
         steps: Steps = node_steps(self.plan) if allowed_kw is None else power_steps(self.plan)
         return allocate(self.ways, nodes, wants, steps, allowed_kw)
 
-    def _requests(self, wants: Wants, given: Floats, place: int) -> Floats:
-        """Return the requests that node-equivalents serve of one of some workloads, shape (clusters, some hours).
+    def _requests(self, wants: Wants, given: Floats, place: int) -> list[Floats]:
+        """Return the requests that node-equivalents serve of one of some workloads, shape (some hours,) each.
 
-        Clusters are those that serve it, in their order in the file.
+        By cluster that serves it, in their order in the file.
         """
         way = self.ways[wants.workloads[place]]
         on = sorted(way.order)
-        served: Floats = given[on, place]
-        for row, c in enumerate(on):
-            served[row] *= way.rate(c, wants.hours)
-        return served
+        rows = np.searchsorted(serving(self.ways, wants.workloads), on)
+        return [given[row, place] * way.rate(c, wants.hours) for row, c in zip(rows, on, strict=True)]
 
     def _settle(self, wants: Wants, given: Floats) -> None:
         """Write what a new plan of some hours serves and sheds in place of what was."""
-        hours, on = wants.hours, serving(self.ways, wants.workloads)
-        self.room.used[np.ix_(on, hours)] = given[on].sum(axis=1)
+        hours = wants.hours
+        for c, nodes_given in zip(serving(self.ways, wants.workloads), given, strict=True):
+            self.room.used[c][hours] = nodes_given.sum(axis=0)
         for place, index in enumerate(wants.workloads):
             served = self._requests(wants, given, place)
-            total, asked = served.sum(axis=0), wants.requests[place]
+            total, asked = sum(served), wants.requests[place]
             deferred = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
             is_met = (total >= asked * (1.0 - _SLACK)) | deferred
-            served *= np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
+            exactly = np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
             for c, requests in zip(sorted(self.ways[index].order), served, strict=True):
-                self.served[c, index][hours] = requests
+                self.served[c, index][hours] = requests * exactly
             if not deferred:
                 left = np.where(is_met, 0.0, asked - total)
-                self.shed[index, hours] = self.window.demand_requests[index, hours] - asked + left
+                self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
 
 
 def ways_of(plan: Plan, window: WindowInput) -> list[Way]:

@@ -28,16 +28,20 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     blocks = -(-step.size // _BLOCK)
     filler = blocks * _BLOCK - step.size  # hours after the end, which nobody reads
     added, low, high = (np.pad(series, (0, filler)).reshape(blocks, _BLOCK).T.copy() for series in (step, lower, upper))
-    for hour in range(1, _BLOCK):
-        a, now_low, now_high = added[hour], low[hour].copy(), high[hour].copy()
-        for bound in (low, high):
-            np.minimum(np.maximum(bound[hour - 1] + a, now_low), now_high, out=bound[hour])
-        a += added[hour - 1]
+    bounds = np.empty((_BLOCK, 2, blocks))  # of what has passed through a block's hours so far
+    bounds[0] = low[0], high[0]
+    for hour, now in enumerate(bounds[1:], start=1):
+        np.add(bounds[hour - 1], added[hour], out=now)
+        np.maximum(now, low[hour], out=now)
+        np.minimum(now, high[hour], out=now)
+        added[hour] += added[hour - 1]
     handed = [start]
-    for a, least, most in zip(added[-1].tolist(), low[-1].tolist(), high[-1].tolist(), strict=True):
+    for a, least, most in zip(added[-1].tolist(), *bounds[-1].tolist(), strict=True):
         handed.append(min(max(handed[-1] + a, least), most))
     added += handed[:-1]
-    return np.minimum(np.maximum(added, low), high).T.ravel()[: step.size]
+    np.maximum(added, bounds[:, 0], out=added)
+    np.minimum(added, bounds[:, 1], out=added)
+    return added.T.ravel()[: step.size]
 
 
 def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import at_most, in_hours, quotient
+from planner.fleet.elementwise import Hours, added, at_most, in_hours, part_of, quotient
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
-from planner.fleet.replicas import by_cluster, place_window
+from planner.fleet.replicas import on_clusters, place_window
 from planner.fleet.router import Router
-from planner.fleet.routing import Hours, Way
 
 Floats = NDArray[np.float64]
 _CAP_TOLERANCE = 1e-9
@@ -38,9 +37,10 @@ def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make."""
     placement = plan.placement
     if placement is None or not any(placement.placed):
-        return _evaluate(plan, window)
+        return _evaluate(Router(plan, window), range(len(plan.clusters)))
     placed = place_window(plan, placement, window)
-    return by_cluster(placement, window, placed, _evaluate(placement.pools, placed.window, placed.ways))
+    router = Router(placement.pools, placed.window, placed.ways)
+    return on_clusters(placement, window, placed, _evaluate(router, placement.pool_cluster), router.served)
 
 
 class Missed(NamedTuple):
@@ -75,7 +75,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     for change in changes:
         trial = copy.copy(router)
         trial.plan = change(plan)
-        trial.served, trial.shed = router.served.copy(), router.shed.copy()
+        trial.served, trial.shed = {on: was.copy() for on, was in router.served.items()}, router.shed.copy()
         trial.room = replace(router.room, used=router.room.used.copy())
         _overload(trial)
         late.append(_late(trial, window.nodes))
@@ -83,64 +83,72 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
 
 
-def _evaluate(plan: Plan, window: WindowInput, ways: Sequence[Way] | None = None) -> WindowResult:
-    """Route a window's demand over its nodes, within the site's power.
+def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
+    """Route a window's demand over its nodes, within the site's power; add up what belongs to one owner.
 
     Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
     all others left. Hours in which that leaves work undone, or crowds one cluster beside a free one, are planned anew
     as a whole. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds, nodes are
     parked or clocked down and lower priorities give way.
     """
-    router = Router(plan, window, ways)
+    plan, window = router.plan, router.window
     router.route()
-    throttled, capacity = np.zeros_like(window.nodes), window.nodes
+    throttled, capacity = np.zeros((max(owner) + 1, window.nodes.shape[1])), window.nodes
     used, over = router.room.used, np.zeros(0, dtype=np.intp)
     if plan.site.cap_kw is not None:
         allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
-        drawn = it_kw(plan, load_fraction(used, window.nodes), window.nodes).sum(axis=0)
+        drawn = it_kw(plan, used, window.nodes).sum(axis=0)
         over = np.flatnonzero(drawn > allowed * (1.0 + _CAP_TOLERANCE))
     if over.size:
         wanted = in_hours(router.wanted_nodes(), over)
         router.place(over, plan.by_priority, allowed[over])
-        throttled[:, over] = np.maximum(wanted - used[:, over], 0.0)
+        throttled[:, over] = added(np.maximum(wanted - used[:, over], 0.0), owner)
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     on = window.nodes
     parked = awake(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
     if parked is not None:
         on, capacity = parked.on, np.minimum(capacity, parked.serving)
-    full = used.copy()
-    _overload(router)
+    full = _overload(router)
     late = _late(router, capacity)
-    np.minimum(used, full, out=used)  # a node that is full is no fuller, and draws no more, for being offered more
+    for c, most in full.items():  # a node that is full is no fuller, and draws no more, for being offered more
+        np.minimum(used[c], most, out=used[c])
     # Power last: what was refused at the door draws none.
-    power = it_kw(plan, load_fraction(used, on), on) if parked is None else parked_kw(plan, used, window.nodes, on)
+    power = it_kw(plan, used, on) if parked is None else parked_kw(plan, used, window.nodes, on)
     if over.size:
         _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     drags = _drags(router)
-    drag = np.zeros_like(window.nodes)
-    for (c, _), lost in drags.items():
-        drag[c][lost.hours] += lost.nodes
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
-        served_requests=router.served,
+        served_requests=router.served_requests(owner),
         late_requests=late,
         shed_requests=router.shed,
         waiting_requests=tuple(router.waiting),
         nodes=window.nodes,
-        busy_nodes=used,
-        drag_nodes=drag,
+        busy_nodes=added(used, owner),
+        drag_nodes=_drag_nodes(drags, owner, used.shape[1]),
         drags=drags,
         throttled_nodes=throttled,
-        it_kw=power,
+        it_kw=added(power, owner),
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
         replicas=np.zeros((0, window.nodes.shape[1])),
         loading_nodes=np.zeros((0, window.nodes.shape[1])),
-        parked_nodes=None if parked is None else window.nodes - parked.serving,
-        woken_nodes=None if parked is None else parked.woken,
+        parked_nodes=None if parked is None else added(window.nodes - parked.serving, owner),
+        woken_nodes=None if parked is None else added(parked.woken, owner),
         awake_after=None if parked is None else parked.last,
     )
+
+
+def _drag_nodes(drags: Mapping[tuple[int, int], Drag], owner: Sequence[int], hours: int) -> Floats:
+    """Return the node-equivalents that slow software costs, shape (owners, hours)."""
+    pools: dict[int, Floats] = {}
+    for (pool, _), lost in drags.items():
+        pools.setdefault(pool, np.zeros(hours))[lost.hours] += lost.nodes
+    total = np.zeros((max(owner) + 1, hours))
+    for pool in sorted(pools):
+        total[owner[pool]] += pools[pool]
+    return total
 
 
 def _drags(router: Router) -> dict[tuple[int, int], Drag]:
@@ -152,13 +160,15 @@ def _drags(router: Router) -> dict[tuple[int, int], Drag]:
     return drags
 
 
-def _overload(router: Router) -> None:
+def _overload(router: Router) -> dict[int, Floats]:
     """Offer what found no room to the clusters that serve the rest, up to the most they are offered.
 
     Capacity is the rate at which the promised share is in time. More can be served, at the price of more that is late:
-    what of it is late and what refused is read from the plan's tables.
+    what of it is late and what refused is read from the plan's tables. Returns the node-equivalents that were at work
+    before on the clusters that are offered more, shape (hours,).
     """
     plan, window = router.plan, router.window
+    before: dict[int, Floats] = {}
     for w in plan.by_priority:
         if plan.workloads[w].deadline_h:
             continue
@@ -167,13 +177,15 @@ def _overload(router: Router) -> None:
         if not hours.size:
             continue
         on = sorted(plan.workloads[w].cluster_order)
-        served = np.stack([router.served[c, w][hours] for c in on])
+        served = np.stack([in_hours(router.served[c, w], hours) for c in on])
         over = quotient(left[hours], served.sum(axis=0))
         served *= np.stack([at_most(plan.most_loads[c, w] - 1.0, over) for c in on])
         for c, more in zip(on, served, strict=True):
+            before.setdefault(c, router.room.used[c].copy())
             router.served[c, w][hours] += more
             router.room.used[c][hours] += router.ways[w].nodes(more, c, hours)
         router.shed[w][hours] -= served.sum(axis=0)
+    return before
 
 
 def _late(router: Router, capacity: Floats) -> Floats:
@@ -187,18 +199,20 @@ def _late(router: Router, capacity: Floats) -> Floats:
     refusal_free = plan.refusal_free_load
     for c in range(len(plan.clusters)):
         hours = _at_work(router.room.used[c])
-        busy = np.zeros_like(capacity[c][hours])
-        for level in _levels_on(plan, c):
+        nodes = part_of(capacity[c], hours)
+        busy = np.zeros(1)
+        for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
+            served = {w: part_of(router.served[c, w], hours) for w in level}
             for w in level:
-                busy += ways[w].nodes(router.served[c, w][hours], c, hours)
-            load = load_fraction(busy, capacity[c][hours])
+                busy = busy + ways[w].nodes(served[w], c, hours)
+            load = load_fraction(busy, nodes)
             for w in level:
-                late[w][hours] += router.served[c, w][hours] * _read(plan.late_tables[c, w], load)
+                late[w][hours] += served[w] * _read(plan.late_tables[c, w], load)
                 above = np.flatnonzero(load > refusal_free[c, w])
                 if above.size:
                     which = above if isinstance(hours, slice) else hours[above]
-                    refused = router.served[c, w][which] * _read(plan.refused_tables[c, w], load[above])
+                    refused = in_hours(served[w], above) * _read(plan.refused_tables[c, w], in_hours(load, above))
                     router.served[c, w][which] -= refused
                     router.shed[w][which] += refused
                     router.room.used[c][which] -= ways[w].nodes(refused, c, which)
@@ -214,19 +228,19 @@ def _at_work(used: Floats) -> Hours:
 def _read(table: Floats, load: Floats) -> Floats:
     """Return a table's share at loads, linear between its cells' edges."""
     place = load * (LOAD_CELLS / MOST_LOAD)
-    low = place.astype(np.intp)
-    below = np.take(table, low, mode="clip")  # beyond the table's end both are its last cell
-    share = np.take(table, low + 1, mode="clip")
-    share -= below
-    share *= place - low
-    share += below
+    below = np.floor(place)
+    place -= below
+    cell = below.astype(np.intp)
+    share = np.append(np.diff(table), 0.0).take(cell, mode="clip")  # beyond its end a table stays as it is
+    share *= place
+    share += table.take(cell, mode="clip", out=below)
     return share
 
 
-def _levels_on(plan: Plan, cluster: int) -> list[list[int]]:
+def _levels_on(router: Router, cluster: int) -> list[list[int]]:
     """Return the workloads of a cluster that cannot wait, by priority, the highest first."""
     levels: dict[int, list[int]] = {}
-    for w in plan.by_priority:
-        if not plan.workloads[w].deadline_h and cluster in plan.workloads[w].cluster_order:
-            levels.setdefault(plan.workloads[w].priority, []).append(w)
+    for w in router.plan.by_priority:
+        if (cluster, w) in router.served and not router.plan.workloads[w].deadline_h:
+            levels.setdefault(router.plan.workloads[w].priority, []).append(w)
     return [levels[priority] for priority in sorted(levels)]

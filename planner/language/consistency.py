@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from planner.catalog.load import Catalog
-from planner.demand.calendar import zone_names
+from planner.demand.calendar import is_zone, zone_names
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
@@ -55,7 +55,7 @@ def check_scenario(scenario: Scenario) -> None:
     _check_steps(scenario, catalog, report)
     if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
         zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
-        if zone is not None and zone not in zone_names():
+        if zone is not None and not is_zone(zone):
             key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
             report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
     _check_prices(scenario, report)
@@ -130,7 +130,7 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
             except ScenarioError as error:
                 report(("workloads", name, "growth", "file"), str(error))
         zone = workload.shape.timezone
-        if zone not in zone_names():
+        if not is_zone(zone):
             report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
 
 

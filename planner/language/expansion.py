@@ -38,6 +38,11 @@ class Rule(Strict):
     cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] = 3
     """Months before the same rule may act again. Default 3: what was bought should arrive first."""
 
+    @property
+    def enlarges(self) -> bool:
+        """Whether it buys or rents; one that watches for little use retires or gives back."""
+        return self.when != "utilisation_below"
+
 
 class Expansion(Strict):
     """A monthly review.
@@ -56,3 +61,7 @@ class Expansion(Strict):
     """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
     """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""
+
+    def enlarging(self, cluster: str) -> list[Rule]:
+        """Return the rules that enlarge a cluster."""
+        return [rule for rule in self.rules if rule.cluster == cluster and rule.enlarges]

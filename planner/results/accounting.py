@@ -28,7 +28,6 @@ from planner.results.checks import check_books
 from planner.results.cohorts import (
     Cohort,
     assets_of,
-    cohorts_of,
     leases_of,
     nodes_in_service,
     opening_of,
@@ -43,8 +42,6 @@ from planner.results.orders import OrderPayments, order_payments
 from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
 from planner.units import MILLION, MONTHS_PER_YEAR
-
-__all__ = ["Cohort", "cohorts_of", "write_ledger"]
 
 Floats = NDArray[np.float64]
 

@@ -6,24 +6,22 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from planner.results.replication import Replication
+from typing import ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
+Finished = TypeVar("Finished")
 Derived = TypeVar("Derived")
 
 
-def per_run(derive: Callable[[Replication], Derived]) -> Callable[[Replication], Derived]:
+def per_run(derive: Callable[[Finished], Derived]) -> Callable[[Finished], Derived]:
     """Keep what is derived of a run as long as the run is.
 
     It must not hold the run itself, or neither would ever be let go.
     """
-    kept: weakref.WeakKeyDictionary[Replication, Derived] = weakref.WeakKeyDictionary()
+    kept: weakref.WeakKeyDictionary[Finished, Derived] = weakref.WeakKeyDictionary()
 
     @functools.wraps(derive)
-    def once(result: Replication) -> Derived:
+    def once(result: Finished) -> Derived:
         derived = kept.get(result)
         if derived is None:
             derived = kept[result] = derive(result)

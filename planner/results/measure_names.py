@@ -34,7 +34,7 @@ class MeasureDescription:
     """The key of ``finance`` without which it has no meaning; empty where it always has one."""
 
 
-def _measure(name: str, view: str, needs: str, formula: str, meaning: str) -> MeasureDescription:
+def _measure(name: str, view: str, needs: str, _better: str, formula: str, meaning: str) -> MeasureDescription:
     said = f"{meaning.removesuffix('.')}; needs `finance.{needs}`." if needs else meaning
     return MeasureDescription(name=name, view=view, formula=formula, meaning=said, needs=needs)
 
@@ -46,9 +46,11 @@ MEASURES = tuple(_measure(*line) for kind, *line in _LINES if kind == "measure")
 AGAINST_BASELINE = tuple(_measure(*line) for kind, *line in _LINES if kind == "against baseline")
 """Measures of one scenario against the baseline, at the baseline's discount rate."""
 DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
-    name: meaning for kind, name, _, _, _, meaning in _LINES if kind == "figure"
+    name: meaning for kind, name, *_, meaning in _LINES if kind == "figure"
 }
 """What each figure is, once for every file that has it."""
+HIGHER_IS_BETTER = frozenset(name for _, name, _, _, better, *_ in _LINES if better == "higher")
+"""Figures of which more is better; of all others less is."""
 SERVICE = (
     "availability_fraction", "utilisation_fraction", "shed_fraction", "slo_attainment_fraction",
     "worst_in_time_fraction", "promise_shortfall_fraction", "promise_kept_months", "energy_kwh",

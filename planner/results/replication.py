@@ -17,8 +17,7 @@ from planner.fleet.placement import never_placed
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
-from planner.results.accounting import Cohort
-from planner.results.cohorts import opening_of
+from planner.results.cohorts import Cohort, opening_of
 from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
 from planner.simulation.driver import Run

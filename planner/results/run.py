@@ -11,8 +11,9 @@ from planner.errors import ScenarioError
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.language.scenario import Scenario
-from planner.results.accounting import cohorts_of, write_ledger
+from planner.results.accounting import write_ledger
 from planner.results.checks import check_run
+from planner.results.cohorts import cohorts_of
 from planner.results.kept import last_kept
 from planner.results.monthly import Monthly, sum_months
 from planner.results.result import RunResult

@@ -18,8 +18,8 @@ from planner.fleet.hourly import WindowResult
 from planner.fleet.placement import Residence, residence
 from planner.fleet.plan import Deployment, Plan
 from planner.fleet.rented import rent_by_hour
+from planner.results import event_table
 from planner.results.cohorts import opening_of
-from planner.results.event_table import events
 from planner.results.late import REASONS, lost_requests
 from planner.results.measure_names import FLEET, SITE, TIMELINE
 from planner.results.measures import sums_of, with_fleet
@@ -27,23 +27,9 @@ from planner.results.ownership import levelised_to_date, ownership
 from planner.results.replication import Replication
 from planner.units import HOURS_PER_DAY
 
-__all__ = [
-    "accounts",
-    "events",
-    "late_reasons",
-    "ledger",
-    "losses",
-    "placement",
-    "routing_monthly",
-    "statement",
-    "timeline_daily",
-    "timeline_hourly",
-    "timeline_monthly",
-    "timeline_workloads",
-]
-
 Floats = NDArray[np.float64]
 Columns = dict[str, Any]
+events = event_table.events  # the one table in a module of its own
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:

@@ -16,7 +16,8 @@ from planner.finance.unit_costs import ratio
 from planner.finance.variance import ClusterSpending, Spending, dollar_bridge
 from planner.fleet import quantities
 from planner.language.scenario import Scenario
-from planner.results.accounting import cohorts_of, write_ledger
+from planner.results.accounting import write_ledger
+from planner.results.cohorts import cohorts_of
 from planner.results.measures import sums_of
 from planner.results.result import RunResult
 

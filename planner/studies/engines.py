@@ -17,10 +17,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 from planner.errors import PlannerError
-from planner.studies.dask_engine import LOCAL_DASK, MAX_LOSSES, Batch, DaskCrew, dask_batches
+from planner.studies.dask_engine import MAX_LOSSES, Batch, DaskCrew, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
-__all__ = ["LOCAL_DASK", "Batch", "Crew", "run_batches", "start_worker"]
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 

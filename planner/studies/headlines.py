@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.results.measure_names import DEFINITIONS, MEASURES
+from planner.results.measure_names import DEFINITIONS, HIGHER_IS_BETTER, MEASURES
 from planner.units import DOLLARS, unit_of
 
 
@@ -19,27 +19,6 @@ class Output:
     decimals: int = 6
 
 
-_HIGHER_IS_BETTER = frozenset(
-    {
-        "npv_usd",
-        "end_value_usd",
-        "break_even_rental_utilisation_fraction",
-        "api_saving_npv_usd",
-        "revenue_usd",
-        "gross_margin_fraction",
-        "operating_margin_fraction",
-        "margin_after_capital_charge_fraction",
-        "irr_per_year",
-        "served_tokens",
-        "slo_attainment_fraction",
-        "worst_in_time_fraction",
-        "promise_kept_months",
-        "utilisation_fraction",
-        "availability_fraction",
-    }
-)
-
-
 def _output(name: str) -> Output:
     """Return a registered figure as a study keeps it."""
     unit = unit_of(name) or ""
@@ -47,7 +26,7 @@ def _output(name: str) -> Output:
         name=name,
         unit=unit,
         description=DEFINITIONS[name],
-        lower_is_better=name not in _HIGHER_IS_BETTER,
+        lower_is_better=name not in HIGHER_IS_BETTER,
         decimals={DOLLARS: 2, "tokens": 0}.get(unit, 6),
     )
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
+from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.language.actuals import Seen

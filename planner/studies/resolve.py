@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner.catalog.physics import shape_of
-from planner.compile import Reuse
 from planner.compile.capacity import build_services, served_precision
+from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError

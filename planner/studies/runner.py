@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
 from planner.forks import cores
+from planner.studies.dask_engine import LOCAL_DASK
 from planner.studies.decision import standings
-from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.engines import run_batches
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
 from planner.studies.store import Store

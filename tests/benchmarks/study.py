@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.dask_engine import LOCAL_DASK
+from planner.studies.engines import run_batches
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, Rows
 from planner.studies.runner import batch_size

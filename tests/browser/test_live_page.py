@@ -95,7 +95,7 @@ def _served(file: Path, outputs: Path) -> Iterator[str]:
     desk.plan(())
     app, _ = build_app(desk, token, port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{port}/{token}/"
     server.should_exit = True

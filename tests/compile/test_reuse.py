@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
+from planner.compile.reuse import Reuse
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.demand.calendar import Horizon, local_day_index, local_hour_index, utc_offset_s, zone
+from planner.demand.calendar import (
+    Horizon,
+    is_zone,
+    local_day_index,
+    local_hour_index,
+    utc_offset_s,
+    zone,
+    zone_names,
+)
 from planner.errors import ScenarioError
 
 ZONES = [
@@ -90,3 +98,10 @@ def test_hours_of_a_zone_are_shared_and_locked() -> None:
 def test_empty_horizon_is_refused() -> None:
     with pytest.raises(ScenarioError, match="at least one hour"):
         Horizon(start=date(2026, 1, 1), hours=0)
+
+
+def test_a_name_is_a_zone_as_the_machine_s_own_list_has_it() -> None:
+    assert all(is_zone(name) for name in zone_names())
+    for name in ("localtime", "Europe/Berlim", "europe/berlin", "posix/Europe/Berlin", "../UTC", "", "zones"):
+        assert is_zone(name) == (name in zone_names()), name
+    assert not is_zone("localtime"), "that is another place on every machine"

@@ -17,6 +17,8 @@ EXPLAINED = set(re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", GLOSSARY, re.
 LAYOUTS = {"text_table", "table"}
 """The functions that lay a table out for a terminal."""
 PRINTING = ("reporting", "cli", "tools", "tools/benchmarks/report.py")
+WRITES_PAGES = ROOT / "planner" / "cli" / "reference.py"
+"""Its tables are Markdown, of the page of commands."""
 RULE = re.compile(r"^-+(?:  -+)+$")
 OF_THE_PLAN = re.compile(r"\d{4}-\d{2} to \d{4}-\d{2}|.+\..+")
 """Headings that are the plan's own: its months, and the keys that a sweep varies."""
@@ -42,7 +44,7 @@ def printed_headings() -> dict[str, str]:
     found: dict[str, str] = {}
     files = [path for part in PRINTING for path in ([ROOT / "planner" / part] if part.endswith(".py") else
              sorted((ROOT / "planner" / part).glob("*.py")))]  # fmt: skip
-    for path in files:
+    for path in (path for path in files if path != WRITES_PAGES):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         named: dict[str, list[str]] = {}
         for node in ast.walk(tree):

@@ -199,7 +199,7 @@ def _change(node: ast.stmt | ast.expr) -> ast.AST | None:
 ONCE_UNNOTICED = (
     ("compile/clusters.py", 'lost_with_accelerator.value == "node"', 'lost_with_accelerator.value != "node"'),
     ("compile/__init__.py", "reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
-    ("compile/__init__.py", "_PREFERRED_UTILISATION = 0.85", "_PREFERRED_UTILISATION = 0.95"),
+    ("compile/capacity.py", "PREFERRED_UTILISATION = 0.85", "PREFERRED_UTILISATION = 0.95"),
     ("compile/software.py", '"premium": 900.0', '"premium": 600.0'),
     ("compile/capacity.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
     ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),

@@ -17,7 +17,7 @@ from planner.finance.accounts import (
 )
 from planner.finance.ledger import Dimension
 from planner.language.loading import load_scenario
-from planner.results.measure_names import MEASURES
+from planner.results.measure_names import HIGHER_IS_BETTER, MEASURES
 from planner.results.measures import measures, series_of, service
 from planner.results.ownership import levelised_to_date, ownership
 from planner.results.result import RunResult
@@ -315,6 +315,17 @@ def test_break_even_against_rent(run: Run) -> None:
     assert figures["break_even_rental_utilisation_fraction"] == pytest.approx(owned / 4)
     falling = known(run("finance.rental={usd_per_accelerator_h: 4, change_per_year: -0.5}"))
     assert falling["break_even_rental_utilisation_fraction"] > owned / 4
+
+
+def test_a_dearer_plan_is_worse_by_every_break_even(run: Run) -> None:
+    stated = (SOLD, "finance.rental={usd_per_accelerator_h: 4}")
+    plans = (known(run(*stated, f"clusters.h200.unit_price_usd={usd}")) for usd in (20_000, 60_000))
+    cheap, dear = plans
+    names = [name for name in cheap if name.startswith("break_even")]
+    assert len(names) >= 2
+    for name in names:
+        assert dear[name] > cheap[name], name
+        assert name not in HIGHER_IS_BETTER, name
 
 
 def test_an_api_at_the_break_even_price_saves_nothing(run: Run) -> None:

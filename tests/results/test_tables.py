@@ -14,7 +14,8 @@ import pytest
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.language.loading import load_scenario
-from planner.results.accounting import cohorts_of, write_ledger
+from planner.results.accounting import write_ledger
+from planner.results.cohorts import cohorts_of
 from planner.results.event_table import tokens_per_node_h
 from planner.results.monthly import sum_months
 from planner.results.result import RunResult

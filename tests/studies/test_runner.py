@@ -15,7 +15,7 @@ from planner.language.study import Normal
 from planner.reporting.study_folder import write_study
 from planner.reporting.summary import summary
 from planner.results.run import simulate
-from planner.studies import dask_engine, engines, runner
+from planner.studies import dask_engine, runner
 from planner.studies.analysis import Finished
 from planner.studies.headlines import headline_names
 from planner.studies.identity import identity
@@ -63,7 +63,7 @@ def test_one_worker_two_workers_and_dask_give_the_same_bytes(prepared: Prepared,
     pytest.importorskip("distributed")
     finish(prepared, tmp_path / "one" / "s")
     finish(prepared, tmp_path / "two" / "s", force=Workforce(workers=2))
-    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK))
+    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=dask_engine.LOCAL_DASK))
     one = bytes_of(tmp_path / "one" / "s")
     assert set(one) >= {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
     assert bytes_of(tmp_path / "two" / "s") == one

@@ -26,7 +26,7 @@ from planner.studies.sizing.judged import Clock, Judged, judged
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
-from planner.studies.sizing.size import Effort, Sized, family_of, price_change, size, trial_of
+from planner.studies.sizing.size import Effort, Sized, _settled, family_of, price_change, size, trial_of
 from planner.studies.sizing.solved import solve_together
 from tests.reporting.office import sheets_of
 
@@ -490,3 +490,22 @@ def test_where_one_part_is_sold_out_a_short_stretch_is_mended_by_the_other(sold_
     wider = search._widened(counts, np.array([True, False]), 0.01)
     (more,) = (each for each, before, now in zip(purchases, counts, wider, strict=True) if now > before)
     assert (more.cluster == sold_out, more.date) == (False, first)
+
+
+def test_a_plan_that_was_mended_is_run_in_all_replications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descent that took a node too many, as it may where other replications are hard than were, is mended again."""
+    _, search = problem(toy())
+    best = search.run()
+    assert best is not None
+    place = next(index for index, nodes in enumerate(best) if nodes)
+    short = tuple(nodes - (index == place) for index, nodes in enumerate(best))
+    descend, descents = search.descend, list[Counts]()
+
+    def careless(counts: Counts) -> Counts:
+        descents.append(counts)
+        return short if len(descents) == 1 else descend(counts)
+
+    monkeypatch.setattr(search, "descend", careless)
+    assert not search.holds(short, fully=True)
+    assert search.holds(_settled(search, best), fully=True)
+    assert len(descents) == 2

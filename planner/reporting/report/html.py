@@ -9,26 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup as Html
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from planner.errors import printable
 from planner.reporting.scales import colour_class, shortened
 
-__all__ = [
-    "DUMP",
-    "Html",
-    "breakable",
-    "details",
-    "element",
-    "environment",
-    "join",
-    "macro",
-    "paragraph",
-    "table",
-    "text",
-]
-
+Html = Markup
 DUMP = "dump"
 """Class of folded parts that print leaves folded: every row of a file that lies beside the report."""
 VOID = frozenset({"meta", "br", "hr", "img", "link", "wbr"})

@@ -30,6 +30,7 @@ from planner.reporting.report.html import Html, element, environment, join
 from planner.reporting.report.memo_money import PRICE_FALL, books, cash_by_year, price_line
 from planner.reporting.report.page import asset
 from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
+from planner.results.measure_names import HIGHER_IS_BETTER
 
 MARKDOWN, PAGE = "memo.md", "memo.html"
 NEEDED = {"comparison": "comparison", "sweep": "sweep", "study": "percentiles", "size": "plan"}
@@ -234,7 +235,7 @@ def _alternatives(contents: Contents) -> Part:
         case "comparison" | "study":
             choice = study_sections.judged(contents)[1] if contents.kind == "study" else _compared(contents)
             output = study_sections.headline_of(contents) if contents.kind == "study" else COST
-            sign = -1.0 if output in study_sections.HIGHER_IS_BETTER else 1.0
+            sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
             for plan in choice.ranked[:SHOWN]:
                 cost = None if plan.cost is None else sign * plan.cost
                 kept = "kept" if plan.keeps_promise else f"short by {points(plan.shortfall_fraction)}"

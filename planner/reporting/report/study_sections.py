@@ -26,8 +26,7 @@ from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, percent
 from planner.reporting.scales import colour_class
-from planner.results.measure_names import FLEET
-from planner.studies.headlines import HEADLINES
+from planner.results.measure_names import FLEET, HIGHER_IS_BETTER
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
 DEFAULT_HEADLINE = "cost_per_million_tokens_usd"
@@ -37,7 +36,6 @@ BANDS = {
     "spend_usd": ("Spending", "usd"),
     "revenue_usd": ("Revenue", "usd"),
 }
-HIGHER_IS_BETTER = frozenset(output.name for output in HEADLINES if not output.lower_is_better)
 ROWS_OF = {
     "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
     "morris": "Inputs drawn from four levels between P10 and P90: a screening, not a forecast.",

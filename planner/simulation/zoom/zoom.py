@@ -18,8 +18,9 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
 from planner.compile.capacity import build_services
+from planner.compile.reuse import Reuse
 from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
 from planner.errors import ConservationError, Problem, ScenarioError

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
 from planner.compile.clusters import order_date
+from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.language.choose import Choose

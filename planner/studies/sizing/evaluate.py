@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
+from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
 from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import usd

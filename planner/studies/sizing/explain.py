@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
+from planner.compile.reuse import Reuse
 from planner.language.scenario import Scenario
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator

@@ -34,7 +34,7 @@ _MENDED_FASTER = 1.2  # by how much more at the next try
 _MOST_MENDED = 20
 _MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
-_RIVAL_TRIES = 4  # the same where only a comparison is wanted
+RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
 
 class Search:
@@ -76,7 +76,7 @@ class Search:
         )
         other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
         other.trial = trial
-        return Search(other, self.archive, self.clock, self.allowed, tries=_RIVAL_TRIES, like=self)
+        return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[Outcome]:
         """Return what a choice comes to in some replications."""
@@ -225,7 +225,7 @@ class Search:
         short_at, enough_at = np.zeros_like(margin), np.full_like(margin, np.inf)
         held: Counts | None = None
         last = made = self._relaxed(margin[stretches])
-        for _ in range(_MOST_STARTS if self.tries > _RIVAL_TRIES else _MOST_STARTS // 2):
+        for _ in range(_MOST_STARTS if self.tries > RIVAL_TRIES else _MOST_STARTS // 2):
             if made is None or margin.max() > _MOST_MARGIN:
                 break
             last = made

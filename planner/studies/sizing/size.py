@@ -27,11 +27,12 @@ from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, TimeUp, judged
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
-from planner.studies.sizing.search import Search
+from planner.studies.sizing.search import RIVAL_TRIES, Search
 
 MIXED = "mixed"
 _FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
 _MOST_CHANGE = 4.0  # of a price, as a share of it: beyond that a change is no prospect
+_MOST_DESCENTS = 4  # after a plan was mended
 _MOST_ROUNDS = 3  # of confirmation: one that fails is mended with what it showed, and confirmed on others
 
 
@@ -239,7 +240,7 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
     if main.best is None or len(choices.accelerators) < 2 or family_of(choices, main.best) == MIXED:
         return
     main.clock.say("searching among plans of several parts")
-    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=_FAMILY_TRIES, like=main)
+    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
     search.meet(main)
     search.choices = dataclasses.replace(choices, mixed=True)
     places = range(len(choices.purchases))
@@ -277,9 +278,27 @@ def _confirmed(search: Search, effort: Effort) -> Confirmation:
         if mended is None:
             break
         search.tries = min(search.tries, _FAMILY_TRIES)
-        search.best = search.descend(mended)
+        search.best = _settled(search, mended)
         first += effort.confirmations
     return confirmation
+
+
+def _settled(search: Search, counts: Counts) -> Counts:
+    """Return a choice from which nothing can be taken, begun with one that is mended.
+
+    The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
+    ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
+    """
+    for _ in range(_MOST_DESCENTS):
+        counts = search.descend(counts)
+        if search.holds(counts, fully=True):
+            break
+        search.learn(counts)
+        mended = search.mend(counts)
+        if mended is None:
+            break
+        counts = mended
+    return counts
 
 
 def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:

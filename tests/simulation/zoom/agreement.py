@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.compile import Reuse
 from planner.compile.capacity import build_services
 from planner.compile.in_time import Candidates, lengths_of
+from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.demand.bursts import Bursts, shares_with_bursts
 from planner.language.loading import load_scenario

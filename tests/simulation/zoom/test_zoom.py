@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.compile import Reuse, build_plan
+from planner.compile import build_plan
 from planner.compile.capacity import build_services
+from planner.compile.reuse import Reuse
 from planner.demand.bursts import BURST_S
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
