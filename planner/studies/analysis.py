@@ -181,14 +181,17 @@ class Finished:
     def decisions(self) -> list[Comparison]:
         """Return how the scenarios compare on the headline."""
         headline = self.prepared.headline
-        keeping = [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
         return decisions(
             self.output(headline.name),
             self.prepared.names,
             self.prepared.study.scramblings,
-            keeping,
+            self._keeping(),
             lower_is_better=headline.lower_is_better,
         )
+
+    def _keeping(self) -> list[int]:
+        """Return the places of the scenarios that keep their promise: the choice is among these."""
+        return [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
 
     def standings(self, every: int = 1, groups: int | None = None) -> list[Standing]:
         """Return how each scenario stands to its promise, over every so many rows in independent groups."""
@@ -226,15 +229,16 @@ class Finished:
     def information(self) -> Iterator[Driver]:
         """Yield what knowing the throughput of each pair would be worth to the choice, largest first.
 
+        The choice is among the scenarios that keep their promise: one that fails its users is cheaper for that alone.
         In dollars where the headline is money, times the tokens that the chosen scenario serves where it is money per
         token. What is known of a pair is the product of its own factor with those of its model and its part.
         """
-        headline, names = self.prepared.headline, self.prepared.names
+        headline, keeping = self.prepared.headline, self._keeping()
         errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
-        table = self.output(headline.name)
-        if len(names) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
+        table = self.output(headline.name)[:, keeping]
+        if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
-        chosen = choice(table, lower_is_better=headline.lower_is_better)
+        chosen = keeping[choice(table, lower_is_better=headline.lower_is_better)]
         millions = float(np.nanmean(self.output("served_tokens")[:, chosen])) / MILLION
         usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(headline.unit)
         scramblings, worths = self.prepared.study.scramblings, []
@@ -247,7 +251,7 @@ class Finished:
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
             worths.append(
                 Driver(
-                    scenario=names[chosen],
+                    scenario=self.prepared.names[chosen],
                     against="",
                     method="information",
                     input=f"throughput.{part}.{engine}.{model}",

@@ -148,12 +148,19 @@ def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     keys = {"own": ("MI325X", "vllm", "m"), "model": ("", "vllm", "m"), "idle": ("H200", "vllm", "m")}
     shares = np.random.default_rng(3).uniform(0.2, 0.8, 8000)
     COLUMNS.update(own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta))
-    COLUMNS.update(cost_per_million_tokens_usd=headline, served_tokens=np.full((8000, 2), 3e6))
+    failing = np.full((8000, 1), headline.min() - 1.0)  # cheapest of all: it fails its users
+    COLUMNS.update(cost_per_million_tokens_usd=np.hstack([failing, headline]), served_tokens=np.full((8000, 3), 3e6))
+    COLUMNS.update(promise_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
+    COLUMNS.update(promise_kept_months=np.full((8000, 3), 36.0))
     inputs = [SimpleNamespace(name=name, throughput_of=key) for name, key in keys.items()]
     name = "cost_per_million_tokens_usd"
     output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
     prepared = SimpleNamespace(
-        names=("a", "b"), headline=output, inputs=SimpleNamespace(entries=inputs), study=SimpleNamespace(scramblings=8)
+        names=("fails", "a", "b"),
+        promised=[(name, 0.9) for name in ("fails", "a", "b")],
+        headline=output,
+        inputs=SimpleNamespace(entries=inputs),
+        study=SimpleNamespace(scramblings=8),
     )
     first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
     assert (first.input, first.measure, first.scenario) == ("throughput.MI325X.vllm.m", "worth_usd", "a")
