@@ -138,11 +138,15 @@ class Naive:
             out.shed[w] += queue.popleft()[1]
 
 
+TOLERANCE = 1e-5
+"""Share of the site: programs may be short by 2e-7 in each level and hour, and what waits adds its hours up."""
+
+
 def assert_same(naive: Naive, hours: list[Hour], result: WindowResult, scale: float) -> None:
     """Hold a walked window against an evaluated one; requests to a share of ``scale``."""
     for h, hour in enumerate(hours):
         for w, served in hour.served.items():
-            assert abs(result.served_requests[:, w, h].sum() - served) <= 1e-6 * scale, (h, w)
-            assert abs(result.shed_requests[w, h] - hour.shed[w]) <= 1e-6 * scale, (h, w)
+            assert abs(result.served_requests[:, w, h].sum() - served) <= TOLERANCE * scale, (h, w)
+            assert abs(result.shed_requests[w, h] - hour.shed[w]) <= TOLERANCE * scale, (h, w)
     for queue, waiting in zip(naive.queues, result.waiting_requests, strict=True):
-        assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= 1e-6 * scale * len(hours)
+        assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= TOLERANCE * scale * len(hours)
