@@ -6,8 +6,8 @@ import dataclasses
 import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
@@ -30,7 +30,6 @@ from planner.language.scenario import Scenario
 from planner.language.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
-Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.plan import DemandPlan
 from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid
@@ -20,7 +21,6 @@ from planner.fleet.software_plan import SoftwarePlan, TeamPlan
 from planner.physics.node_power import NodePower
 from planner.units import HOURS_PER_YEAR, MILLION
 
-Floats = NDArray[np.float64]
 LOAD_CELLS = 256
 """Cells of a table by load up to :data:`MOST_LOAD`; between their edges it is interpolated."""
 MOST_LOAD = 2.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.fleet.elementwise import at_least
 from planner.fleet.plan import Plan
 
-Floats = NDArray[np.float64]
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
 _BISECTIONS = 40
 _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
@@ -48,7 +47,7 @@ class Awake:
     """Nodes on and nodes parked in the last hour, from which the next window goes on; shape (2, clusters)."""
 
 
-def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: NDArray[np.intp]) -> Awake:
+def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> Awake:
     """Return which nodes are on where idle ones are parked.
 
     Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
@@ -79,7 +78,7 @@ def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
     return it_kw(plan, used, on) + (nodes - on) * plan.site.parking.parked_kw
 
 
-def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floats:
+def facility_kw(plan: Plan, it: Floats, hours: slice | Ints) -> Floats:
     """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
 
     s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
@@ -91,7 +90,7 @@ def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floa
     return power
 
 
-def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | NDArray[np.intp]) -> Floats:
+def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction

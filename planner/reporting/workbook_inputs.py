@@ -6,28 +6,23 @@ run is not painted yellow, and the sheet says why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.compile.contracts import rent_prior
 from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, Account
 from planner.finance.cents import cents
+from planner.finance.depreciation import Cohorts
+from planner.finance.purchase import DiscountTier
 from planner.language.contract import FinanceLease
-from planner.reporting.workbook import SheetTable, address, write_plain
+from planner.reporting.workbook import Sheets, SheetTable, address, write_plain
+from planner.results.result import RunResult
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
-
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts
-    from planner.finance.purchase import DiscountTier
-    from planner.reporting.workbook import Sheets
-    from planner.results.result import RunResult
-
-    Posted = Sequence[tuple[Account, NDArray[np.float64]]]
+Posted = Sequence[tuple[Account, Floats]]
 
 SHEET = "Assumptions"
 INPUT_ROW = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.cents import cents, series_cents, split_cents, usd
@@ -42,8 +43,6 @@ from planner.results.orders import OrderPayments, order_payments
 from planner.results.parts import people, rma_usd, spares_usd
 from planner.simulation.driver import Run
 from planner.units import MILLION, MONTHS_PER_YEAR
-
-Floats = NDArray[np.float64]
 
 
 class _Books:
@@ -179,7 +178,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     return schedule
 
 
-def _is_leased(books: _Books) -> NDArray[np.bool_]:
+def _is_leased(books: _Books) -> Bools:
     """Return whether each cohort is under a finance lease, shape (cohorts, 1)."""
     return np.array([books.plan.clusters[cohort.cluster].lease is not None for cohort in books.cohorts])[:, None]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.tariffs import demand_charges_of_peaks_usd
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import shares
 from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
-
-Floats = NDArray[np.float64]
 
 
 def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:

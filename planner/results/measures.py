@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
@@ -37,6 +38,7 @@ from planner.finance.unit_costs import (
     price_path,
 )
 from planner.fleet import quantities
+from planner.fleet.money import PricePath
 from planner.results.cohorts import assets_of
 from planner.results.kept import per_run
 from planner.results.measure_names import MEASURES, SERVICE
@@ -44,10 +46,6 @@ from planner.results.ownership import Ownership, flows_of, ownership
 from planner.results.replication import Replication
 from planner.units import MILLION
 
-if TYPE_CHECKING:
-    from planner.fleet.money import PricePath
-
-Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
 
 

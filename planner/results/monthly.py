@@ -6,14 +6,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import fates, in_service, shares
 from planner.simulation.driver import NodeHours, Run
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

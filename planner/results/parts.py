@@ -6,8 +6,8 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import shares
 from planner.fleet.software_plan import Headcount
@@ -15,7 +15,6 @@ from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
 from planner.simulation.log import ChangeLog
 
-Floats = NDArray[np.float64]
 MOST_LOAD = 0.9
 """Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
 

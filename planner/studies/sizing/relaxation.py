@@ -23,8 +23,8 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.plan import Plan
 from planner.fleet.promise import LEAST_SHORTFALL
@@ -33,7 +33,6 @@ from planner.studies.sizing.evaluate import Trial
 from planner.studies.sizing.program import Places, Rows, rows_of
 from planner.studies.sizing.survey import BINS, Prices, Survey
 
-Floats = NDArray[np.float64]
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
 _ROUNDING = 1e-7  # of a solver's bound
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.finance.accounts import Account
 from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
@@ -24,7 +24,6 @@ from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator, Trial
 
-Floats = NDArray[np.float64]
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
     Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
@@ -137,7 +136,7 @@ def _places(hours: int) -> list[int]:
     return [round(edge * hours) for edge in _BIN_EDGES[1:-1]]
 
 
-def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[NDArray[np.intp]]:
+def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[Ints]:
     """Return the hours of each month by falling load of what cannot wait, each workload by the nodes it takes."""
     best = rates.max(axis=(0, 2))
     urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
