@@ -129,7 +129,7 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
-    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters if not cluster.is_hosted)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest

@@ -344,7 +344,7 @@ class Plan:
 
     @property
     def on_site(self) -> Floats:
-        """1 where power, space and repairs are paid here, 0 where a provider pays them; shape (clusters,)."""
+        """1 where power, space and repairs are had and paid here, 0 where a provider has them; shape (clusters,)."""
         return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property

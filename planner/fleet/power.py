@@ -22,13 +22,14 @@ def load_fraction(used: Floats, nodes: Floats) -> Floats:
 
 
 def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
-    """Return IT power by cluster, shape (clusters, hours): healthy nodes, each under the same load.
+    """Return IT power at the site by cluster, shape (clusters, hours): healthy nodes, each under the same load.
 
-    A cluster at a time, whose hours stay in the cache; those of all do not.
+    What stands at a provider's draws none here. A cluster at a time, whose hours stay in the cache; those of all do
+    not.
     """
     power = np.zeros_like(nodes)
     for cluster, work, there, kw in zip(plan.clusters, used, nodes, power, strict=True):
-        if there.any():
+        if there.any() and not cluster.is_hosted:
             np.multiply(cluster.node_power.node_kw(load_fraction(work, there)), there, out=kw)
     return power
 
@@ -103,7 +104,8 @@ def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floa
 
     ``used`` fits when just enough nodes are on, at just the clocks it needs. Power left over keeps more of them on: θ
     times the work of every cluster, or all its nodes, with θ the largest that fits the IT power allowed. A cluster
-    with work u and capacity K draws φ(K)·kW(u / K) / kW(1), φ being the least power for K.
+    with work u and capacity K draws φ(K)·kW(u / K) / kW(1), φ being the least power for K. What stands at a provider's
+    has all its nodes, and draws none.
     """
     frontiers = [cluster.node_power.frontier() for cluster in plan.clusters]
 
@@ -111,6 +113,9 @@ def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floa
         capacity = np.minimum(used * headroom, np.maximum(nodes, used))
         drawn = np.zeros_like(used)
         for c, (work, kw) in enumerate(frontiers):
+            if plan.clusters[c].is_hosted:
+                capacity[c] = np.maximum(nodes[c], used[c])
+                continue
             power = plan.clusters[c].node_power
             share = capacity[c] / np.maximum(nodes[c], _NONE)
             least_kw = np.interp(share, np.append(0.0, work), np.append(0.0, kw)) * nodes[c]

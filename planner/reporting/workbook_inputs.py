@@ -160,7 +160,7 @@ def _electricity_usd_per_kwh(result: RunResult) -> float:
     if power.hourly_usd_per_kwh is None:
         return float(power.monthly_usd_per_kwh[0])
     paid = result.ledger.account_cents(Account.ENERGY) + result.ledger.account_cents(Account.COOLING)
-    energy = float((result.monthly.facility_kwh * result.plan.on_site).sum())
+    energy = float(result.monthly.facility_kwh.sum())
     return round(paid / 100 / energy, 6) if energy > 0 else 0.0
 
 

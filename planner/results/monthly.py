@@ -67,7 +67,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's hours into months."""
     sums = _sums(plan, *_joined(run))
     # In a month in which nothing ran, by rated power.
-    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
+    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters]) * plan.on_site
     sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares(sums["it_kwh"], rated)
     return Monthly(**sums)
 

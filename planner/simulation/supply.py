@@ -124,8 +124,8 @@ class Supply:
             self._energise()
 
     def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
-        """Let nodes serve from when they are commissioned, or have them wait where power comes in blocks."""
-        if self.plan.site.block_h.size:
+        """Let nodes serve from when they are commissioned, or have them wait where the site's power comes in blocks."""
+        if self.plan.site.block_h.size and not self.plan.clusters[index].is_hosted:
             self.waiting += [_WaitingNode(index, purchase, time_h) for time_h in ready_h.tolist()]
             self._energise()
         else:
@@ -213,6 +213,7 @@ class Supply:
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
-            self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
-            self._energise()
+            if not self.plan.clusters[index].is_hosted:
+                self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
+                self._energise()
         return leaving

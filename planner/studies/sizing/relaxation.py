@@ -207,7 +207,9 @@ class Relaxation:
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
         in_group = np.flatnonzero(self.group < len(self.groups))
         first = np.array([members[0] for members in self.groups])
-        kw = np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters])[first]
+        kw = (np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters]) * self.choices.plan.on_site)[
+            first
+        ]
         limit = np.full(self.survey.hours.shape, np.inf)
         if site.block_h.size:
             energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])

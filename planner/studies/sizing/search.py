@@ -381,7 +381,8 @@ class Search:
                 near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
         for group in (less, near - less):
             for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
-                if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
+                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
+                if cost < before * (1.0 + (1e-9 if group is less else -1e-9)) and choices.within_limits(other):
                     yield other
 
 
