@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
 from planner.errors import Problem, ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The C parser when PyYAML was built with it: same events, some eight times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

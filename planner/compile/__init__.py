@@ -6,8 +6,8 @@ import dataclasses
 import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
 from planner.compile.clusters import cluster_plan, reliability_plan
@@ -30,7 +30,6 @@ from planner.language.scenario import Scenario
 from planner.language.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
-Floats = NDArray[np.float64]
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 
@@ -130,7 +129,7 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
-    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
+    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters if not cluster.is_hosted)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile.in_time import (
@@ -37,8 +37,6 @@ from planner.physics.operating import at_concurrency, at_objective
 from planner.physics.part import Part, wider_precision
 from planner.physics.replica import ReplicaSpec, ReplicaWork, describe, joined, price_replicas, price_work
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
-
-Floats = NDArray[np.float64]
 
 
 def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:

@@ -6,7 +6,6 @@ import datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.catalog.entries import Accelerator
 from planner.catalog.load import Catalog
@@ -36,7 +35,6 @@ from planner.physics.power import BoardRating
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Prices = tuple[float, float, float, float]
-Floats = NDArray[np.float64]
 
 
 def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], Service], reuse: Reuse) -> ClusterPlan:

@@ -116,8 +116,9 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
     cap = float(np.min(plan.site.cap_kw))
     hours = np.array([int(np.argmin(plan.site.cap_kw))])
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
-    one = min(cluster.node_power.full_kw for cluster in plan.clusters)
-    full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters)
+    here = [cluster for cluster in plan.clusters if not cluster.is_hosted]
+    one = min((cluster.node_power.full_kw for cluster in here), default=0.0)
+    full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in here)
     if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
         message = (
             f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
@@ -135,7 +136,7 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
 
 def _blocks(plan: Plan) -> list[str]:
     """Hold energised power against nameplate power."""
-    needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters)
+    needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters if not cluster.is_hosted)
     if plan.site.block_kw.size and plan.site.block_kw[-1] < needed:
         return [
             f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "

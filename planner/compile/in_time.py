@@ -6,11 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.fleet.plan import MOST_LOAD
@@ -21,10 +20,6 @@ from planner.physics.promptness import Curve, late_curve, refusing, sustains_mor
 from planner.physics.replica import Replicas, ReplicaSpec
 from planner.physics.replica_times import Asked, Lengths
 
-if TYPE_CHECKING:
-    pass
-
-Floats = NDArray[np.float64]
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
 # cells are finest there, and those of the longest two thousandths each half the one before; a short reply has few
 # tokens over which a wait is shared, so cells of replies are finest where short.

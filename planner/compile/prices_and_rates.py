@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.compile.contracts import lease_terms
 from planner.compile.software import SUPPORT_USD
@@ -34,7 +34,6 @@ from planner.language.prices import tariff_of, window_zone
 from planner.language.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
-Floats = NDArray[np.float64]
 _DECLINING = "declining-balance"
 
 

@@ -7,8 +7,8 @@ import math
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.catalog.entries import ArchitectureClass, Range, Stack
 from planner.catalog.load import Catalog
 from planner.compile.capacity import dated_log_gain
@@ -29,7 +29,6 @@ from planner.language.fields import PerThousand
 from planner.language.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
-Floats = NDArray[np.float64]
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
     "staged": (8 * HOURS_PER_WEEK, 0.5),

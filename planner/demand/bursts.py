@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
@@ -44,7 +44,7 @@ class Lateness:
     refuses: bool = True
     """Whether what exceeds the last load is refused; otherwise it is served, as late as at that load."""
 
-    def at(self, load: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def at(self, load: Floats) -> tuple[Floats, Floats]:
         """Return the shares late and refused at loads, in their shape.
 
         Beyond the last load no more is admitted: a share a is late and r refused of what is admitted then, L, and so
@@ -97,9 +97,7 @@ class Bursts:
         return float(np.sqrt((self.index_of_dispersion - 1.0) / (BURST_S * self.requests_per_s)))
 
 
-def shares_with_bursts(
-    lateness: Lateness, bursts: Bursts, load: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tuple[Floats, Floats]:
     """Return the shares of requests late and refused at loads with bursts, in their shape: see the module's head."""
     rate, weights = _minutes(min(bursts.minute_rate_cv, _MAX_RATE_CV))
     late, refused = lateness.at(np.maximum(load, 0.0)[..., np.newaxis] * rate)
@@ -107,7 +105,7 @@ def shares_with_bursts(
 
 
 @lru_cache(maxsize=64)
-def _minutes(rate_cv: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
     """Return rates of minutes over the mean, gamma distributed with mean 1, and their weights."""
     if rate_cv == 0.0:
         return np.ones(1), np.ones(1)

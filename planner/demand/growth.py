@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 from planner.units import HOURS_PER_YEAR
 
@@ -96,7 +97,7 @@ class TableGrowth:
 Growth: TypeAlias = CompoundGrowth | SCurveGrowth | StepGrowth | TableGrowth
 
 
-def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> NDArray[np.float64]:
+def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
     """Return the multiplier at times in hours since start, in the shape of ``hours_h``."""
     time_h = np.asarray(hours_h, dtype=np.float64)
     match growth:
@@ -112,7 +113,7 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> NDArray[np.float64]
             return np.asarray(np.interp(time_h, at_h, factors), dtype=np.float64)
 
 
-def hourly_growth(growth: Growth, hours: int) -> NDArray[np.float64]:
+def hourly_growth(growth: Growth, hours: int) -> Floats:
     """Return the multiplier in the middle of each hour, shape (hours,)."""
     if isinstance(growth, CompoundGrowth):  # a day's 24 factors times each day's: exponentials of hours cost the most
         days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
@@ -120,7 +121,7 @@ def hourly_growth(growth: Growth, hours: int) -> NDArray[np.float64]:
     return growth_multiplier(growth, np.arange(hours) + 0.5)
 
 
-def _s_curve(growth: SCurveGrowth, time_years: NDArray[np.float64]) -> NDArray[np.float64]:
+def _s_curve(growth: SCurveGrowth, time_years: Floats) -> Floats:
     """Return the logistic multiplier.
 
     What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 
 LN_2 = float(np.log(2.0))
@@ -98,7 +98,7 @@ class Tenant:
         return self.mean_on_h / (self.mean_on_h + self.mean_off_h)
 
 
-def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator) -> Floats:
     """Return X(t) / ln 2, X the stationary Gaussian AR(1) with standard deviation σ, shape (hours,).
 
     In powers of two because numpy raises 2 to a power a tenth faster than e.
@@ -113,7 +113,7 @@ def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator
     return _autoregress(innovations, phi, sigma * float(np.sqrt(1.0 - phi * phi)))
 
 
-def _autoregress(innovations: NDArray[np.float64], phi: float, scale: float = 1.0) -> NDArray[np.float64]:
+def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
     """Return scale · y with y(t) = φ y(t−1) + ε(t), y(−1) = 0, by matrix products; overwrites ``innovations``.
 
     A block of 24 hours is one row times an upper-triangular matrix of powers of φ. What a block hands on is the same
@@ -131,7 +131,7 @@ def _autoregress(innovations: NDArray[np.float64], phi: float, scale: float = 1.
     return _times(rows, _powers(phi, scale)).reshape(-1)[:hours]
 
 
-def _times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _times(rows: Floats, matrix: Floats) -> Floats:
     """Return rows @ matrix in chunks so small that no BLAS starts threads for them: replications run side by side."""
     if len(rows) <= _CHUNK_ROWS:
         return np.asarray(rows @ matrix, dtype=np.float64)
@@ -142,19 +142,19 @@ def _times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np
 
 
 @lru_cache(maxsize=256)
-def _powers(phi: float, scale: float) -> NDArray[np.float64]:
+def _powers(phi: float, scale: float) -> Floats:
     """Return the matrix with scale · φ^(j−i) at (i, j) for j ≥ i and 0 below, shape (24, 24)."""
     lag = np.subtract.outer(-np.arange(_BLOCK_HOURS), -np.arange(_BLOCK_HOURS))
     return np.where(lag >= 0, scale * phi ** np.maximum(lag, 0), 0.0)
 
 
 @lru_cache(maxsize=256)
-def _powers_to_the_end(phi: float) -> NDArray[np.float64]:
+def _powers_to_the_end(phi: float) -> Floats:
     """Return φ^(23−i), what each hour of a block leaves at its end, shape (24,), contiguous for speed."""
     return np.ascontiguousarray(_powers(phi, 1.0)[:, -1])
 
 
-def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> NDArray[np.float64]:
+def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     """Return the product of all launch spikes, each averaged over its hour exactly, shape (hours,)."""
     factor = np.ones(hours)
     for spike in spikes:
@@ -165,7 +165,7 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> NDArray[np.floa
     return factor
 
 
-def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generator) -> Floats:
     """Return the part of each hour a tenant is on, shape (hours,), starting in its stationary state.
 
     Exponential times have no memory, so the state at the start is on with probability on / (on + off) and the first
@@ -185,12 +185,12 @@ def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generato
     return np.clip(change, 0.0, 1.0, out=change)[:hours]  # clipped for the last bit that rounding leaves
 
 
-def _switch_times_h(tenant: Tenant, hours: int, starts_on: bool, generator: np.random.Generator) -> NDArray[np.float64]:
+def _switch_times_h(tenant: Tenant, hours: int, starts_on: bool, generator: np.random.Generator) -> Floats:
     """Return when a tenant switches within the horizon, in blocks of an even number of exponentials."""
     means_h = np.array([tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h])
     expected = hours / means_h.sum()
     block = int(expected + 6.0 * np.sqrt(expected) + 8.0)
-    times_h: list[NDArray[np.float64]] = []
+    times_h: list[Floats] = []
     reached_h = 0.0
     while reached_h < hours:
         periods_h = generator.standard_exponential((block, 2)) * means_h

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.calendar import Horizon
 from planner.demand.growth import CompoundGrowth, Growth, hourly_growth
 from planner.demand.noise import (
@@ -67,9 +67,9 @@ class DemandPlan:
 
     names: tuple[str, ...]
     """Workloads in column order."""
-    expected_requests_per_s: NDArray[np.float64]
+    expected_requests_per_s: Floats
     """Growth · shape · spikes, the mean over replications, shape (workloads, hours)."""
-    noise_base_requests_per_s: NDArray[np.float64]
+    noise_base_requests_per_s: Floats
     """The same times exp(−σ²/2), so that the noise of median 1 restores the mean, shape (workloads, hours)."""
     noises: tuple[LognormalNoise, ...]
     """Per workload."""
@@ -85,7 +85,7 @@ class DemandPlan:
 def build_demand_plan(
     workloads: Sequence[WorkloadDemand],
     horizon: Horizon,
-    hours_of: Callable[[Shape, Horizon], NDArray[np.float64]] = shape_factor,
+    hours_of: Callable[[Shape, Horizon], Floats] = shape_factor,
 ) -> DemandPlan:
     """Compile workloads over a horizon; ``hours_of`` may remember the hours of a shape it has seen before."""
     names = tuple(workload.name for workload in workloads)
@@ -109,7 +109,7 @@ def build_demand_plan(
     )
 
 
-def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.float64]:
+def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
     """Draw one replication of demand, shape (hours, workloads).
 
     Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload
@@ -129,7 +129,7 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> NDArray[np.floa
     return requests_per_s.T
 
 
-def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams) -> NDArray[np.float64]:
+def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams) -> Floats:
     """Return 1 − Σ share + Σ share · on(t) / P(on), mean 1, shape (hours,)."""
     factor = np.full(hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
     for tenant in tenants:
@@ -139,7 +139,7 @@ def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, strea
     return factor
 
 
-def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+def _read_only(array: Floats) -> Floats:
     """Return the array, locked: a plan is shared by all replications."""
     array.flags.writeable = False
     return array

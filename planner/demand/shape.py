@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.calendar import HOURS_PER_WEEK, Horizon, local_day_index, local_hour_index
 from planner.errors import Problem, ScenarioError
 from planner.units import DAYS_PER_YEAR
@@ -53,7 +53,7 @@ class Shape:
     """(local date, factor on that day); not renormalised: a holiday's requests are gone, not moved."""
 
 
-def normalised_profile(factors: NDArray[np.float64] | tuple[float, ...] | list[float]) -> tuple[float, ...]:
+def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tuple[float, ...]:
     """Return a user's 168 hourly factors scaled to mean 1, or say what is wrong with them."""
     profile = np.asarray(factors, dtype=np.float64)
     if profile.shape != (HOURS_PER_WEEK,):
@@ -103,7 +103,7 @@ def weekly_profile(
     return tuple(np.outer(levels, day).ravel().tolist())
 
 
-def shape_factor(shape: Shape, horizon: Horizon) -> NDArray[np.float64]:
+def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
     """Return the hour-of-horizon factor, shape (hours,)."""
     hour = local_hour_index(horizon, shape.timezone)
     factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
@@ -138,7 +138,7 @@ def _check_weekly(peak: float, weekend: float, trough: float | None, peak_hour: 
         raise ScenarioError(problems)
 
 
-def _von_mises_day(angle: NDArray[np.float64], high: float) -> NDArray[np.float64]:
+def _von_mises_day(angle: Floats, high: float) -> Floats:
     """Return 24 factors exp(κ cos θ) over their mean whose maximum is ``high``."""
     below_peak = np.cos(angle) - 1.0  # 0 at the peak hour, where the curve is 1 before it is divided by its mean
 
@@ -151,7 +151,7 @@ def _von_mises_day(angle: NDArray[np.float64], high: float) -> NDArray[np.float6
     return np.asarray(curve / curve.mean(), dtype=np.float64)
 
 
-def _peak_and_trough_day(angle: NDArray[np.float64], high: float, low: float) -> NDArray[np.float64]:
+def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
     """Return 24 factors of mean 1, maximum ``high`` at the peak hour and minimum ``low`` twelve hours later."""
     if low > 1.0 + 1e-12:
         raise ScenarioError(f"the trough asked for lies above the mean of the quietest day ({low:.4g} times it)")

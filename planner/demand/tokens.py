@@ -12,9 +12,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import ScenarioError
 
-Floats = NDArray[np.float64]
 _NORMAL = NormalDist()
 Z_P95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_TO_MEAN = exp(Z_P95**2 / 2.0)

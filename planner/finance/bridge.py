@@ -13,15 +13,12 @@ Plans of different parts, sizes and mixes can be compared, since no machine of o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.units import MILLION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MAXIMUM_CAUSES = 10
 """2^causes evaluations are made: 1,024 at most."""

@@ -7,20 +7,17 @@ make a server dirtier.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
+from planner.arrays import Floats
 from planner.finance import refusals
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 GRAMS_PER_KILOGRAM = 1000.0
 KILOGRAMS_PER_TONNE = 1000.0
 
 
-def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> NDArray[np.float64]:
+def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Floats:
     """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
     intensity = np.asarray(intensity_g_per_kwh, dtype=np.float64)
     refusals.raise_problems([refusals.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
@@ -31,8 +28,8 @@ def embodied_kg(
     total_kg: ArrayLike,
     service_months: tuple[ArrayLike, ArrayLike],
     life_months: ArrayLike,
-    edge_coordinates: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    edge_coordinates: Floats,
+) -> Floats:
     """Return the embodied kgCO2e charged to each period, shape (cohorts, periods).
 
     ``service_months`` is (month coordinate in service, month coordinate retired or infinity). What is left of
@@ -52,7 +49,7 @@ def embodied_kg(
     return total * np.diff(np.where(edges > retired, 1.0, charged), axis=1)
 
 
-def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> NDArray[np.float64]:
+def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
     """Return what the emissions cost at a carbon price; shapes broadcast."""
     price = np.asarray(price_usd_per_tonne, dtype=np.float64)
     refusals.raise_problems([refusals.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])

@@ -13,14 +13,11 @@ a cent, and a series whose exact total is a whole number of cents sums to it exa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from planner.arrays import Floats
 from planner.errors import ConservationError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 CENTS_PER_USD = 100
 HALF_CENT = 0.5 + 1e-6
@@ -35,7 +32,7 @@ def cents(amount_usd: ArrayLike) -> NDArray[np.int64]:
     return whole_cents(np.asarray(amount_usd, dtype=np.float64) * CENTS_PER_USD)
 
 
-def whole_cents(amount_cents: NDArray[np.float64]) -> NDArray[np.int64]:
+def whole_cents(amount_cents: Floats) -> NDArray[np.int64]:
     """Round fractional cents to whole cents, halves away from zero; shape as given."""
     if amount_cents.size and not np.all(np.abs(amount_cents) < MAXIMUM_EXACT_CENTS):
         msg = "an amount of money is not finite, or too large to hold to the cent"
@@ -61,6 +58,6 @@ def split_cents(total_cents: NDArray[np.int64], shares: ArrayLike) -> NDArray[np
     return np.diff(running, axis=-1, prepend=0)
 
 
-def usd(amount_cents: ArrayLike) -> NDArray[np.float64]:
+def usd(amount_cents: ArrayLike) -> Floats:
     """Return dollars, for measures (ratios, discounting); never to be posted again. Shape as given."""
     return np.asarray(amount_cents, dtype=np.float64) / CENTS_PER_USD

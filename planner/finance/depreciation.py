@@ -20,17 +20,15 @@ place of C over that life, and C − B counts as charged before that day.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from planner.arrays import Floats
 from planner.errors import Problem
 from planner.finance import refusals
 from planner.finance.cents import cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_LIFE_MONTHS = 36
 """The three-year depreciation horizon of the decision this planner is for."""
@@ -43,25 +41,25 @@ NEVER = np.inf
 class Cohorts:
     """Assets by purchase cohort; every array has shape (cohorts,)."""
 
-    cost_usd: NDArray[np.float64]
+    cost_usd: Floats
     """What was paid, delivered and installed."""
-    residual_usd: NDArray[np.float64]
+    residual_usd: Floats
     """Book value at the end of the life, at which depreciation stops."""
-    in_service_months: NDArray[np.float64]
+    in_service_months: Floats
     """Month coordinate of the day depreciation begins; below zero for what already serves, infinity for never."""
-    life_months: NDArray[np.float64]
+    life_months: Floats
     """Depreciation life in months."""
-    declining_factor: NDArray[np.float64]
+    declining_factor: Floats
     """0 for straight line, 2 for double declining balance, 1.5 for 150%."""
-    retired_months: NDArray[np.float64]
+    retired_months: Floats
     """Month coordinate of the day the cohort leaves the books; infinity for never."""
-    proceeds_usd: NDArray[np.float64]
+    proceeds_usd: Floats
     """What it is sold for on that day; 0 is a write-off."""
-    acquired_months: NDArray[np.float64]
+    acquired_months: Floats
     """Month coordinate of the day it is delivered and paid, at or before service; below zero for what is owned."""
-    basis_usd: NDArray[np.float64]
+    basis_usd: Floats
     """What is written off, to the residual: the cost, or the book value stated for what is owned already."""
-    basis_months: NDArray[np.float64]
+    basis_months: Floats
     """Month coordinate from which it is written off: service, or the day on which that book value held."""
 
     @property
@@ -132,7 +130,7 @@ def _require_valid(cohorts: Cohorts) -> None:
     refusals.raise_problems(problems)
 
 
-def _declining_table(cohorts: Cohorts) -> NDArray[np.float64]:
+def _declining_table(cohorts: Cohorts) -> Floats:
     """Return cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1)."""
     basis, residual = cents(cohorts.basis_usd).astype(float), cents(cohorts.residual_usd).astype(float)
     longest = int(cohorts.life_months.max(initial=1))
@@ -147,7 +145,7 @@ def _declining_table(cohorts: Cohorts) -> NDArray[np.float64]:
     return table
 
 
-def accumulated_cents(cohorts: Cohorts, until_months: NDArray[np.float64]) -> NDArray[np.int64]:
+def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int64]:
     """Return depreciation charged until month coordinates of shape (cohorts, times), in cents; shape as given."""
     life = cohorts.life_months[:, None]
     elapsed = np.clip(until_months - cohorts.basis_months[:, None], 0.0, life)
@@ -183,7 +181,7 @@ class DepreciationSchedule:
     """Book value taken off the books on retirement."""
     proceeds_cents: NDArray[np.int64]
     """What retired assets were sold for."""
-    held_months: NDArray[np.float64]
+    held_months: Floats
     """Share of a calendar month each cohort was on the books in each period, by exact days."""
 
     @property
@@ -205,7 +203,7 @@ class DepreciationSchedule:
         return np.asarray(opening + self.acquired_cents, dtype=np.int64)
 
 
-def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> DepreciationSchedule:
+def depreciate(cohorts: Cohorts, edge_coordinates: Floats) -> DepreciationSchedule:
     """Return the schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
     retired, acquired = cohorts.retired_months[:, None], cohorts.acquired_months[:, None]
     accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired))
@@ -226,7 +224,7 @@ def depreciate(cohorts: Cohorts, edge_coordinates: NDArray[np.float64]) -> Depre
     )
 
 
-def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDArray[np.float64]:
+def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floats:
     """Return the cost of capital tied up in book value, in dollars, shape (cohorts, periods).
 
     charge = B·((1 + r)^(h/12) − 1), with B the book value at the period's start, construction in progress included, or
@@ -235,11 +233,11 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> ND
     spreading a purchase over its life loses nothing.
     """
     refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
-    growth: NDArray[np.float64] = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
+    growth: Floats = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
     return usd(schedule.carried_cents) * growth
 
 
-def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> NDArray[np.float64]:
+def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floats:
     """Return property tax, in dollars, shape (cohorts, periods): B·r·h/12, with B and h as for the capital charge.
 
     Hardware is assessed at its book value: what share of cost assessors take by age was not found in public.
@@ -263,11 +261,11 @@ class ResaleCurve:
     multiplier: float = 1.0
     """Factor on every share; the product is never above 1, since used hardware does not fetch more than new."""
 
-    def fraction(self, age_months: ArrayLike) -> NDArray[np.float64]:
+    def fraction(self, age_months: ArrayLike) -> Floats:
         """Return min(1, multiplier·exp(interpolated ln share)) at these ages; shape as given."""
         ages = np.array([0.0, *self.age_months])
         logs = np.log([1.0, *self.fractions])
         age = np.maximum(np.asarray(age_months, dtype=np.float64), 0.0)
         beyond = np.maximum(age - ages[-1], 0.0) * (logs[-1] - logs[-2]) / (ages[-1] - ages[-2])
-        share: NDArray[np.float64] = self.multiplier * np.exp(np.interp(age, ages, logs) + beyond)
+        share: Floats = self.multiplier * np.exp(np.interp(age, ages, logs) + beyond)
         return np.minimum(share, 1.0)

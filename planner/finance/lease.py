@@ -10,19 +10,13 @@ is the annuity of :mod:`planner.finance.loan`. Months are the lease's own: one s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Cents, Floats
 from planner.finance.cents import cents, series_cents, usd, whole_cents
 from planner.finance.loan import Amortisation, LoanTerms
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
 
 _SAME_MONTH = 1e-9
 """Month coordinates that differ by less are the same moment; a payment due as a period ends belongs to it."""

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from planner.arrays import Bools
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 NO_COHORT = -1
 """Cohort index of money that belongs to no purchase: energy, people, rent."""
@@ -106,7 +104,7 @@ class Ledger:
         np.add.at(totals, tuple(places[rows] for places, _ in axes), self.amount_cents[rows])
         return totals
 
-    def rows_in(self, view: View | None) -> NDArray[np.bool_]:
+    def rows_in(self, view: View | None) -> Bools:
         """Return which rows a view counts, all of them for None; shape (rows,)."""
         if view is None:
             return np.ones(self.row_count, dtype=bool)

@@ -17,18 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Cents, Floats
 from planner.finance.cents import cents, series_cents, usd, whole_cents
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
 
 
 class Amortisation(StrEnum):

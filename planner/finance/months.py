@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import calendar
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 NumberT = TypeVar("NumberT", np.float64, np.int64)
 MAXIMUM_HORIZON_MONTHS = 600
@@ -84,22 +82,22 @@ class MonthGrid:
         months = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
         return months + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
 
-    def coordinates(self, days: Sequence[date]) -> NDArray[np.float64]:
+    def coordinates(self, days: Sequence[date]) -> Floats:
         """Return the month coordinates of several dates, shape (dates,)."""
         return np.array([self.coordinate(day) for day in days], dtype=np.float64)
 
     @property
-    def edge_coordinates(self) -> NDArray[np.float64]:
+    def edge_coordinates(self) -> Floats:
         """The month coordinates of the period boundaries, shape (periods + 1,)."""
         return _edge_coordinates(self)
 
     @property
-    def month_fractions(self) -> NDArray[np.float64]:
+    def month_fractions(self) -> Floats:
         """The share of a full calendar month each period covers, by exact days, shape (periods,)."""
         return np.diff(self.edge_coordinates)
 
     @property
-    def offset_months(self) -> NDArray[np.float64]:
+    def offset_months(self) -> Floats:
         """Months from the start of the horizon to the start of each period, shape (periods,)."""
         return self.edge_coordinates[:-1] - self.coordinate(self.start)
 
@@ -114,7 +112,7 @@ class MonthGrid:
         return _edge_hours(self)
 
     @property
-    def mid_years(self) -> NDArray[np.float64]:
+    def mid_years(self) -> Floats:
         """Years from the start to the middle of each period, shape (periods,)."""
         return (self.edge_hours[:-1] + self.edge_hours[1:]) / 2.0 / HOURS_PER_YEAR
 
@@ -128,7 +126,7 @@ class MonthGrid:
         """The period each hour of the horizon belongs to, shape (hours,)."""
         return np.repeat(np.arange(self.period_count), self.period_hours)
 
-    def period_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.int64]:
+    def period_of_hour(self, hours: Floats) -> NDArray[np.int64]:
         """Return the period of each time given in hours since the start, shape as given.
 
         Times before the horizon give −1 and times at or after its end give the number of periods, so that the
@@ -136,7 +134,7 @@ class MonthGrid:
         """
         return np.searchsorted(self.edge_hours, hours, side="right").astype(np.int64) - 1
 
-    def coordinate_of_hour(self, hours: NDArray[np.float64]) -> NDArray[np.float64]:
+    def coordinate_of_hour(self, hours: Floats) -> Floats:
         """Return month coordinates of times in hours since the start, shape as given; infinity stays infinity.
 
         coordinate(h) = m + (h − first hour of m) / hours in m, with m the calendar month in which h falls. At midnight
@@ -181,7 +179,7 @@ def _labels(grid: MonthGrid) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=_CALENDARS)
-def _edge_coordinates(grid: MonthGrid) -> NDArray[np.float64]:
+def _edge_coordinates(grid: MonthGrid) -> Floats:
     """Return the month coordinates of the boundaries."""
     return _read_only(grid.coordinates(grid.edges))
 
@@ -194,7 +192,7 @@ def _edge_hours(grid: MonthGrid) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=_CALENDARS)
-def _month_firsts(grid: MonthGrid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _month_firsts(grid: MonthGrid) -> tuple[Floats, Floats]:
     """Return the hours and coordinates of the firsts of months, fifty years before the horizon to its length after."""
     months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * grid.horizon_months + 2)
     firsts = (np.datetime64(grid.start, "M") + months).astype("datetime64[D]")

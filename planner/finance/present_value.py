@@ -12,21 +12,18 @@ day instead. :class:`CashFlows` holds flows so, and gives NPV, internal rate and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from planner.arrays import Floats
 from planner.finance import refusals
 from planner.units import MONTHS_PER_YEAR
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
-
-    BalanceFunction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+BalanceFunction = Callable[[Floats], Floats]
 
 HALF_CENT_USD = 0.005
 """A running total less than this below zero is zero: cents are whole, sums of dollars are not."""
@@ -40,11 +37,11 @@ SAME_ROOT = 1e-6
 """Rates closer than this in ln(1 + r) are one: rounding splits a double root by about its square root."""
 
 
-def discount_factors(annual_rate: float, offset_months: ArrayLike) -> NDArray[np.float64]:
+def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
     refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
     months = np.asarray(offset_months, dtype=np.float64)
-    factors: NDArray[np.float64] = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
+    factors: Floats = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
     return factors
 
 
@@ -81,10 +78,10 @@ def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None)
     return _all_rates(flows / np.abs(flows).max(), months)
 
 
-def _all_rates(flows: NDArray[np.float64], months: NDArray[np.float64]) -> tuple[float, ...]:
+def _all_rates(flows: Floats, months: Floats) -> tuple[float, ...]:
     """Return every yearly rate at which the value of the flows is zero, ascending."""
 
-    def balance(log_growth: NDArray[np.float64]) -> NDArray[np.float64]:
+    def balance(log_growth: Floats) -> Floats:
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
         # not a matrix product: a product of one row may round otherwise than the same row among many.
         exponent = -np.multiply.outer(log_growth / MONTHS_PER_YEAR, months)
@@ -146,7 +143,7 @@ class Timing(StrEnum):
     """It is paid on the month's last day."""
 
 
-def running_months(edge_months: NDArray[np.float64], timing: Timing) -> NDArray[np.float64]:
+def running_months(edge_months: Floats, timing: Timing) -> Floats:
     """Return when each period's running flows count, given its edges; shape (periods + 1,) to (periods,)."""
     if timing is Timing.MONTH_END:
         return edge_months[1:]
@@ -157,13 +154,13 @@ def running_months(edge_months: NDArray[np.float64], timing: Timing) -> NDArray[
 class CashFlows:
     """Gains less losses: what runs through each month, and what is paid or received on a day."""
 
-    running_usd: NDArray[np.float64]
+    running_usd: Floats
     """Of each period, shape (periods,)."""
-    edge_months: NDArray[np.float64]
+    edge_months: Floats
     """Months from the start to the periods' boundaries, shape (periods + 1,)."""
-    dated_usd: NDArray[np.float64]
+    dated_usd: Floats
     """Purchases, sales and end value, shape (dates,)."""
-    dated_months: NDArray[np.float64]
+    dated_months: Floats
     """Months from the start to the day of each, shape (dates,)."""
     timing: Timing = Timing.MID_MONTH
 
@@ -177,7 +174,7 @@ class CashFlows:
             timing=self.timing,
         )
 
-    def at_their_time(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def at_their_time(self) -> tuple[Floats, Floats]:
         """Return every amount and the month at which it counts."""
         months = np.concatenate([running_months(self.edge_months, self.timing), self.dated_months])
         return np.concatenate([self.running_usd, self.dated_usd]), months
@@ -211,7 +208,7 @@ class CashFlows:
         return _last_turn(np.stack([after - jump, after], axis=1).ravel(), np.repeat(months, 2))
 
 
-def _last_turn(total_usd: NDArray[np.float64], months: NDArray[np.float64]) -> float | None:
+def _last_turn(total_usd: Floats, months: Floats) -> float | None:
     """Return where a broken line is last below zero, 0 if nowhere, None if it ends there."""
     negative = np.flatnonzero(total_usd < -HALF_CENT_USD)
     if negative.size == 0:

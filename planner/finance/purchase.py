@@ -5,19 +5,16 @@ Hosts, network and storage have prices of their own, in the catalogue or the sce
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.errors import Problem, ScenarioError
 from planner.finance import refusals
 from planner.finance.cents import cents
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
 
 
 class TierRule(StrEnum):

@@ -6,23 +6,18 @@ share of a month, and rise once a year on the anniversary of the horizon's start
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from planner.arrays import Floats
 from planner.finance import refusals
+from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
 from planner.units import MONTHS_PER_YEAR
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.finance.months import MonthGrid
-
 
 def yearly_cost_usd(
-    quantity: NDArray[np.float64], unit_usd_per_year: float, grid: MonthGrid, escalator_per_year: float = 0.0
-) -> NDArray[np.float64]:
+    quantity: Floats, unit_usd_per_year: float, grid: MonthGrid, escalator_per_year: float = 0.0
+) -> Floats:
     """Return quantity × yearly unit price, by period, shape (periods, clusters) both ways.
 
     The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
@@ -40,10 +35,10 @@ def yearly_cost_usd(
 
 
 def colocation_usd(
-    provisioned_kw: NDArray[np.float64],
+    provisioned_kw: Floats,
     rent_usd_per_kw_month: float,
     grid: MonthGrid,
     escalator_per_year: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the rent for provisioned power, used or not, shape (periods, clusters)."""
     return yearly_cost_usd(provisioned_kw, rent_usd_per_kw_month * MONTHS_PER_YEAR, grid, escalator_per_year)

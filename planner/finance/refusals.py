@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from planner.errors import Problem, ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAXIMUM_LIFE_MONTHS = 600
 """Fifty years: longer than any building, so a longer life is a slip of the unit (days for months)."""

@@ -19,28 +19,20 @@ what to move.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Cents, Floats
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_ORDER, LEASE_PAYMENTS, Account, Category, Position, View
-from planner.finance.ledger import Dimension
+from planner.finance.ledger import Dimension, Ledger
+from planner.finance.months import MonthGrid
 from planner.finance.unit_costs import ratio
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from planner.finance.ledger import Ledger
-    from planner.finance.months import MonthGrid
-
-    Cents = NDArray[np.int64]
 
 MONTHS_PER_QUARTER = 3
 LIABILITIES = (Position.LOANS, Position.LEASES, Position.DEFERRED_TAX)
@@ -235,7 +227,7 @@ def _tied(ledger: Ledger, opening: Opening, lines: dict[str, Cents]) -> Statemen
     return Statements(periods=ledger.labels.months, lines_cents=totals)
 
 
-def cover_ratio(statements: Statements) -> NDArray[np.float64]:
+def cover_ratio(statements: Statements) -> Floats:
     """Return operating cash flow / debt service of the fleet by period, NaN where none is due; shape (periods,)."""
     flow, service = (statements.lines_cents[f"{name}_usd"][:, -1] for name in ("operating_cash_flow", "debt_service"))
     return ratio(flow, service)

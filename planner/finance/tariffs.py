@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.errors import Problem
 from planner.finance import refusals
+from planner.finance.months import MonthGrid
 from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from planner.finance.months import MonthGrid
-
 
 MONTH_NAMES = ("January", "February", "March", "April", "May", "June",
                "July", "August", "September", "October", "November", "December")  # fmt: skip
@@ -55,7 +51,7 @@ def _hours(positions: Sequence[int]) -> str:
     return " and ".join(f"{a:02d}:00-{b + 1:02d}:00" for a, b in _runs(positions))
 
 
-def describe_cells(cells: NDArray[np.bool_]) -> str:
+def describe_cells(cells: Bools) -> str:
     """Return the calendar hours in words: 'Monday to Friday 14:00-18:00 in June to August'.
 
     Cells have shape (12 months, 7 weekdays, 24 hours). Days with the same hours are named together, then
@@ -103,7 +99,7 @@ class TariffWindow:
     end_hour: int = 24
     """First local hour after it, 1 to 24; below ``start_hour`` the window wraps within each weekday."""
 
-    def cells(self) -> NDArray[np.bool_]:
+    def cells(self) -> Bools:
         """Return where the window applies, shape (12 months, 7 weekdays, 24 hours)."""
         hours = np.arange(24)
         if self.start_hour < self.end_hour:
@@ -157,7 +153,7 @@ class Tariff:
             problems.append(Problem(path="tariff.windows", message=message, hint="every hour needs one price"))
         return problems
 
-    def price_table(self) -> NDArray[np.float64]:
+    def price_table(self) -> Floats:
         """Return the price before escalation, shape (12 months, 7 weekdays, 24 hours)."""
         table = np.zeros((12, 7, 24))
         for window in self.windows:
@@ -193,7 +189,7 @@ def _window_problems(window: TariffWindow) -> list[Problem | None]:
     return problems
 
 
-def local_offsets_h(grid: MonthGrid, time_zone: str) -> NDArray[np.float64]:
+def local_offsets_h(grid: MonthGrid, time_zone: str) -> Floats:
     """Return the offset of local time from UTC at each hour of the horizon, shape (hours,).
 
     The horizon starts at midnight UTC. Offsets change a few times in a year, so only days on which the offset
@@ -215,13 +211,13 @@ def local_offsets_h(grid: MonthGrid, time_zone: str) -> NDArray[np.float64]:
     return offsets
 
 
-def escalation(grid: MonthGrid, escalator_per_year: float) -> NDArray[np.float64]:
+def escalation(grid: MonthGrid, escalator_per_year: float) -> Floats:
     """Return (1 + e)^(whole years since the start) of each period, shape (periods,)."""
     years = np.floor(grid.offset_months / MONTHS_PER_YEAR + 1e-9)
     return (1.0 + escalator_per_year) ** years
 
 
-def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | None = None) -> NDArray[np.float64]:
+def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | None = None) -> Floats:
     """Return the energy price of every hour of the horizon, shape (hours,).
 
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
@@ -240,7 +236,7 @@ def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | 
     return np.asarray(tariff.price_table()[month, weekday, hour] * rise, dtype=np.float64)
 
 
-def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: NDArray[np.float64]) -> NDArray[np.float64]:
+def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: Floats) -> Floats:
     """Return the demand charge of each period from its highest hour, shape (periods, …) both ways.
 
     charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month

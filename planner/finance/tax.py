@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance import refusals
 from planner.finance.cents import cents, series_cents, whole_cents
+from planner.finance.depreciation import Cohorts
+from planner.finance.months import MonthGrid
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts
-    from planner.finance.months import MonthGrid
 
 MACRS_5_YEAR_HALF_YEAR = np.array([0.2000, 0.3200, 0.1920, 0.1152, 0.1152, 0.0576])
 """Five-year property (computers and peripherals), half-year convention: IRS Publication 946, Table A-1."""
@@ -71,7 +68,7 @@ class TaxDeductions:
     """Deducted before the first period, shape (cohorts,)."""
 
 
-def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> NDArray[np.float64]:
+def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> Floats:
     """Return the share of cost deducted in each tax year, shape (6,), given the year of disposal, if any.
 
     Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought
@@ -99,7 +96,7 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
 
 def monthly_fractions(
     cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int64], Floats]:
     """Return the months in which a cohort may deduct, the first period being 0, and the share of its cost in each."""
     january = grid.start.month - 1  # months from January of the start year to coordinate 0
     served = bool(np.isfinite(cohorts.in_service_months[row]))
@@ -148,8 +145,8 @@ class TaxCharge:
 
 
 def income_tax(
-    taxable_income_usd: NDArray[np.float64],
-    book_income_usd: NDArray[np.float64],
+    taxable_income_usd: Floats,
+    book_income_usd: Floats,
     grid: MonthGrid,
     rules: TaxRules,
     end_gain_usd: float = 0.0,
@@ -165,7 +162,7 @@ def income_tax(
     return TaxCharge(cash_cents=cash, deferred_cents=expense - cash, on_end_gain_cents=int(cents(on_end_gain)))
 
 
-def _share_cents(amount_usd: NDArray[np.float64], fraction: float) -> NDArray[np.int64]:
+def _share_cents(amount_usd: Floats, fraction: float) -> NDArray[np.int64]:
     """Return a share of a series, rounded on its running total in whole cents: a workbook then finds the same cent."""
     running = cents(np.cumsum(amount_usd)).astype(np.float64)
     return np.diff(whole_cents(running * fraction), prepend=0)
@@ -177,8 +174,8 @@ def tax_years(grid: MonthGrid) -> NDArray[np.int64]:
 
 
 def assess_usd(
-    taxable_income_usd: NDArray[np.float64], years: NDArray[np.int64], rules: TaxRules, end_gain_usd: float = 0.0
-) -> tuple[NDArray[np.float64], float]:
+    taxable_income_usd: Floats, years: NDArray[np.int64], rules: TaxRules, end_gain_usd: float = 0.0
+) -> tuple[Floats, float]:
     """Return tax by period before rounding, shape (periods,), and what a gain on the last day adds to it.
 
     Tax is negative where a loss is offset at once. Where losses are carried forward it is assessed year by year, in the

@@ -6,17 +6,14 @@ cell in the files), never as zero or infinity.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from planner.arrays import Floats
 from planner.finance import refusals
 from planner.units import MILLION, MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
 
 SEARCH_TURNS = 200
 """Turns after which the search for a price ends in any case; five to ten find it."""
@@ -26,7 +23,7 @@ TINY = 1e-12
 """Smallest first step of that search, in dollars, where a plan costs nothing."""
 
 
-def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
+def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     """Return numerator / denominator, NaN where the denominator is zero; shapes broadcast."""
     top, bottom = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
@@ -36,12 +33,12 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     return quotient
 
 
-def per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
+def per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> Floats:
     """Return 10⁶·quantity / tokens for dollars, kWh or kgCO2e, NaN where no token was served; shapes broadcast."""
     return ratio(quantity, tokens) * MILLION
 
 
-def cumulative_per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
+def cumulative_per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> Floats:
     """Return 10⁶·Σ quantity / Σ tokens from the start up to each period, the first axis."""
     return per_million_tokens(np.cumsum(quantity, axis=0), np.cumsum(tokens, axis=0))
 
@@ -113,7 +110,7 @@ def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_us
     return owned_usd_per_available_hour / rental_usd_per_hour if rental_usd_per_hour > 0 else None
 
 
-def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> NDArray[np.float64]:
+def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> Floats:
     """Return a price that falls evenly in ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
     refusals.raise_problems(
         [
@@ -125,6 +122,6 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 
 
-def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> NDArray[np.float64]:
+def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> Floats:
     """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)

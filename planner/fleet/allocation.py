@@ -50,20 +50,37 @@ class Steps:
 def node_steps(plan: Plan) -> Steps:
     """Return the one step without a cap: all nodes, at full clock."""
     full_kw = np.array([[cluster.node_power.full_kw] for cluster in plan.clusters])
-    return Steps(width=np.ones_like(full_kw), kw=full_kw, penalty=np.zeros_like(full_kw))
+    return Steps(width=np.ones_like(full_kw), kw=full_kw, penalty=np.zeros_like(full_kw) + _rents(plan)[:, None])
 
 
 def power_steps(plan: Plan) -> Steps:
-    """Return the steps under a cap: parked nodes give way to nodes at their best clock, and these to higher clocks."""
+    """Return the steps under a cap: parked nodes give way to nodes at their best clock, and these to higher clocks.
+
+    What stands at a provider's has one step, that takes none of the site's power.
+    """
     frontiers = [cluster.node_power.frontier() for cluster in plan.clusters]
     width = np.array([np.diff(work, prepend=0.0) for work, _ in frontiers])
     more_kw = np.array([np.diff(kw, prepend=0.0) for _, kw in frontiers])
     first_kw = more_kw[:, :1] / width[:, :1]
     kw = np.divide(more_kw, width, out=np.repeat(first_kw, width.shape[1], axis=1), where=width > 0)
+    hosted = plan.on_site == 0.0
+    width[hosted], kw[hosted] = np.eye(1, width.shape[1]), 0.0
     penalty = np.zeros_like(width)
     for rank, cluster in enumerate(reversed(plan.site.throttle_order)):
         penalty[cluster] = _SPARED_FIRST**rank
+    penalty += _SPARED_FIRST ** len(plan.site.throttle_order) * _rents(plan)[:, None]
     return Steps(width=width, kw=kw, penalty=penalty)
+
+
+def _rents(plan: Plan) -> Floats:
+    """Return what a node's hour at work costs where only those are paid, over the least of them, shape (clusters,)."""
+    rents = np.array([
+        cluster.accelerators_per_node * float(cluster.rent.usd_per_accelerator_h.mean())
+        if cluster.rent is not None and cluster.is_paid_by_the_hour
+        else 0.0
+        for cluster in plan.clusters
+    ])  # fmt: skip
+    return rents / max(float(rents[rents > 0.0].min(initial=np.inf)), _NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +268,7 @@ class _Programs:
         A wave of their logarithms: columns that differ at all are hardly ever at the same height, and what plans that
         are equal otherwise come to differs too, as it would not for a sum of what cluster and workload are.
         """
-        tokens, kw = np.log(self.tokens), np.log(self.steps.kw)
+        tokens, kw = np.log(self.tokens), np.log(np.maximum(self.steps.kw, _NONE))
         rates = np.log(np.maximum(self.rates, _NONE))
         pairs = (
             3.0 * rates[:, self.on, self.of] + 5.0 * kw[self.on, 0] + 7.0 * tokens[:, self.of] + self.levels[self.of]

@@ -11,10 +11,10 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Hours = slice | NDArray[np.intp]
+from planner.arrays import Floats, Ints
+
+Hours = slice | Ints
 
 
 @functools.cache
@@ -39,7 +39,7 @@ def at_most(most: float, numbers: Floats) -> Floats:
     return bound
 
 
-def in_hours(series: Floats, hours: NDArray[np.intp]) -> Floats:
+def in_hours(series: Floats, hours: Ints) -> Floats:
     """Return some hours of series, which have hours as last axis.
 
     Indexing would keep the figures of an hour together, not those of a series, and make each later pass slower.

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
+from planner.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
     """The hours of a window in which incidents slow a cluster on a workload."""
 
-    hours: NDArray[np.intp]
+    hours: Ints
     """Within the window, shape (some hours,)."""
     lost_fraction: Floats
     """Share of speed lost in each, shape (some hours,)."""
@@ -49,7 +46,7 @@ class WindowInput:
         """The window's hours within the horizon."""
         return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
 
-    def lit(self, hours: NDArray[np.intp]) -> Floats | float:
+    def lit(self, hours: Ints) -> Floats | float:
         """Return the share of some hours in which the site has power."""
         return 1.0 if self.lit_fraction is None else self.lit_fraction[hours]
 
@@ -66,7 +63,7 @@ class WindowInput:
 class Drag:
     """What slow software cost a cluster on a workload."""
 
-    hours: NDArray[np.intp]
+    hours: Ints
     """Within the window, shape (some hours,)."""
     nodes: Floats
     """Node-equivalents at work for nothing in each, shape (some hours,)."""

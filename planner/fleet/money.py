@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-import numpy as np
-from numpy.typing import NDArray
-
+from planner.arrays import Floats
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.loan import LoanTerms
 from planner.finance.present_value import Timing
 from planner.finance.purchase import Quote, choose_quote
 from planner.finance.tariffs import Tariff
 from planner.finance.tax import TaxRules
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.router import ways_of
-
-Floats = NDArray[np.float64]
 
 
 def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.plan import DemandPlan
 from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid
@@ -20,7 +21,6 @@ from planner.fleet.software_plan import SoftwarePlan, TeamPlan
 from planner.physics.node_power import NodePower
 from planner.units import HOURS_PER_YEAR, MILLION
 
-Floats = NDArray[np.float64]
 LOAD_CELLS = 256
 """Cells of a table by load up to :data:`MOST_LOAD`; between their edges it is interpolated."""
 MOST_LOAD = 2.0
@@ -344,7 +344,7 @@ class Plan:
 
     @property
     def on_site(self) -> Floats:
-        """1 where power, space and repairs are paid here, 0 where a provider pays them; shape (clusters,)."""
+        """1 where power, space and repairs are had and paid here, 0 where a provider has them; shape (clusters,)."""
         return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.fleet.elementwise import at_least
 from planner.fleet.plan import Plan
 
-Floats = NDArray[np.float64]
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
 _BISECTIONS = 40
 _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
@@ -23,13 +22,14 @@ def load_fraction(used: Floats, nodes: Floats) -> Floats:
 
 
 def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
-    """Return IT power by cluster, shape (clusters, hours): healthy nodes, each under the same load.
+    """Return IT power at the site by cluster, shape (clusters, hours): healthy nodes, each under the same load.
 
-    A cluster at a time, whose hours stay in the cache; those of all do not.
+    What stands at a provider's draws none here. A cluster at a time, whose hours stay in the cache; those of all do
+    not.
     """
     power = np.zeros_like(nodes)
     for cluster, work, there, kw in zip(plan.clusters, used, nodes, power, strict=True):
-        if there.any():
+        if there.any() and not cluster.is_hosted:
             np.multiply(cluster.node_power.node_kw(load_fraction(work, there)), there, out=kw)
     return power
 
@@ -48,7 +48,7 @@ class Awake:
     """Nodes on and nodes parked in the last hour, from which the next window goes on; shape (2, clusters)."""
 
 
-def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: NDArray[np.intp]) -> Awake:
+def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> Awake:
     """Return which nodes are on where idle ones are parked.
 
     Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
@@ -79,7 +79,7 @@ def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
     return it_kw(plan, used, on) + (nodes - on) * plan.site.parking.parked_kw
 
 
-def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floats:
+def facility_kw(plan: Plan, it: Floats, hours: slice | Ints) -> Floats:
     """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
 
     s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
@@ -91,7 +91,7 @@ def facility_kw(plan: Plan, it: Floats, hours: slice | NDArray[np.intp]) -> Floa
     return power
 
 
-def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | NDArray[np.intp]) -> Floats:
+def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
@@ -104,7 +104,8 @@ def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floa
 
     ``used`` fits when just enough nodes are on, at just the clocks it needs. Power left over keeps more of them on: θ
     times the work of every cluster, or all its nodes, with θ the largest that fits the IT power allowed. A cluster
-    with work u and capacity K draws φ(K)·kW(u / K) / kW(1), φ being the least power for K.
+    with work u and capacity K draws φ(K)·kW(u / K) / kW(1), φ being the least power for K. What stands at a provider's
+    has all its nodes, and draws none.
     """
     frontiers = [cluster.node_power.frontier() for cluster in plan.clusters]
 
@@ -112,6 +113,9 @@ def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floa
         capacity = np.minimum(used * headroom, np.maximum(nodes, used))
         drawn = np.zeros_like(used)
         for c, (work, kw) in enumerate(frontiers):
+            if plan.clusters[c].is_hosted:
+                capacity[c] = np.maximum(nodes[c], used[c])
+                continue
             power = plan.clusters[c].node_power
             share = capacity[c] / np.maximum(nodes[c], _NONE)
             least_kw = np.interp(share, np.append(0.0, work), np.append(0.0, kw)) * nodes[c]

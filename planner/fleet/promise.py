@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.quantities import in_time
 
-Floats = NDArray[np.float64]
 LEAST_SHORTFALL = 5e-7
 """Shortfalls below it are none: files hold shares to six decimals, and a verdict must not contradict them."""
 

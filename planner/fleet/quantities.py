@@ -12,9 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.unit_costs import ratio
-
-Floats = NDArray[np.float64]
 
 
 def in_service(present: Floats, failed: Floats) -> Floats:

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from planner.arrays import Floats, Ints
+
 _BLOCK = 64  # hours walked through at once in each block; a few hundred blocks then make arrays worth an operation
 _ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
 
@@ -68,7 +68,7 @@ def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, 
     return series[:hours]
 
 
-def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours: int) -> NDArray[np.intp]:
+def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours: int) -> Ints:
     """Return the hours, counted from ``first_hour``, that spans of time touch; the spans begin in rising order."""
     runs: list[tuple[int, int]] = []
     for start_h, end_h in spans_h:

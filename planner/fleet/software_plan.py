@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.units import HOURS_PER_WEEK
 
-Floats = NDArray[np.float64]
 _WORK_H_PER_WEEK = 40.0  # of an engineer: assumption
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.elementwise import Hours, added, at_most, in_hours, part_of, quotient
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.overdue import beyond_share, with_overdue
@@ -18,7 +18,6 @@ from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, 
 from planner.fleet.replicas import on_clusters, place_window
 from planner.fleet.router import Router
 
-Floats = NDArray[np.float64]
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
 _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them

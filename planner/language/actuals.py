@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from planner.arrays import Floats
 from planner.documents import MAX_FILE_BYTES, Document, read_bytes, read_document
 from planner.errors import Problem, ScenarioError
 from planner.finance.accounts import INCOME_ACCOUNTS, Account, Category
@@ -26,7 +26,6 @@ from planner.language.metrics import monthly_metrics
 from planner.language.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, validate
 
-Floats = NDArray[np.float64]
 MAPPING = "mapping.yaml"
 LEAVE_OUT = "leave_out"
 FLEET = "fleet"

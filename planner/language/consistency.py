@@ -199,21 +199,10 @@ def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report
 
 
 def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
-    """Refuse what a contract cannot stand beside: limits of the site's power where machines are elsewhere, reviews."""
+    """Refuse reviews of machines that are taken for a term."""
     if cluster.contract is None:
         return
     place = ("clusters", name, "contract")
-    site = scenario.site
-    if not isinstance(cluster.contract, ON_SITE):
-        limits = {
-            "power_cap_kw": site.power_cap_kw,
-            "curtailments": site.curtailments,
-            "power_blocks": site.power_blocks,
-            "electricity.demand_charge_usd_per_kw_month": site.electricity.demand_charge_usd_per_kw_month,
-        }
-        for key in (key for key, stated in limits.items() if stated):
-            message = f"its machines stand at a provider's, but site.{key} counts all machines as the site's"
-            report(place, message, f"leave out site.{key}, or plan the rented machines in a scenario of their own")
     by_the_hour = isinstance(cluster.contract, OnDemand | Spot)
     if not by_the_hour and any(rule.cluster == name for rule in scenario.expansion.rules):
         message = "a review cannot enlarge or reduce machines taken for a term"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.files import json_text
 from planner.finance.accounts import Account
 from planner.finance.cents import cents
@@ -35,7 +35,6 @@ ACTUALS_TABLES = (
 )
 """The files in which months that happened are held against a plan."""
 
-Floats = NDArray[np.float64]
 Columns = dict[str, Any]
 _BAND = np.array([0.05, 0.5, 0.95])
 _DECILES = np.array([0.1, 0.5, 0.9])

@@ -9,24 +9,19 @@ system.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import ConservationError
-from planner.reporting.columns import ColumnKind
+from planner.reporting.columns import Column, ColumnKind, TableDescription
 from planner.units import DOLLARS, unit_of
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from planner.reporting.columns import Column, TableDescription
-
-    Cells = Sequence[Any] | NDArray[Any]
+Cells = Sequence[Any] | NDArray[Any]
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from planner.reporting.columns import FRICTIONLESS_TYPES, ColumnKind, DescribedTable
+from planner.reporting.columns import FRICTIONLESS_TYPES, Column, ColumnKind, DescribedTable, TableDescription
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from planner.reporting.columns import Column, TableDescription
 
 SCHEMA_VERSION = "1.0.0"
 """Version of the columns: the first number changes when a column is renamed, removed or changes meaning."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from planner.finance.statements import Frequency
 from planner.reporting.workbook import Page, SheetChart, SheetTable, in_usd, sheet_of, style_of, words
 from planner.results import tables
+from planner.results.chance import Chance
 from planner.results.measure_names import FLEET
+from planner.results.result import RunResult
 from planner.units import unit_of
-
-if TYPE_CHECKING:
-    from planner.results.chance import Chance
-    from planner.results.result import RunResult
 
 PERCENTILES = (10, 50, 90)
 BANDS = tuple(f"p{percentile}" for percentile in PERCENTILES)

@@ -10,9 +10,8 @@ run would find.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
 from planner.finance.ledger import Dimension
@@ -42,16 +41,7 @@ from planner.results.cohorts import assets_of
 from planner.results.measure_names import FLEET
 from planner.results.measures import measures, series_of
 from planner.results.ownership import dated_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from planner.results.result import RunResult
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
+from planner.results.result import RunResult
 
 MOST_EVENTS = 5_000
 """Events listed in the workbook; the rest is in events.csv, and the sheet says so."""

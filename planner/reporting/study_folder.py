@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.errors import PlannerError
 from planner.reporting.charts import study_pictures
@@ -56,8 +55,6 @@ from planner.studies.intervals import mean_estimate
 from planner.studies.prepare import Prepared
 from planner.studies.store import Store
 from planner.studies.study import study_manifest
-
-Floats = NDArray[np.float64]
 
 _SAMPLE_ROWS = 8_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.language.scenario import Scenario
 from planner.language.study import Prior, Study
 from planner.reporting.columns import TableDescription, described, number_column, text_column
@@ -23,7 +23,6 @@ from planner.studies.prepare import Prepared
 from planner.studies.resolve import far_ends
 from planner.units import unit_of
 
-Floats = NDArray[np.float64]
 Columns = dict[str, list[Any]]
 _BINS = 60
 _PROBABILITIES = np.array([0.1, 0.5, 0.9])

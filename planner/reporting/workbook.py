@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""

@@ -8,15 +8,15 @@ a day of its own from that day. Signs are the ledger's: costs are positive, inco
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, DATED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import series_cents
 from planner.finance.present_value import discount_factors
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
-from planner.reporting.workbook import FIRST_ROW, address, words, write_headings
+from planner.reporting.workbook import FIRST_ROW, Sheets, address, words, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
 from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW, Content, Layout
 from planner.reporting.workbook_depreciation import (
@@ -30,13 +30,6 @@ from planner.reporting.workbook_depreciation import (
 from planner.reporting.workbook_tax import end_tax_cell, tax_month
 from planner.reporting.workbook_workings import change_of
 from planner.results.measure_names import SITE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.reporting.workbook import Sheets
-
-    Floats = NDArray[np.float64]
 
 CODE_ROW = 1
 """Row of the accounts' names in the ledger, below the headings."""

@@ -11,28 +11,19 @@ K, L, M, N the prices of a node's accelerators, host, network and storage, S the
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.finance.accounts import CAPEX_ACCOUNTS
 from planner.finance.cents import cents, split_cents
+from planner.finance.depreciation import Cohorts
 from planner.fleet.quantities import shares
-from planner.reporting.workbook import FIRST_ROW, address, down, write_headings
+from planner.reporting.workbook import FIRST_ROW, Sheets, address, down, write_headings
 from planner.reporting.workbook_content import CohortFigures, Content, Order
 from planner.reporting.workbook_inputs import DISCOUNT, PRICE, RESIDUAL, volume_discount
-from planner.results.cohorts import is_opening, is_owned, owned_value_cents, parts_usd
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts
-    from planner.reporting.workbook import Sheets
-    from planner.results.cohorts import Cohort
-    from planner.results.result import RunResult
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
+from planner.results.cohorts import Cohort, is_opening, is_owned, owned_value_cents, parts_usd
+from planner.results.result import RunResult
 
 SHEET = "Cohorts"
 HEADINGS = {

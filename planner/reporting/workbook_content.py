@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Cents, Floats, Ints
 from planner.finance.accounts import Account
 from planner.finance.cents import cents
+from planner.finance.depreciation import Cohorts, DepreciationSchedule
+from planner.finance.months import MonthGrid
 from planner.finance.present_value import discount_factors
 from planner.reporting.workbook import Page, SheetTable, address
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts, DepreciationSchedule
-    from planner.finance.months import MonthGrid
-    from planner.reporting.workbook_inputs import Inputs
-    from planner.results.result import RunResult
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
+from planner.reporting.workbook_inputs import Inputs
+from planner.results.result import RunResult
 
 ACCOUNTS_SHEET = "Accounts"
 FIRST_MONTH_ROW = 2
@@ -58,7 +51,7 @@ class CohortFigures:
     proceeds_cents: Cents
     end_fraction: Floats
     end_cents: Cents
-    is_owned: NDArray[np.bool_]
+    is_owned: Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +96,7 @@ class Content:
     total_tokens: Floats
     running_months: Floats
     """Months from the start to when each month's running flows count, shape (months,)."""
-    dated_rows: NDArray[np.intp]
+    dated_rows: Ints
     """Ledger rows that count on a day of their own: purchases, sales, end value."""
     dated_months: Floats
     """Months from the start to that day, in the order of those rows."""

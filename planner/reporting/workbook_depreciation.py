@@ -7,26 +7,21 @@ declining-balance cohorts stay as simulated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.cents import cents
 from planner.finance.tax import monthly_fractions, tax_depreciation
-from planner.reporting.workbook import FIRST_ROW, address, write_headings
+from planner.reporting.workbook import FIRST_ROW, Sheets, address, write_headings
 from planner.reporting.workbook_cohorts import COLUMN, is_restated
 from planner.reporting.workbook_cohorts import SHEET as COHORTS
+from planner.reporting.workbook_content import Content
 from planner.reporting.workbook_inputs import LIFE, PRICE
 from planner.results.cohorts import nodes_in_service
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_content import Content
-
-    Floats = NDArray[np.float64]
 
 SHEET = "Depreciation"
 NEVER_MONTHS = 1e6

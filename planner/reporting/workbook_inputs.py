@@ -6,28 +6,23 @@ run is not painted yellow, and the sheet says why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.compile.contracts import rent_prior
 from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, Account
 from planner.finance.cents import cents
+from planner.finance.depreciation import Cohorts
+from planner.finance.purchase import DiscountTier
 from planner.language.contract import FinanceLease
-from planner.reporting.workbook import SheetTable, address, write_plain
+from planner.reporting.workbook import Sheets, SheetTable, address, write_plain
+from planner.results.result import RunResult
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
-
-    from numpy.typing import NDArray
-
-    from planner.finance.depreciation import Cohorts
-    from planner.finance.purchase import DiscountTier
-    from planner.reporting.workbook import Sheets
-    from planner.results.result import RunResult
-
-    Posted = Sequence[tuple[Account, NDArray[np.float64]]]
+Posted = Sequence[tuple[Account, Floats]]
 
 SHEET = "Assumptions"
 INPUT_ROW = 4
@@ -165,7 +160,7 @@ def _electricity_usd_per_kwh(result: RunResult) -> float:
     if power.hourly_usd_per_kwh is None:
         return float(power.monthly_usd_per_kwh[0])
     paid = result.ledger.account_cents(Account.ENERGY) + result.ledger.account_cents(Account.COOLING)
-    energy = float((result.monthly.facility_kwh * result.plan.on_site).sum())
+    energy = float(result.monthly.facility_kwh.sum())
     return round(paid / 100 / energy, 6) if energy > 0 else 0.0
 
 

@@ -6,11 +6,12 @@ stands in brackets. The arrangement is that of :mod:`planner.finance.statements`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Cents
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     ACCOUNT_ORDER,
@@ -22,21 +23,12 @@ from planner.finance.accounts import (
 from planner.finance.cents import cents
 from planner.finance.statements import LIABILITIES, Frequency, fiscal_label, line_weights
 from planner.finance.tax import tax_depreciation
-from planner.reporting.workbook import address, words
+from planner.reporting.workbook import Sheets, address, words
+from planner.reporting.workbook_content import Content, Layout
 from planner.reporting.workbook_depreciation import OPENING, block_range
 from planner.results import tables
 from planner.results.cohorts import is_opening
 from planner.results.measure_names import FLEET
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_content import Content, Layout
-
-    Cents = NDArray[np.int64]
 
 SHEET = "Statements"
 HEADING_ROW = 3

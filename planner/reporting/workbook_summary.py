@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +15,10 @@ from planner.finance.accounts import (
 )
 from planner.finance.cents import usd
 from planner.finance.tax import LossRule
-from planner.reporting.workbook import finish_chart
+from planner.reporting.workbook import Sheets, finish_chart
 from planner.reporting.workbook_accounts import MEASURES, ledger_range
-from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW
+from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW, Content, Layout
 from planner.reporting.workbook_tax import tax_range
-
-if TYPE_CHECKING:
-    from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_content import Content, Layout
 
 SHEET = "Summary"
 MEASURE_ROW = 4

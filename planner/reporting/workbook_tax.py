@@ -11,26 +11,18 @@ as :mod:`planner.finance.tax` has it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from planner.arrays import Cents
 from planner.finance.accounts import ACCOUNT_CODES, CAPITAL_CHARGE_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.ledger import view_cents
 from planner.finance.tax import LOSS_LIMIT_FRACTION, LossRule, TaxRules, tax_depreciation, tax_years
-from planner.reporting.workbook import FIRST_ROW, address, write_headings
+from planner.reporting.workbook import FIRST_ROW, Sheets, address, write_headings
 from planner.reporting.workbook_cohorts import cohort_range, in_month
+from planner.reporting.workbook_content import Content, Layout
 from planner.reporting.workbook_depreciation import DEDUCTED, FIRST_MONTH, OPENING, block_range
 from planner.results.building import building_of
 from planner.results.cohorts import tax_base
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_content import Content, Layout
-
-    Cents = NDArray[np.int64]
 
 SHEET = "Tax"
 COLUMNS = {

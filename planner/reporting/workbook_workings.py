@@ -8,29 +8,22 @@ stands beside it, one column for each price that it moves with.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.finance.accounts import Account
 from planner.finance.unit_costs import price_path
 from planner.fleet.money import PricePath
 from planner.reporting import workbook_inputs as names
-from planner.reporting.workbook import FIRST_ROW, address, words, write_headings
+from planner.reporting.workbook import FIRST_ROW, Sheets, address, words, write_headings
 from planner.reporting.workbook_cohorts import cohort_range
 from planner.reporting.workbook_content import Content, Series
 from planner.reporting.workbook_depreciation import FIRST_MONTH, SERVICE, block_range
+from planner.reporting.workbook_inputs import Inputs, Posted
 from planner.results.measure_names import SITE
 from planner.results.parts import rma_usd
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.reporting.workbook import Sheets
-    from planner.reporting.workbook_inputs import Inputs, Posted
-    from planner.results.result import RunResult
-
-    Floats = NDArray[np.float64]
+from planner.results.result import RunResult
 
 SHEET = "Workings"
 _PRICES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
 from planner.finance.carbon import carbon_cost_usd, operational_kg
 from planner.finance.cents import cents, series_cents, split_cents, usd
@@ -39,11 +40,9 @@ from planner.results.cohorts import (
 from planner.results.energy import demand_charge_usd, energy_usd
 from planner.results.monthly import Monthly
 from planner.results.orders import OrderPayments, order_payments
-from planner.results.parts import people, rma_usd, spares_usd
+from planner.results.parts import paid_node_h, people, rma_usd, spares_usd
 from planner.simulation.driver import Run
 from planner.units import MILLION, MONTHS_PER_YEAR
-
-Floats = NDArray[np.float64]
 
 
 class _Books:
@@ -179,7 +178,7 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     return schedule
 
 
-def _is_leased(books: _Books) -> NDArray[np.bool_]:
+def _is_leased(books: _Books) -> Bools:
     """Return whether each cohort is under a finance lease, shape (cohorts, 1)."""
     return np.array([books.plan.clusters[cohort.cluster].lease is not None for cohort in books.cohorts])[:, None]
 
@@ -286,7 +285,7 @@ def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
     rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
     books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
     if power.carbon_usd_per_tonne.any():
-        emitted = operational_kg(monthly.facility_kwh * plan.on_site, power.grid_carbon_g_per_kwh)
+        emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
         books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
@@ -307,7 +306,11 @@ def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
 
 
 def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None) -> None:
-    """Post maintenance, insurance, people, contracts, spares and parts."""
+    """Post maintenance, insurance, people, contracts, spares and parts.
+
+    People are there for all machines that may serve, support and licences are paid as the machines are: for those that
+    are rented by the hour, in the hours that they are.
+    """
     plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
     nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
     accelerators = nodes * plan.accelerators_per_node
@@ -315,14 +318,16 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     for team in plan.software.teams:
         engineers += people(plan, run.log, team.engineers, team.clusters, accelerators)
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
-    crews = people(plan, run.log, plan.reliability.crews, range(len(plan.clusters)), accelerators)
+    here = np.flatnonzero(plan.on_site)
+    crews = people(plan, run.log, plan.reliability.crews, here.tolist(), accelerators) * bool(here.size)
+    paid = paid_node_h(plan, monthly) / grid.period_hours[:, None] * plan.accelerators_per_node
     yearly = (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
         (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
         (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
-        (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
-        (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.SUPPORT_CONTRACTS, paid, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.LICENCES, paid, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     )
     for account, quantity, price, rise in yearly:
@@ -338,12 +343,11 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
 
 def _post_rent(books: _Books, monthly: Monthly) -> None:
     """Post what machines under contract cost: by the hour on site or at work, and for leaving before the term ends."""
-    plan, shape = books.plan, monthly.present_node_h.shape
-    rent, fees = np.zeros(shape), np.zeros(shape)
+    plan, paid = books.plan, paid_node_h(books.plan, monthly)
+    rent, fees = np.zeros_like(paid), np.zeros_like(paid)
     for index, cluster in enumerate(plan.clusters):
         if cluster.rent is not None:
-            node_h = (monthly.busy_node_h if cluster.rent.when_used else monthly.present_node_h)[:, index]
-            rent[:, index] = node_h * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            rent[:, index] = paid[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
             if cluster.rent.exit_usd_per_accelerator > 0:
                 month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
                 accelerators = cluster.nodes * cluster.accelerators_per_node

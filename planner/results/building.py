@@ -7,10 +7,11 @@ and the fleet's has it once. It counts at book value on the first and the last d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from planner.arrays import Cents
 from planner.finance.cents import cents, series_cents, usd
 from planner.finance.depreciation import (
     DepreciationSchedule,
@@ -21,13 +22,7 @@ from planner.finance.depreciation import (
 )
 from planner.finance.recurring import yearly_cost_usd
 from planner.finance.tax import TaxRules
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.fleet.plan import Plan
-
-    Cents = NDArray[np.int64]
+from planner.fleet.plan import Plan
 
 TAX_LIFE_MONTHS = 468
 """Nonresidential real property: 39 years, straight line, mid-month convention (IRS Publication 946, Table A-7a)."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.forks import shared
 from planner.results.measure_names import DRAWS
 from planner.results.measures import Figures, measures, revenue_usd, series_of, service
@@ -42,7 +42,7 @@ class Chance:
 
     figures: tuple[Figures, ...]
     """How the plan served and its measures, draw by draw; the first is the run itself."""
-    monthly: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    monthly: Mapping[str, Floats] = field(default_factory=dict)
     """Cost, tokens and, where they are sold, revenue by month, shape (draws, months) each."""
 
     @property
@@ -104,7 +104,7 @@ def figures_of(result: RunResult) -> Figures:
     return {**service(result), **measures(result)}
 
 
-def months_of(result: RunResult) -> dict[str, NDArray[np.float64]]:
+def months_of(result: RunResult) -> dict[str, Floats]:
     """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
     series = series_of(result)
     months = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
@@ -126,7 +126,7 @@ def draw_again(
     here while they begin. A process of the user's own may count or print, so that is run here, one after another.
     """
 
-    def drawn(replication: int) -> tuple[Figures, dict[str, NDArray[np.float64]]]:
+    def drawn(replication: int) -> tuple[Figures, dict[str, Floats]]:
         again = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
         progress()
         return figures_of(again), months_of(again)

@@ -139,7 +139,7 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
     problems = []
     if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
         problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
-    node_h = monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h
+    node_h = (monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h) * plan.on_site
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
     if plan.site.parking is not None:
         idle = np.minimum(idle, plan.site.parking.parked_kw)

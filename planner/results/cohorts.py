@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Cents, Floats, Ints
 from planner.finance.accounts import Position
 from planner.finance.cents import cents, usd
 from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
@@ -21,8 +21,6 @@ from planner.results.kept import last_kept
 from planner.results.orders import order_payments
 from planner.simulation.log import ChangeLog, Purchase
 
-Floats = NDArray[np.float64]
-Cents = NDArray[np.int64]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SERVER_PARTS = 2
 """Of a node's four prices, the accelerators and the host are the server that can be sold."""
@@ -182,7 +180,7 @@ class Lease:
     """One delivery under a finance lease."""
 
     cluster: int
-    rows: NDArray[np.intp]
+    rows: Ints
     """Its cohorts."""
     terms: LeaseTerms
     schedule: LeaseSchedule
@@ -235,7 +233,7 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     return _restated(plan, cohorts, assets)
 
 
-def is_opening(cohorts: tuple[Cohort, ...]) -> NDArray[np.bool_]:
+def is_opening(cohorts: tuple[Cohort, ...]) -> Bools:
     """Return whether each cohort was delivered and paid before the start, shape (cohorts,)."""
     return np.array([cohort.bought_h < 0 for cohort in cohorts], dtype=bool)
 
@@ -299,7 +297,7 @@ def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Float
     return np.asarray(servers[:, None] * fractions, dtype=np.float64)
 
 
-def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> NDArray[np.bool_]:
+def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> Bools:
     """Return whether each cohort is paid for and not yet retired at each month's end, shape (cohorts, months)."""
     edges = plan.months.edge_coordinates[None, 1:]
     bought, retired = bought_months(plan, cohorts)[:, None], retired_months(plan, cohorts)[:, None]

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.tariffs import demand_charges_of_peaks_usd
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import shares
 from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
 
-Floats = NDArray[np.float64]
-
 
 def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
     """Return the cost of IT energy and of cooling, shape (months, clusters) each.
 
     Cooling (and distribution) belongs to the site; clusters bear it in proportion to their IT energy. Machines at a
-    provider's have it in their rent.
+    provider's draw none of the site's.
     """
-    prices, billed = plan.money.power, plan.on_site
+    prices = plan.money.power
     if prices.hourly_usd_per_kwh is None:
-        price = prices.monthly_usd_per_kwh[:, None] * billed
+        price = prices.monthly_usd_per_kwh[:, None]
         return monthly.it_kwh * price, (monthly.facility_kwh - monthly.it_kwh) * price
     it = np.zeros_like(monthly.it_kwh)
     site = np.zeros(it.shape[0])
@@ -33,7 +31,7 @@ def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
         inside = np.flatnonzero(np.diff(edges) > 0)
         it[inside] += np.add.reduceat(window.it_kw * price, edges[inside], axis=-1).T
         site[inside] += np.add.reduceat(window.facility_kw * price, edges[inside])
-    return it * billed, (site - it.sum(axis=1))[:, None] * shares(monthly.it_kwh) * billed
+    return it, (site - it.sum(axis=1))[:, None] * shares(monthly.it_kwh)
 
 
 def demand_charge_usd(plan: Plan, monthly: Monthly) -> Floats:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import ConservationError
 from planner.fleet import quantities
 from planner.results.measure_names import FLEET
@@ -16,8 +16,6 @@ from planner.results.replication import Replication
 from planner.simulation.log import SpeedChange
 from planner.simulation.open_shop import PLANNED
 from planner.units import counted
-
-Floats = NDArray[np.float64]
 
 
 class _Row(NamedTuple):

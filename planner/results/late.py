@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
 from planner.fleet.hourly import WindowInput
@@ -33,7 +33,6 @@ from planner.fleet.window import Missed, missed_under
 from planner.results.kept import per_run
 from planner.results.replication import Replication
 
-Floats = NDArray[np.float64]
 REASONS: Mapping[str, str] = {
     "power_cap": "the power cap or parked nodes",
     "outage": "outages",
@@ -175,7 +174,7 @@ def _missed_by_month(result: Replication, late: Floats, shed: Floats) -> Floats:
     return quantities.missed_requests(by_month[0], quantities.shed_requests(*by_month[1:]))
 
 
-def _outgrown(plan: Plan) -> NDArray[np.bool_]:
+def _outgrown(plan: Plan) -> Bools:
     """Say in which months no batch meets a workload's objective on any cluster, shape (months or 1, workloads)."""
     rates = plan.requests_per_node_h
     columns = []

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
@@ -37,6 +38,7 @@ from planner.finance.unit_costs import (
     price_path,
 )
 from planner.fleet import quantities
+from planner.fleet.money import PricePath
 from planner.results.cohorts import assets_of
 from planner.results.kept import per_run
 from planner.results.measure_names import MEASURES, SERVICE
@@ -44,10 +46,6 @@ from planner.results.ownership import Ownership, flows_of, ownership
 from planner.results.replication import Replication
 from planner.units import MILLION
 
-if TYPE_CHECKING:
-    from planner.fleet.money import PricePath
-
-Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
 
 
@@ -263,7 +261,9 @@ def _against_market(result: Replication, series: Series, owner: Ownership) -> Fi
         ("break_even_rental_utilisation_fraction", "break_even_api_price_ratio", "api_saving_npv_usd")
     )
     if market.rental_usd_per_accelerator_h is not None:
-        accelerator_h = series.sums.in_service_h[:, -1]
+        by_the_hour = [cluster.is_paid_by_the_hour for cluster in result.plan.clusters]
+        paid_h = np.where(by_the_hour, series.sums.busy_h[:, :-1], series.sums.in_service_h[:, :-1])
+        accelerator_h = paid_h.sum(axis=1)
         weights, owned = accelerator_h * owner.running_factors, owner.price_usd(accelerator_h)
         rent = levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
         if owned is not None and rent is not None:
@@ -285,7 +285,8 @@ def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
         return figures
     plan, ledger = result.plan, result.ledger
     revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
-    energy = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
+    with_use = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
+    with_use += _rent_by_the_hour_usd(result)
     accrued, tokens, used = (
         float(figures[0, -1])
         for figures in (sums.cost_usd, sums.served_tokens, quantities.utilisation(sums.busy_h, sums.in_service_h))
@@ -300,7 +301,7 @@ def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
     figures["margin_after_capital_charge_fraction"] = _known(margin(revenue, accrued))
     if tokens > 0 and used > 0:
         figures["break_even_utilisation_fraction"] = break_even_utilisation(
-            accrued - energy, tokens / used, revenue / tokens, energy / tokens
+            accrued - with_use, tokens / used, revenue / tokens, with_use / tokens
         )
     figures["irr_per_year"] = series.economic.internal_rate()
     figures["payback_months"] = series.cash.payback_months()
@@ -308,9 +309,17 @@ def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
     return figures
 
 
+def _rent_by_the_hour_usd(result: Replication) -> float:
+    """Return the rent of machines of which only hours at work are paid."""
+    rents = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:, ACCOUNT_CODES[Account.RENT]]
+    by_the_hour = [cluster.is_paid_by_the_hour for cluster in result.plan.clusters]
+    return float(usd(rents[:-1] @ np.array(by_the_hour)))
+
+
 def _per_token(result: Replication, sums: Sums) -> Figures:
-    """Return energy and emissions per million tokens."""
-    plan, power, tokens = result.plan, result.plan.money.power, sums.served_tokens[0, -1]
+    """Return energy and emissions per million tokens served at the site."""
+    plan, power = result.plan, result.plan.money.power
+    tokens = (sums.served_tokens[0, :-1] * plan.on_site).sum()
     emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)
     figures: Figures = {
         "energy_kwh_per_million_tokens": _known(per_million_tokens(sums.energy_kwh[0, -1], tokens)),

@@ -6,14 +6,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import fates, in_service, shares
 from planner.simulation.driver import NodeHours, Run
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's hours into months."""
     sums = _sums(plan, *_joined(run))
     # In a month in which nothing ran, by rated power.
-    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
+    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters]) * plan.on_site
     sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares(sums["it_kwh"], rated)
     return Monthly(**sums)
 

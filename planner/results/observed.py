@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import ACCOUNT_CODES, Account
 from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
@@ -14,8 +14,6 @@ from planner.fleet import quantities
 from planner.language.actuals import FLEET, Seen
 from planner.results.measures import Sums, sums_of, with_fleet
 from planner.results.result import RunResult
-
-Floats = NDArray[np.float64]
 
 
 def observed(result: RunResult, series: Sequence[Seen]) -> Floats:

@@ -7,36 +7,30 @@ day.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from planner.arrays import Bools, Cents, Floats, Ints
 from planner.finance.cents import cents, split_cents, usd
+from planner.fleet.plan import Plan
+from planner.simulation.log import ChangeLog
 from planner.units import MONTHS_PER_YEAR
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from planner.fleet.plan import Plan
-    from planner.simulation.log import ChangeLog
-
-    Floats = NDArray[np.float64]
-    Cents = NDArray[np.int64]
 
 
 class OrderPayments(NamedTuple):
     """Payments on other days than the delivery's; every array has shape (payments,)."""
 
-    cluster: NDArray[np.intp]
+    cluster: Ints
     amount_cents: Cents
     paid_months: Floats
     """Month coordinate of the payment."""
     settled_months: Floats
     """Month coordinate of the delivery, or of the day on which a cancelled one is given up."""
-    is_lost: NDArray[np.bool_]
+    is_lost: Bools
     """Whether it is given up."""
 
-    def by_period(self, plan: Plan, months: Floats, chosen: NDArray[np.bool_] | None = None) -> Cents:
+    def by_period(self, plan: Plan, months: Floats, chosen: Bools | None = None) -> Cents:
         """Sum amounts by period and cluster, shape (periods, clusters), those outside the horizon left out."""
         edges = plan.months.edge_coordinates
         period = np.searchsorted(edges, months, side="right") - 1

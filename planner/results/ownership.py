@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.finance.accounts import (
     ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
@@ -33,11 +34,9 @@ from planner.results.orders import order_payments
 from planner.results.replication import Replication
 from planner.units import MILLION
 
-Floats = NDArray[np.float64]
-
 
 @per_run
-def dated_rows(result: Replication) -> tuple[NDArray[np.intp], Floats]:
+def dated_rows(result: Replication) -> tuple[Ints, Floats]:
     """Return the ledger rows that count on a day of their own, and the months from the start to it."""
     ledger, plan = result.ledger, result.plan
     purchases = _rows_of(ledger, CAPEX_ACCOUNTS)
@@ -73,7 +72,7 @@ def _lease_days(result: Replication) -> Floats:
     return days
 
 
-def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> NDArray[np.intp]:
+def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> Ints:
     return np.flatnonzero(np.isin(ledger.account_code, [ACCOUNT_CODES[account] for account in accounts]))
 
 

@@ -1,4 +1,4 @@
-"""What support costs: people as many as there are, the stock of spare parts, the part of each hard failure."""
+"""What support costs: hours that are paid for, people as many as there are, spare parts, those of hard failures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import shares
 from planner.fleet.software_plan import Headcount
@@ -15,9 +15,14 @@ from planner.results.monthly import Monthly
 from planner.simulation.driver import Run
 from planner.simulation.log import ChangeLog
 
-Floats = NDArray[np.float64]
 MOST_LOAD = 0.9
 """Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
+
+
+def paid_node_h(plan: Plan, monthly: Monthly) -> Floats:
+    """Return the node-hours that are paid for, shape (months, clusters): all, or by the hour those at work."""
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
+    return np.where(by_the_hour, monthly.busy_node_h, monthly.present_node_h)
 
 
 def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:

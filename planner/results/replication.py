@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.compile.contradictions import hardly_meant
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, View
 from planner.finance.ledger import Dimension, Ledger
@@ -17,6 +17,7 @@ from planner.fleet.placement import never_placed
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
+from planner.language.scenario import Scenario
 from planner.results.cohorts import Cohort, opening_of
 from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
@@ -24,10 +25,6 @@ from planner.simulation.driver import Run
 from planner.simulation.processes import Process
 from planner.units import counted
 
-if TYPE_CHECKING:
-    from planner.language.scenario import Scenario
-
-Floats = NDArray[np.float64]
 ABSURD_SHED_FRACTION = 0.9
 """Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View
 from planner.finance.cents import split_cents, usd
 from planner.finance.statements import Frequency, monthly_statements
@@ -27,7 +27,6 @@ from planner.results.ownership import levelised_to_date, ownership
 from planner.results.replication import Replication
 from planner.units import HOURS_PER_DAY
 
-Floats = NDArray[np.float64]
 Columns = dict[str, Any]
 events = event_table.events  # the one table in a module of its own
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.plan import hourly_requests_per_s
 from planner.fleet import quantities
 from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
@@ -35,8 +35,6 @@ from planner.simulation.streams import Streams
 from planner.simulation.streams import streams as streams_of
 from planner.simulation.supply import Supply
 from planner.units import SECONDS_PER_HOUR
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

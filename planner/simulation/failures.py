@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats, Ints
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
 
-Floats = NDArray[np.float64]
 SEVERITIES = ("soft", "medium", "hard")
 SOFT, MEDIUM, HARD = 0, 1, 2
 
@@ -29,7 +29,7 @@ class Failures:
     severity: NDArray[np.int64]
     repair_h: Floats
 
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Failures:
+    def where(self, chosen: Bools | Ints | slice) -> Failures:
         """Return the failures that a mask, an order or a slice chooses."""
         return Failures(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 

@@ -16,6 +16,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
@@ -23,7 +24,6 @@ from planner.simulation.log import Outage
 from planner.simulation.repair_shop import Jumps, jumps
 from planner.simulation.staffing import Staffing
 
-Floats = NDArray[np.float64]
 Steps = Generator[simpy.Event, Any, None]
 GroupKey = tuple[int, int, int]
 """Cluster, node and group of a node's accelerators."""

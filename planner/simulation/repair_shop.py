@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
 from planner.simulation.staffing import Staffing
 
-Floats = NDArray[np.float64]
 _NEVER = float("inf")  # until its part has come
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.simulation.failures import draw_failures, draw_interruptions
 from planner.simulation.log import Change, ChangeLog, Purchase
@@ -23,7 +23,6 @@ from planner.simulation.repair_shop import RepairShop
 from planner.simulation.streams import Streams
 
 Steps = Generator[simpy.Event, Any, None]
-Floats = NDArray[np.float64]
 Prices = tuple[float, float, float, float]
 _SAME_KW = 1e-6
 """A milliwatt: ten nodes of 10.2 kW fit into 102 kW, however the floats round."""
@@ -98,7 +97,7 @@ class Supply:
         return len(self.log.purchases) - 1
 
     def _commission(
-        self, index: int, prices_usd: Prices, refused: NDArray[np.bool_], came_h: float, placed_h: float = np.inf
+        self, index: int, prices_usd: Prices, refused: Bools, came_h: float, placed_h: float = np.inf
     ) -> Steps:
         """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part.
 
@@ -125,8 +124,8 @@ class Supply:
             self._energise()
 
     def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
-        """Let nodes serve from when they are commissioned, or have them wait where power comes in blocks."""
-        if self.plan.site.block_h.size:
+        """Let nodes serve from when they are commissioned, or have them wait where the site's power comes in blocks."""
+        if self.plan.site.block_h.size and not self.plan.clusters[index].is_hosted:
             self.waiting += [_WaitingNode(index, purchase, time_h) for time_h in ready_h.tolist()]
             self._energise()
         else:
@@ -214,6 +213,7 @@ class Supply:
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
             self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
-            self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
-            self._energise()
+            if not self.plan.clusters[index].is_hosted:
+                self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
+                self._energise()
         return leaving

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
@@ -20,7 +20,6 @@ from planner.studies.prepare import Prepared
 from planner.studies.reforecast import FORECAST, Forecast, Plan, reforecast
 from planner.studies.runner import Workforce
 
-Floats = NDArray[np.float64]
 INTERVAL = (0.05, 0.95)
 """The interval that a figure is held against: nine replications in ten."""
 _FAILED_FRACTION = 0.02

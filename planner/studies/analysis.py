@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
 from planner.results.measure_names import FLEET
 from planner.studies.decision import Comparison, Standing, choice, decisions, standings, worth_of_knowing
@@ -29,7 +29,6 @@ from planner.studies.runner import Goal
 from planner.studies.store import Store
 from planner.units import DOLLARS, MILLION, unit_of
 
-Floats = NDArray[np.float64]
 PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
@@ -282,7 +281,7 @@ class Separation:
     sentence: str
 
 
-def separation(name: str, values: Floats, failed: NDArray[np.bool_]) -> Separation | None:
+def separation(name: str, values: Floats, failed: Bools) -> Separation | None:
     """Return what an input says about the replications that failed; None where it says little (below 0.3)."""
     values_failed, others = values[failed], np.sort(values[~failed])
     if not values_failed.size or not others.size:

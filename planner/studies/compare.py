@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from planner.errors import Problem, ScenarioError
@@ -20,7 +18,6 @@ from planner.results.result import RunResult
 from planner.results.run import simulate
 from planner.studies.bridge import BOOKS, dollars, factors_of
 
-Floats = NDArray[np.float64]
 Figures = dict[str, float | None]
 Part = TypeVar("Part")
 

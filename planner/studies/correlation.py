@@ -8,14 +8,13 @@ treated alone, so replication 17 has the same inputs however many others there a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError
 from planner.language import study as language
 from planner.validation import choices, nearest
 
-Floats = NDArray[np.float64]
 _SLACK = 1e-9
 
 

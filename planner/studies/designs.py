@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.studies.points import PointSet
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LOW, HIGH = 0.1, 0.9
 """The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""

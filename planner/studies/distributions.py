@@ -9,11 +9,10 @@ from __future__ import annotations
 import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.language import study as language
 
-Floats = NDArray[np.float64]
 TAIL = 1e-6
 """Where an endless tail is cut: no study of feasible size sees one in a million."""
 _LN_9 = float(np.log(9.0))

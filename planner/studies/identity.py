@@ -7,16 +7,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.language.scenario import Scenario
 from planner.language.study import Study
+from planner.studies.inputs import Inputs
+from planner.studies.replicate import Setup
 from planner.version import __version__, code_sha256
-
-if TYPE_CHECKING:
-    from planner.studies.inputs import Inputs
-    from planner.studies.replicate import Setup
 
 Identity = dict[str, Any]
 FORMAT = 2

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from planner.arrays import Floats
+
 BINS = 10
 """Equal-count bins of an input: deciles, as the trade's tornado has them."""
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.studies.analysis import Driver
 from planner.studies.designs import Morris, OneAtATime, Saltelli
 from planner.studies.intervals import Estimate, half_width
 from planner.studies.prepare import Prepared
 
-Floats = NDArray[np.float64]
 CHANCE = "chance"
 """What a run draws itself: failures, incidents, demand noise, delivery slips."""
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.documents import KeyPath
 from planner.language.scenario import Scenario
 from planner.studies import correlation, paths
 from planner.studies.distributions import Resolved, quantile, value_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from planner.arrays import Floats
+
 CONFIDENCE = 0.95
 PERCENTILES = (5, 10, 50, 90, 95)
 FEWEST_BEYOND = 3.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.language.study import Sampling
 
-Floats = NDArray[np.float64]
 _BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}
 """Points made together: a Latin hypercube has 16, so that a sample of them can grow; Sobol's, whose scrambling takes
 longer than its points, are made by the hundred, and scipy asks for a power of two."""

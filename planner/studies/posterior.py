@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from planner.arrays import Floats
+
 _WIDER = 1.1
 """By how much new points spread more than the normal they are drawn from: tails of weights stay short."""
 _SURE = 3.0

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.errors import PlannerError
 from planner.finance.accounts import DATED_ACCOUNTS, Account, View
 from planner.language.actuals import FLEET, Actuals, Seen
@@ -28,7 +28,6 @@ from planner.studies.prepare import Prepared
 from planner.studies.replicate import Setup
 from planner.studies.runner import Workforce
 
-Floats = NDArray[np.float64]
 FEWEST_EFFECTIVE = 0.5
 """Share of replications that the weights must rest on, or new ones are drawn."""
 _MOST_ROUNDS = 5
@@ -222,7 +221,7 @@ class _Summary:
         return figures
 
 
-def _mean_and_trend(known: NDArray[np.bool_]) -> Floats:
+def _mean_and_trend(known: Bools) -> Floats:
     """Return what each month counts in a series' mean and trend, shape (series, 2, months)."""
     weights = np.zeros((len(known), 2, known.shape[1]))
     for place, row in enumerate(known):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from planner.arrays import Floats
 from planner.compile import build_plan
 from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError, printable
@@ -25,7 +26,6 @@ from planner.studies.headlines import CLUSTER_MONTHLY, HEADLINES, MONTHLY, headl
 from planner.studies.inputs import Inputs, Stated, changed
 from planner.version import code_sha256
 
-Floats = NDArray[np.float64]
 NOT_RUN = "not run: "
 """How the message of a run begins that failed for want of memory, a file or a network: a study that is resumed tries
 it again."""

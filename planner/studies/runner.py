@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.forks import cores
 from planner.studies.dask_engine import LOCAL_DASK
@@ -18,7 +18,6 @@ from planner.studies.headlines import headline_names
 from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
 from planner.studies.store import Store
 
-Floats = NDArray[np.float64]
 EVALUATIONS_PER_BATCH = 16
 """Runs in one batch: about half a second, so that sending and storing cost little."""
 _FEWEST_PER_SCRAMBLING = 32

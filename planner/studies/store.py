@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
 from planner.studies.identity import Identity, digest_of
@@ -32,7 +32,7 @@ from planner.studies.work import Work
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
+
 SINGLE = "replications.parquet"
 SHARD_ROWS = 512
 """Replications that fill a shard."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
+from planner.arrays import Bools, Floats
 from planner.errors import Problem, ScenarioError
 from planner.physics.power import (
     PowerCoefficients,
@@ -17,13 +18,6 @@ from planner.physics.power import (
     power_fraction,
     throttled_clock_fraction,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 _NUMBERS = {
     "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),
@@ -91,7 +85,7 @@ def read_power_measurements(path: Path) -> list[PowerMeasurement]:
     return rows
 
 
-def column(rows: list[PowerMeasurement], name: str) -> NDArray[np.float64]:
+def column(rows: list[PowerMeasurement], name: str) -> Floats:
     """Return one numeric column of rows that have it."""
     return np.array([row.numbers[name] for row in rows])
 
@@ -103,7 +97,7 @@ def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
     board = [row for row in rows if row.record == "board"]
     cap = [row for row in rows if row.record == "cap"]
 
-    def residuals(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(parameters: Floats) -> Floats:
         coefficients = _coefficients(parameters)
         return np.concatenate(
             [
@@ -117,27 +111,29 @@ def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
     return _coefficients(fit.x)
 
 
-def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> NDArray[np.float64]:
+def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
     """Return predicted less measured power over TDP, at the measured clock."""
     memory, compute, clock = (column(rows, name) for name in _NUMBERS["board"][:3])
     return power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")
 
 
-def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> NDArray[np.float64]:
+def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
     """Return predicted less measured throughput kept under a cap."""
     memory, compute, cap = (column(rows, name) for name in _NUMBERS["cap"][:3])
     kept = clocked_throughput_fraction(memory, compute, cap, coefficients)
     return kept - column(rows, "throughput_fraction")
 
 
-def clocked_throughput_fraction(memory: Array, compute: Array, cap: Array, coefficients: PowerCoefficients) -> Array:
+def clocked_throughput_fraction(
+    memory: Floats, compute: Floats, cap: Floats, coefficients: PowerCoefficients
+) -> Floats:
     """Return throughput at the clock to which a cap makes the cores fall, over that at the board's own limit.
 
     ``cap`` is over TDP, activities are as measured at the board's own limit. It holds the clock exponent of board power
     to measurements; what a cap costs is read from measured caps, by :func:`fit_cap_curve`.
     """
 
-    def over(clock: Array) -> NDArray[np.bool_]:
+    def over(clock: Floats) -> Bools:
         return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
 
     # κ depends on m/c alone, which stretching a step does not change.
@@ -154,7 +150,7 @@ def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
 
     cap, uncapped, kept = (column(rows, name) for name in _NUMBERS["throttle"])
 
-    def residuals(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(parameters: Floats) -> Floats:
         floor, exponent = parameters
         headroom = np.clip((cap - floor) / (uncapped - floor), 0.0, 1.0)
         return np.asarray(1.0 - (1.0 - headroom) ** exponent - kept)
@@ -174,7 +170,7 @@ def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
     return float(rise @ wall_rise / (rise @ rise) - 1.0)
 
 
-def _coefficients(parameters: NDArray[np.float64]) -> PowerCoefficients:
+def _coefficients(parameters: Floats) -> PowerCoefficients:
     """Name the fitted parameters."""
     memory, active, compute, compute_exponent, clock_exponent = (float(parameter) for parameter in parameters)
     return PowerCoefficients(

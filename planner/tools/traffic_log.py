@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats, Ints
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 ROLES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "arrived_at", "arrival_time", "arrival", "time", "ts", "t", "start_time", "created_at"),
@@ -63,7 +65,7 @@ class HourlyRates:
 
     column: str
     """Its name in the file."""
-    rates: NDArray[np.float64]
+    rates: Floats
     """Shape (hours,), in the file's own unit."""
     first_hour_of_week: int | None
     """0 is Monday 00:00 UTC; None where the file has no dates."""
@@ -103,7 +105,7 @@ def read_request_log(
     unit = "ms" if time_unit == "auto" and "hashes" in names else time_unit  # from zero, by the Mooncake traces' README
     times_s = _times_s(table[names["timestamp"]], unit, path)
     problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
-    tokens: dict[str, NDArray[np.float64]] = {}
+    tokens: dict[str, Floats] = {}
     for role in ("input", "output", "cached"):
         if role in names:
             tokens[role] = _numbers(table[names[role]])
@@ -262,7 +264,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
     return columns
 
 
-def _times_s(column: pd.Series, unit: str, path: Path) -> NDArray[np.float64]:
+def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
     import pandas as pd  # noqa: PLC0415 - loaded by now
 
@@ -278,7 +280,7 @@ def _times_s(column: pd.Series, unit: str, path: Path) -> NDArray[np.float64]:
     return numbers * TIME_UNITS[unit]
 
 
-def _time_unit(numbers: NDArray[np.float64], name: str, path: Path) -> str:
+def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     """Return the unit of numeric times, from the column's name or their size; ask where two units are as likely.
 
     Beyond 10⁹ only a clock from 1970 counts in seconds, and each finer unit has a thousand times more. Numbers between
@@ -304,21 +306,19 @@ def _time_unit(numbers: NDArray[np.float64], name: str, path: Path) -> str:
     raise ScenarioError(Problem(file=str(path), path=name, message=message, hint="say which with --time-unit"))
 
 
-def _numbers(column: pd.Series) -> NDArray[np.float64]:
+def _numbers(column: pd.Series) -> Floats:
     """Return a column as floats, what is no number as NaN."""
     import pandas as pd  # noqa: PLC0415 - loaded by now
 
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def _is_count(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _is_count(numbers: Floats) -> Bools:
     """Say which entries can be tokens or a rate."""
     return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
 
 
-def _row_problems(
-    path: Path, name: str, bad: NDArray[np.bool_], column: pd.Series, first_row: int, why: str = ""
-) -> list[Problem]:
+def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = "") -> list[Problem]:
     """Return a problem for each of the first bad rows, and one that counts the rest."""
     rows = np.flatnonzero(bad)
     wanted = why or (f"must be a number from 0 to {MAX_NUMBER:g}" if "time" not in name.lower() else "must be a time")
@@ -337,16 +337,14 @@ def _client_numbers(column: pd.Series) -> NDArray[np.int64]:
     return np.asarray(pd.factorize(column, use_na_sentinel=False)[0], dtype=np.int64)
 
 
-def _every_client_starts_at_zero(times_s: NDArray[np.float64], clients: NDArray[np.int64]) -> bool:
+def _every_client_starts_at_zero(times_s: Floats, clients: NDArray[np.int64]) -> bool:
     """Return whether all of several clients have their first request at time zero: each has a clock of its own."""
     first_s = np.full(int(clients.max()) + 1, np.inf)
     np.minimum.at(first_s, clients, times_s)
     return first_s.size > 1 and bool(np.all(first_s == 0.0))
 
 
-def _cached_tokens(
-    table: pd.DataFrame, names: dict[str, str], tokens: dict[str, NDArray[np.float64]], order: NDArray[np.intp]
-) -> NDArray[np.float64] | None:
+def _cached_tokens(table: pd.DataFrame, names: dict[str, str], tokens: dict[str, Floats], order: Ints) -> Floats | None:
     """Return each request's cached tokens in order of time, from their column or by replaying block hashes."""
     if "cached" in tokens:
         return tokens["cached"][order]

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.demand.calendar import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError
@@ -83,7 +84,7 @@ class TrendFit:
     """Its standard error, weeks taken as independent."""
     end_to_mean: float
     """Level at the end of the series ÷ its mean."""
-    factors: NDArray[np.float64]
+    factors: Floats
     """The trend at each hour ÷ its mean, shape (hours,)."""
 
 
@@ -144,7 +145,7 @@ def fit_traffic(log: RequestLog) -> TrafficFit:
     )
 
 
-def fit_lengths(tokens: NDArray[np.float64], which: str = "request") -> LengthFit:
+def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
     """Fit a distribution through a log's quantiles; an empty request counts as one token, the least a scenario has."""
     if not np.any(tokens > 0.0):
         raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
@@ -175,7 +176,7 @@ def fit_lengths(tokens: NDArray[np.float64], which: str = "request") -> LengthFi
     )
 
 
-def index_of_dispersion(times_s: NDArray[np.float64]) -> tuple[float | None, float | None]:
+def index_of_dispersion(times_s: Floats) -> tuple[float | None, float | None]:
     """Return variance ÷ mean of counts per whole minute, and its standard error, or None for too short a log.
 
     In logs of two hours and more the variance is taken within each hour and averaged, so that the day's shape does not
@@ -195,7 +196,7 @@ def index_of_dispersion(times_s: NDArray[np.float64]) -> tuple[float | None, flo
     return index, index * float(np.sqrt(2.0 / freedom))
 
 
-def fit_trend(rates: NDArray[np.float64]) -> TrendFit | None:
+def fit_trend(rates: Floats) -> TrendFit | None:
     """Fit compound growth to hourly rates, shape (hours,); None for less than half a year, or a week without traffic.
 
     ln(mean of week k) = a + b t_k by least squares, t in years; growth is e^b − 1, its standard error e^b times that
@@ -220,7 +221,7 @@ def fit_trend(rates: NDArray[np.float64]) -> TrendFit | None:
     )
 
 
-def fit_hourly_shape(rates: NDArray[np.float64], first_hour_of_week: int | None) -> ShapeFit | None:
+def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit | None:
     """Fit day and week to hourly rates, shape (hours,); None for less than two days.
 
     ``first_hour_of_week`` is 0 for Monday 00:00 UTC, None where the dates are unknown.
@@ -245,7 +246,7 @@ def fit_hourly_shape(rates: NDArray[np.float64], first_hour_of_week: int | None)
     )
 
 
-def _daily_shape(rates: NDArray[np.float64], sigma: float | None, correlation_h: float | None) -> ShapeFit:
+def _daily_shape(rates: Floats, sigma: float | None, correlation_h: float | None) -> ShapeFit:
     """Fit the mean day alone, counted from the first row."""
     by_hour = _mean_by(rates, np.arange(rates.size) % 24, 24)
     relative = by_hour / by_hour.mean()
@@ -267,12 +268,12 @@ def _shape_of_log(log: RequestLog) -> ShapeFit | None:
     return fit_hourly_shape(counts.astype(np.float64), week_hour)
 
 
-def _mean_by(numbers: NDArray[np.float64], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
+def _mean_by(numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
     """Return the mean of each group, shape (groups,)."""
     return np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
 
 
-def _residual_noise(rates: NDArray[np.float64], expected: NDArray[np.float64]) -> tuple[float | None, float | None]:
+def _residual_noise(rates: Floats, expected: Floats) -> tuple[float | None, float | None]:
     """Return σ and correlation hours of ln(rate ÷ profile), or None for less than two weeks.
 
     The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.
@@ -289,16 +290,14 @@ def _residual_noise(rates: NDArray[np.float64], expected: NDArray[np.float64]) -
     return float(np.sqrt(variance)), float(-1.0 / np.log(lagged)) if 0.0 < lagged < 1.0 else 0.0
 
 
-def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+def _correlation(first: Floats, second: Floats) -> float:
     """Return Pearson's correlation, 0 where one of the two never changes."""
     first, second = first - first.mean(), second - second.mean()
     scale = float(np.sqrt((first @ first) * (second @ second)))
     return float(first @ second) / scale if scale > 0.0 else 0.0
 
 
-def _gaps(
-    lengths: NDArray[np.float64], shares: NDArray[np.float64], fitted: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _gaps(lengths: Floats, shares: Floats, fitted: Floats) -> Floats:
     """Return the gaps between the log's and the fit's cumulative fractions at shares of the fit, in their shape.
 
     Lengths are whole tokens and many alike: a share is met where it lies between those below and up to its length.

@@ -30,7 +30,10 @@ class Oracle(Machines):
     def site(self) -> Doc:
         pue, swing = of(self.doc, "site.pue_ratio", 1.3), of(self.doc, "site.pue_season_fraction", 0.1)
         day = self.start.timetuple().tm_yday + np.arange(self.hours) / 24
-        full_kw = sum(self.clusters[c]["nodes"] * self.powers[c].full_kw for c in self.names)
+        elsewhere = {
+            c for c in self.names if of(self.clusters[c], "contract.kind", "") in ("reserved", "on-demand", "spot")
+        }
+        full_kw = sum(self.clusters[c]["nodes"] * self.powers[c].full_kw for c in self.names if c not in elsewhere)
         limit = of(self.doc, "site.power_cap_kw", math.inf)
         cap, base = np.full(self.hours, limit), limit if limit < math.inf else full_kw * pue
         for cut in of(self.doc, "site.curtailments", []):

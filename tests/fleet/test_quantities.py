@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.arrays import Floats
 from planner.fleet import quantities
 
 
-def array(*figures: float) -> quantities.Floats:
+def array(*figures: float) -> Floats:
     return np.array(figures, dtype=np.float64)
 
 

@@ -202,10 +202,6 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
             ["neither ordered nor owned"],
         ),
         (
-            ["clusters.h200.contract={kind: on-demand}", "site.power_cap_kw=1000"],
-            ["clusters.h200.contract", "site.power_cap_kw counts all machines"],
-        ),
-        (
             [
                 "clusters.h200.contract={kind: reserved}",
                 "expansion.rules=[{when: utilisation_below, threshold_fraction: 0.1, cluster: h200, nodes: 1}]",

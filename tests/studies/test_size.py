@@ -425,7 +425,7 @@ def test_a_limit_of_power_is_the_sites_alone() -> None:
 
 
 def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_figure_of_a_node() -> None:
-    """A node at 4 dollars an hour costs its support alone until it works; then 8 accelerators' rent, discounted."""
+    """A node at 4 dollars an hour costs nothing until it works; then 8 accelerators' rent and support, discounted."""
     content = ways(rented="{kind: reserved, usd_per_accelerator_h: 2}")
     content["clusters"]["hourly"] = {
         "accelerator": "H200", "nodes": 2, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 4}
@@ -436,10 +436,11 @@ def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_f
     assert found.idle_usd[place("rented")] == found.idle_usd[place("hourly")] == 0
     assert found.busy_usd[place("rented")].tolist() == [0, 0]
     middles = np.array([0.5, 1.5]) / 12
-    assert found.busy_usd[place("hourly")].tolist() == pytest.approx((32 * 1.1**-middles).tolist())
-    hours = 8 * 2 * (744 * 1.1 ** -middles[0] + 672 * 1.1 ** -middles[1])
-    support = found.owned_usd[place("hourly")]
-    assert found.owned_usd[place("rented")] == pytest.approx(support + hours)
+    month_usd, hours = 8 * 300 / 12, np.array([744, 672])
+    hour_usd = (32 + month_usd / hours) * 1.1**-middles
+    assert found.busy_usd[place("hourly")].tolist() == pytest.approx(hour_usd.tolist())
+    assert found.owned_usd[place("hourly")] == 0
+    assert found.owned_usd[place("rented")] == pytest.approx(((16 * hours + month_usd) * 1.1**-middles).sum())
 
 
 def test_machines_paid_by_the_hour_take_the_peaks_of_what_one_owns() -> None:

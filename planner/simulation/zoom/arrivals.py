@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.demand.bursts import BURST_S, Bursts
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.language.workload import Length, Workload
 from planner.simulation.streams import Streams
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _SHOWN_ROWS = 5
 _MOST_BEYOND_FRACTION = 0.05  # of drawn requests longer than the model's context, before it is an error
@@ -51,7 +51,7 @@ class Span:
         """All of them together."""
         return self.before + self.minutes + self.after
 
-    def counts(self, times_s: Floats) -> NDArray[np.bool_]:
+    def counts(self, times_s: Floats) -> Bools:
         """Say which requests count."""
         return np.asarray((times_s >= 0.0) & (times_s < self.minutes * BURST_S))
 

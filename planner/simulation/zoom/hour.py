@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.compile.in_time import traffic_of
 from planner.compile.service import Service
 from planner.errors import ConservationError, Problem, ScenarioError
@@ -30,7 +30,6 @@ from planner.simulation.zoom.arrivals import Lengths
 from planner.simulation.zoom.steps import StepTimes
 from planner.units import SECONDS_PER_HOUR
 
-Floats = NDArray[np.float64]
 Services = dict[tuple[str, str], Service]
 
 

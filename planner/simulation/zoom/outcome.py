@@ -14,13 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats, Ints
 from planner.demand.bursts import BURST_S
 from planner.simulation.zoom.zoom import Zoom
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 QUANTITIES = ("ttft_s", "tpot_s", "total_s")
 REASONS = ("breakdown", "long prompt", "full cache", "burst", "queue", "crowded batch", "no capacity")
@@ -59,7 +57,7 @@ class Outcome:
     in_flight: Bools
     in_time: Bools
     """Met both objectives; of deferrable work, all that is not refused."""
-    reason: NDArray[np.intp]
+    reason: Ints
     """Index into REASONS of what was not in time; −1 for the rest."""
     retries: Floats
     evictions: Floats
@@ -149,7 +147,7 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     )
 
 
-def _reason(zoom: Zoom, w: int, late: dict[str, Bools], columns: tuple[Floats, Floats, Floats]) -> NDArray[np.intp]:
+def _reason(zoom: Zoom, w: int, late: dict[str, Bools], columns: tuple[Floats, Floats, Floats]) -> Ints:
     """Return why each request was not in time; −1 for those that were."""
     arrived_s, retries, evictions = columns
     minute = np.clip(arrived_s // BURST_S, 0, zoom.span.minutes - 1).astype(np.intp)

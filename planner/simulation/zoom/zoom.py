@@ -18,6 +18,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.compile import build_plan
 from planner.compile.capacity import build_services
 from planner.compile.reuse import Reuse
@@ -34,7 +35,6 @@ from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.validation import nearest
 
-Floats = NDArray[np.float64]
 DEFAULT_REQUESTS = 100_000
 _BEFORE_MINUTES = 1  # until batches are as full as the hour keeps them: a reply takes seconds
 _AFTER_MINUTES = 4  # for the longest replies of the last minute to end under the load they began in
@@ -78,7 +78,7 @@ class Zoom:
     """By workload."""
     requests: tuple[Request, ...]
     """Those that count, in order of arrival."""
-    seconds: NDArray[np.float64]
+    seconds: Floats
     """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
     backlog_finished: NDArray[np.int64]
     """Deferrable requests from before the hour that were finished in it, shape (workloads,)."""
@@ -286,7 +286,7 @@ class _Simulation:
             if self.open == 0:
                 self.all_ended.succeed()
 
-    def _watch(self, seconds: NDArray[np.float64]) -> Generator[simpy.Event, Any, None]:
+    def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
         """Write down queue, batch and cache at every second."""
         if self.env.now < 0.0:
             yield self.env.timeout(-self.env.now)

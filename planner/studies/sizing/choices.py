@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.compile import build_plan
 from planner.compile.clusters import order_date
 from planner.compile.reuse import Reuse
@@ -28,7 +29,6 @@ from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
 from planner.validation import nearest
 
-Floats = NDArray[np.float64]
 Counts = tuple[int, ...]
 _FEW_NODES = 8  # bought of each offer where figures of one node are taken from a run
 
@@ -81,7 +81,7 @@ class Choices:
         return tuple(sorted({purchase.accelerator for purchase in self.purchases}))
 
     @property
-    def group_of(self) -> NDArray[np.intp]:
+    def group_of(self) -> Ints:
         """For each purchase, the place of its cluster among those open, shape (purchases,)."""
         names = list(dict.fromkeys(purchase.cluster for purchase in self.purchases))
         return np.array([names.index(purchase.cluster) for purchase in self.purchases], dtype=np.intp)

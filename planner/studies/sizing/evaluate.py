@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.compile import build_plan
 from planner.compile.reuse import Reuse
 from planner.errors import ScenarioError
@@ -36,7 +36,6 @@ from planner.studies.inputs import Inputs, changed
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.work import LinesWork
 
-Floats = NDArray[np.float64]
 Objective = Literal["net-present-cost", "levelised", "capital"]
 OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
 Result = TypeVar("Result")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.compile import build_plan
 from planner.compile.reuse import Reuse
@@ -17,7 +16,6 @@ from planner.studies.sizing.evaluate import Evaluator
 from planner.studies.sizing.judged import Judged, judged
 from planner.studies.sizing.search import Search
 
-Floats = NDArray[np.float64]
 FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
 """Times the answer's nodes: plans that serve a little worse and a little better."""
 

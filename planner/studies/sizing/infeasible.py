@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Trial
 from planner.studies.sizing.judged import judged
@@ -15,7 +15,6 @@ from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.search import Search
 from planner.studies.sizing.survey import Prices, Survey
 
-Floats = NDArray[np.float64]
 _ALL = frozenset({"nodes", "budget", "power"})
 
 

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Outcome
-
-Floats = NDArray[np.float64]
 
 
 class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
@@ -51,7 +49,7 @@ class Judged:
     utilisation: Floats
     """Mean over the replications, shape (months,)."""
 
-    def kept(self, in_time: float) -> NDArray[np.bool_]:
+    def kept(self, in_time: float) -> Bools:
         """Say which replications keep a promised share, shape (replications,)."""
         return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-Floats = NDArray[np.float64]
+from planner.arrays import Floats
+
 Places = NDArray[np.int64]
 _MOST_SOLVING_S = 20.0
 

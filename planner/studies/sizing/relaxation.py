@@ -23,8 +23,8 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.plan import Plan
 from planner.fleet.promise import LEAST_SHORTFALL
@@ -33,7 +33,6 @@ from planner.studies.sizing.evaluate import Trial
 from planner.studies.sizing.program import Places, Rows, rows_of
 from planner.studies.sizing.survey import BINS, Prices, Survey
 
-Floats = NDArray[np.float64]
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
 _ROUNDING = 1e-7  # of a solver's bound
 
@@ -208,7 +207,9 @@ class Relaxation:
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
         in_group = np.flatnonzero(self.group < len(self.groups))
         first = np.array([members[0] for members in self.groups])
-        kw = np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters])[first]
+        kw = (np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters]) * self.choices.plan.on_site)[
+            first
+        ]
         limit = np.full(self.survey.hours.shape, np.inf)
         if site.block_h.size:
             energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.promise import Promise
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Evaluator, Run, Trial, Workers
@@ -17,7 +17,6 @@ from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
 from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
 
-Floats = NDArray[np.float64]
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
 _DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
 _ROUNDED = 1.01  # what rounding parts of nodes up may cost

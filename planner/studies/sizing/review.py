@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
 from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
@@ -27,7 +27,6 @@ from planner.studies.sizing.solved import Relaxed, Shared, solve_together
 from planner.studies.sizing.survey import prices_of
 from planner.units import HOURS_PER_DAY
 
-Floats = NDArray[np.float64]
 NOW, FIXED, REVIEWED = "everything now", "fixed on the first day", "with a review"
 _MOST_LEVELS = 3  # of demand: low, middle and high; more would have too few replications each
 _FEWEST = 1.0 / 6.0  # share of the replications that a level has at least

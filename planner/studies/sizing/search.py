@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools, Floats, Ints
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome
 from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.replications import Surveyed, spared
 
-Floats = NDArray[np.float64]
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
 _CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
 _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
@@ -241,13 +241,13 @@ class Search:
             made = self._relaxed(margin[stretches])
         return held if held is not None or last is None else self.mend(last)  # what limits forbid is mended by nodes
 
-    def _stretches(self) -> NDArray[np.intp]:
+    def _stretches(self) -> Ints:
         """Return for each month the deliveries before its end, counted from 0."""
         plan = self.trial.choices.plan
         moments = np.searchsorted(self.trial.choices.moments_h(), plan.month_edges_h[1:])
         return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
 
-    def _short(self, counts: Counts, stretches: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _short(self, counts: Counts, stretches: Ints) -> Bools:
         """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
         runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.spared :])
         must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
@@ -281,7 +281,7 @@ class Search:
             grown, share = wider, share * _MENDED_FASTER
         return self._mend_by_one(counts)
 
-    def _widened(self, counts: Counts, short: NDArray[np.bool_], share: float) -> Counts:
+    def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
         """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
 
         One that limits allow: where all that a vendor allots is bought, the next best part serves the stretch.
@@ -381,7 +381,8 @@ class Search:
                 near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
         for group in (less, near - less):
             for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
-                if cost < before - 1e-9 * abs(before) and choices.within_limits(other):
+                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
+                if cost < before * (1.0 + (1e-9 if group is less else -1e-9)) and choices.within_limits(other):
                     yield other
 
 

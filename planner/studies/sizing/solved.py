@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.program import Places, Rows, minimised
 from planner.studies.sizing.relaxation import Relaxation
 
-Floats = NDArray[np.float64]
 _ROUNDING = 1e-7  # of a solver's bound
 
 

@@ -14,22 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats, Ints
 from planner.finance.accounts import Account
 from planner.finance.present_value import discount_factors, running_months
+from planner.finance.recurring import yearly_cost_usd
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator, Trial
 
-Floats = NDArray[np.float64]
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
     Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
 )  # fmt: skip
 """Accounts that depend on load, luck or the other nodes, so that they are no figure of a node."""
+WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
+"""Accounts that are paid for hours at work, where the machines are."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
 """Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
 BINS = len(_BIN_EDGES) - 1
@@ -126,9 +128,9 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
 
 
 def _standing_usd(result: RunResult) -> Floats:
-    """Return the present cost of each cluster that no load moves: rent of hours at work is none of it."""
+    """Return the present cost of each cluster that no load moves: what hours at work cost is none of it."""
     by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
-    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), (Account.RENT,)))
+    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
     return np.where(by_the_hour, unrented, fixed)
 
 
@@ -137,7 +139,7 @@ def _places(hours: int) -> list[int]:
     return [round(edge * hours) for edge in _BIN_EDGES[1:-1]]
 
 
-def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[NDArray[np.intp]]:
+def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[Ints]:
     """Return the hours of each month by falling load of what cannot wait, each workload by the nodes it takes."""
     best = rates.max(axis=(0, 2))
     urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
@@ -319,9 +321,13 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
         slopes.append(max(float(((load_kw[1:] - load_kw[0]) / loads).min()), 0.0))
     idle_usd = _LEAST_IDLE * idle_kw * (there_h @ present_usd) * plan.on_site
     busy_usd = (np.array(slopes) * plan.on_site)[:, None] * present_usd
+    upkeep = plan.money.upkeep
+    yearly = upkeep.support_usd_per_accelerator_year + upkeep.licence_usd_per_accelerator_year
+    month = yearly_cost_usd(np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year)[:, 0]
     for place, cluster in enumerate(plan.clusters):
         if cluster.rent is not None and cluster.is_paid_by_the_hour:
-            busy_usd[place] += cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h * running
+            usd_per_h = cluster.rent.usd_per_accelerator_h + month / plan.months.period_hours
+            busy_usd[place] += cluster.accelerators_per_node * usd_per_h * running
     return idle_usd, busy_usd, running
 
 

@@ -6,34 +6,44 @@ import contextlib
 import datetime
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Floats
 from planner.catalog.calibration import ByRequest, CalibrationFile, Coverage, Errors, ErrorSpread, PromisedRow
-from planner.catalog.load import load_catalog
+from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError
-from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, prior_calibration
+from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, Calibration, prior_calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
+from planner.physics.replica import ReplicaSpec
 from planner.tools.benchmarks.clients import predict_by_request
 from planner.tools.benchmarks.first_token import REQUESTS, corrected, factors, fit_effects
-from planner.tools.benchmarks.fit import QUANTITIES, REFERENCE_VENDOR, cross_validate, fit, predict_with
-from planner.tools.benchmarks.rows import first_token_labels, measurements, predict_rows, prepare, specs_of
+from planner.tools.benchmarks.fit import (
+    QUANTITIES,
+    REFERENCE_VENDOR,
+    Held,
+    Measurements,
+    cross_validate,
+    fit,
+    predict_with,
+)
+from planner.tools.benchmarks.rows import (
+    BenchmarkRows,
+    first_token_labels,
+    measurements,
+    predict_rows,
+    prepare,
+    specs_of,
+)
 from planner.tools.benchmarks.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, OPEN_SCENARIOS, read_benchmarks
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
 
-    from planner.catalog.load import Catalog
-    from planner.physics.arrays import Bools, Floats
-    from planner.physics.coefficients import Calibration
-    from planner.physics.replica import ReplicaSpec
-    from planner.tools.benchmarks.fit import Held, Measurements
-    from planner.tools.benchmarks.rows import BenchmarkRows
 
 FOLDS = 5
 """Parts into which the settings, and the layouts, of all campaigns are dealt, to be left out one at a time."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.errors import Problem, ScenarioError
 from planner.reporting.picture import FORMATS, Line, Mark, Panel, Picture, even_axis, files_of, ratio_axis
 from planner.reporting.scales import TOTAL
-
-if TYPE_CHECKING:
-    from planner.tools.benchmarks.check import Check
+from planner.tools.benchmarks.check import Check
 
 _QUANTITIES = {
     "tpot_ms": "time per output token, ms",

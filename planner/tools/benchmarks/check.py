@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.physics.coefficients import DISAGGREGATED
+from planner.arrays import Bools, Floats
+from planner.catalog.load import Catalog
+from planner.physics.coefficients import DISAGGREGATED, Calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
 from planner.tools.benchmarks.rows import PREDICTED, BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.tools.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
-    from planner.catalog.load import Catalog
-    from planner.physics.arrays import Bools, Floats
-    from planner.physics.coefficients import Calibration
 
 Predict = Callable[[BenchmarkRows, "Calibration"], "dict[str, Floats]"]
 """From rows and coefficients to seconds and tokens: the formula, or the clients simulated request by request."""

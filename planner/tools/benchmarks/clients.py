@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import simpy
 
-from planner.physics.arrays import Floats
+from planner.arrays import Floats
 from planner.physics.coefficients import Calibration
 from planner.physics.promptness import Curve, late_curve
 from planner.physics.replica import price_replicas
@@ -35,6 +35,7 @@ from planner.tools.benchmarks.table import OPEN_SCENARIOS
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _MOST_REQUESTS = 4000  # of one run: means no longer move

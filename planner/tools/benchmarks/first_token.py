@@ -15,15 +15,12 @@ alone: a recipe for a benchmark says nothing of requests that arrive on their ow
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from planner.physics.arrays import Bools, Floats
-    from planner.physics.doubt import Groups
+from planner.arrays import Bools, Floats
+from planner.physics.doubt import Groups
 
 Labels = tuple[str, ...]
 """A row's groups, one for each level; empty where its first token follows no recipe."""

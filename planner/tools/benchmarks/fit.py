@@ -14,23 +14,17 @@ The priors do the pooling: an engine with few rows stays near the common value, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Floats
 from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration
+from planner.physics.doubt import Groups
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
-from planner.physics.replica import price
-from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS, FORMULA, factors, fit_effects
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.physics.arrays import Bools, Floats
-    from planner.physics.doubt import Groups
-    from planner.physics.replica import ReplicaWork
-    from planner.tools.benchmarks.first_token import Labels
+from planner.physics.replica import ReplicaWork, price
+from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS, FORMULA, Labels, factors, fit_effects
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
 SCALES = {"tpot_s": 0.05, "ttft_s": 0.7, "output_tokens_per_s_per_accelerator": 0.05}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.catalog.load import Catalog
 from planner.catalog.physics import formats_of
 from planner.errors import CapacityError, Problem, ScenarioError
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
-from planner.physics.doubt import interval
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration
+from planner.physics.doubt import Doubt, interval
 from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.precision import canonical_precision
@@ -19,13 +21,6 @@ from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.tools.benchmarks.first_token import FORMULA, factors, labels_of
 from planner.tools.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.units import MILLISECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.catalog.load import Catalog
-    from planner.physics.coefficients import Calibration
-    from planner.physics.doubt import Doubt
 
 _FIGURES = (
     "concurrency", "running_sequences", "ttft_ms", "tpot_ms", "tokens_per_s_per_user", "output_tokens_per_s_per_gpu",

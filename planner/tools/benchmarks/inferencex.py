@@ -11,20 +11,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from planner.catalog.load import load_catalog
+from planner.catalog.load import Catalog, load_catalog
 from planner.documents import MAX_FILE_BYTES, read_bytes
 from planner.errors import Problem, ScenarioError
 from planner.tools.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.tools.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO
 from planner.units import MILLISECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from planner.catalog.load import Catalog
 
 LENGTH_FRACTION = 0.9
 """Mean length over the nominal one: that benchmark draws lengths evenly between 0.8 and 1 of it."""

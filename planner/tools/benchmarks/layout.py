@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
+from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
-from planner.physics.part import refusal
+from planner.physics.model_shape import ModelShape
+from planner.physics.part import Part, refusal
 from planner.physics.precision import canonical_precision, format_with
 from planner.physics.replica import ReplicaSpec
 from planner.validation import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from planner.catalog.load import Catalog
-    from planner.physics.arrays import Floats
-    from planner.physics.model_shape import ModelShape
-    from planner.physics.part import Part
 
 _ENGINES = {
     "trt": "tensorrt-llm", "trtllm": "tensorrt-llm", "tensorrt": "tensorrt-llm", "tensorrtllm": "tensorrt-llm",

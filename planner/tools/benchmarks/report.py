@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from planner.physics.coefficients import SATURATED, groups_of
+from planner.catalog.calibration import CalibrationFile, OwnRows
+from planner.physics.coefficients import SATURATED, Calibration, groups_of
 from planner.physics.doubt import NORMAL_90
-from planner.tools.benchmarks.check import GROUPS, entries, summary
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.catalog.calibration import CalibrationFile, OwnRows
-    from planner.physics.coefficients import Calibration
-    from planner.tools.benchmarks.check import Check
+from planner.tools.benchmarks.check import GROUPS, Check, entries, summary
 
 _TITLES = {
     "ttft_ms": "time to first token",

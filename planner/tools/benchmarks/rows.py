@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Floats, Ints
+from planner.catalog.load import Catalog
 from planner.errors import PlannerError
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration
+from planner.physics.doubt import Doubt, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
-from planner.tools.benchmarks.first_token import FORMULA, factors, labels_of
+from planner.tools.benchmarks.first_token import FORMULA, Labels, factors, labels_of
 from planner.tools.benchmarks.fit import Measurements
 from planner.tools.benchmarks.layout import (
     USUAL_WORKER,
@@ -31,11 +34,6 @@ from planner.units import MILLISECOND
 if TYPE_CHECKING:
     import pandas as pd
 
-    from planner.catalog.load import Catalog
-    from planner.physics.arrays import Bools, Floats, Ints
-    from planner.physics.coefficients import Calibration
-    from planner.physics.doubt import Doubt, Groups
-    from planner.tools.benchmarks.first_token import Labels
 
 _KEYS = [
     "model", "accelerator", "engine", "precision", "tp", "ep", "attention_dp", "max_num_seqs", "scenario",

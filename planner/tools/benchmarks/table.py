@@ -11,6 +11,7 @@ from planner.validation import nearest
 if TYPE_CHECKING:
     import pandas as pd
 
+
 NUMBER_COLUMNS = (
     "tp", "ep", "input_tokens", "output_tokens", "concurrency", "slo_ttft_ms", "slo_tpot_ms",
     "ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu",

@@ -16,29 +16,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.catalog.calibration import CalibrationFile, Errors, GroupUpdate, OwnRows
 from planner.catalog.load import load_catalog
 from planner.errors import Problem, ScenarioError
 from planner.physics.coefficients import DISAGGREGATED, Calibration
-from planner.physics.doubt import DENSE, MIXTURE
+from planner.physics.doubt import DENSE, MIXTURE, Groups, Spread
 from planner.tools.benchmarks.calibrate import read_rows
 from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS
-from planner.tools.benchmarks.rows import predict_rows, prepare, specs_of
+from planner.tools.benchmarks.rows import BenchmarkRows, predict_rows, prepare, specs_of
 from planner.units import MILLISECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     import pandas as pd
 
-    from planner.physics.arrays import Floats
-    from planner.physics.doubt import Groups, Spread
-    from planner.tools.benchmarks.rows import BenchmarkRows
 
 DRIFT_PRIOR = "engine_version_drift"
 """The catalogue's prior of how far versions of an engine lie apart on a pair that was measured."""

@@ -5,31 +5,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
+from planner.catalog.calibration import (
+    SHIPPED_CALIBRATION,
+    SHIPPED_MEASUREMENTS,
+    ByRequest,
+    CalibrationFile,
+    read_calibration,
+)
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.physics.coefficients import Calibration
 from planner.physics.doubt import DENSE, MIXTURE
 from planner.physics.memory import memory_fit
 from planner.physics.node_power import PREFILL_MEMORY_FRACTION
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import FITTED, BoardRating, board_power_w
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
-from planner.tools.benchmarks.check import GROUPS, check_benchmarks, entries, summary
+from planner.tools.benchmarks.check import GROUPS, Check, check_benchmarks, entries, summary
 from planner.tools.benchmarks.report import error_cells
 from planner.tools.benchmarks.table import read_benchmarks
-from planner.tools.power_fit import board_power_residuals, column, read_power_measurements
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.catalog.calibration import ByRequest
-    from planner.physics.coefficients import Calibration
-    from planner.tools.benchmarks.check import Check
-    from planner.tools.power_fit import PowerMeasurement
+from planner.tools.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
 
 SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.tools.probe.machine import Machine, sampling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _FP4_BLOCK = 16  # elements that share one scale in NVFP4 (OCP MX uses 32; the rate is the same product)
 

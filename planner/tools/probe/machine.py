@@ -9,14 +9,12 @@ import statistics
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Reading = tuple[float | None, float | None]
 _TOOL_TIMEOUT_S = 10.0

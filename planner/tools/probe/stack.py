@@ -7,15 +7,12 @@ vocabulary product. Rotary embedding (which engines fuse) and sampling are left 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.tools.probe.kernels import Linear, random_tensor, synchronise, time_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from planner.tools.probe.machine import Machine
+from planner.tools.probe.machine import Machine
 
 _TRIAL_S = 0.05
 

@@ -1,0 +1,13 @@
+"""The types of the arrays that rooms pass to each other, each said once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+"""Places in another array."""
+Cents = NDArray[np.int64]
+"""Money in whole cents, which no float ever touches."""

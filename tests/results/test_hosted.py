@@ -1,0 +1,122 @@
+"""Machines at a provider's: what of power, upkeep and break-evens is the site's beside them, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.finance.accounts import Account
+from planner.finance.ledger import Dimension
+from planner.language.loading import load_scenario
+from planner.results.measures import measures
+from planner.results.result import RunResult
+from planner.results.run import simulate
+
+Write = Callable[..., Path]
+Run = Callable[..., RunResult]
+ON_DEMAND = "clusters.rented={accelerator: H200, nodes: 40, contract: {kind: on-demand, usd_per_accelerator_h: 4}}"
+SPOT = ON_DEMAND.replace("on-demand", "spot").replace("4}}", "4, interruptions_per_year: 20}}")
+RESERVED = ON_DEMAND.replace("on-demand", "reserved").replace("40", "4")
+STEADY = ("reliability.failure_multiplier=0", "site.outages_per_year=0")
+BUSY = "workloads.chat.requests_per_s=3000"
+CAPPED = ("site.power_cap_kw=20", "site.pue_fixed_fraction=0", BUSY, *STEADY)
+
+
+@pytest.fixture
+def run(write: Write) -> Run:
+    def runner(*overrides: str) -> RunResult:
+        return simulate(load_scenario(write(), ["clusters.mi325x=null", *overrides]), seed=1)
+
+    return runner
+
+
+def by_cluster(result: RunResult, account: Account) -> list[float]:
+    table = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+    return [float(amount) for amount in table[:, list(Account).index(account)] / 100]
+
+
+@pytest.mark.parametrize("rented", [ON_DEMAND, SPOT])
+def test_machines_that_nobody_rents_change_no_figure_of_power(run: Run, rented: str) -> None:
+    stated = (
+        "finance.carbon_usd_per_tonne=50", "site.electricity.demand_charge_usd_per_kw_month=10",
+        "site.pue_fixed_fraction=0.5", "finance.rental={usd_per_accelerator_h: 3}", *STEADY,
+        "finance.token_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 3}",
+        "finance.licence_usd_per_accelerator_year=4500", "reliability.repair_crews=2",
+        "finance.repair_crew_usd_per_year=9e4",
+    )  # fmt: skip
+    alone, beside = run(*stated), run(*stated, rented)
+    assert beside.monthly.busy_node_h[:, 1].sum() == 0
+    for name in ("facility_kwh", "it_kwh"):
+        assert np.array_equal(getattr(beside.monthly, name), np.pad(getattr(alone.monthly, name), ((0, 0), (0, 1))))
+    assert np.array_equal(beside.monthly.peak_facility_kw, alone.monthly.peak_facility_kw)
+    for account in (
+        Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SUPPORT_CONTRACTS,
+        Account.LICENCES, Account.OPERATIONS_STAFF,
+    ):  # fmt: skip
+        own, *none = by_cluster(beside, account)
+        assert own == by_cluster(alone, account)[0] > 0
+        assert not any(none)
+    was, now = measures(alone), measures(beside)
+    for name in ("energy_kwh_per_million_tokens", "operational_kg_per_million_tokens"):
+        assert now[name] == was[name]
+    # People are there for machines that may be rented: their cost is all that the break-even against rent sees.
+    engineers = sum(by_cluster(beside, Account.SOFTWARE_ENGINEERS)) - sum(by_cluster(alone, Account.SOFTWARE_ENGINEERS))
+    more = now["break_even_rental_utilisation_fraction"] - was["break_even_rental_utilisation_fraction"]  # type: ignore[operator]
+    assert more == pytest.approx(engineers / (32 * 2160 * 3), rel=0.01)
+
+
+def test_support_of_rented_machines_is_paid_for_the_hours_they_are_rented(run: Run) -> None:
+    result = run(BUSY, ON_DEMAND, "software.support_usd_per_accelerator_year=1000", *STEADY)
+    owned, rented, _ = by_cluster(result, Account.SUPPORT_CONTRACTS)
+    assert owned == pytest.approx(32 * 3 / 12 * 1000, abs=0.02)
+    hours = result.monthly.busy_node_h[:, 1] * 8
+    assert 0 < hours.sum() < 40 * 8 * 2160 * 0.9
+    assert rented == pytest.approx((hours / (744, 672, 744)).sum() / 12 * 1000, abs=0.02)
+    assert by_cluster(result, Account.RENT)[1] == pytest.approx(hours.sum() * 4, abs=0.05)
+
+
+def test_rent_by_the_hour_falls_with_use_in_the_break_even(run: Run) -> None:
+    """F / (Q·(p − v)) by hand from the ledger: rent of hours at work is in v, not in F."""
+    price = "finance.token_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 3}"
+    result = run(BUSY, ON_DEMAND, price, *STEADY)
+    with_use = sum(sum(by_cluster(result, account)) for account in (Account.ENERGY, Account.COOLING, Account.RENT))
+    revenue = -sum(by_cluster(result, Account.REVENUE))
+    cost = result.cost_cents().sum() / 100
+    used = result.monthly.busy_node_h.sum() / result.monthly.in_service_node_h.sum()
+    by_hand = (cost - with_use) / (revenue - with_use) * used
+    assert measures(result)["break_even_utilisation_fraction"] == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_a_cap_binds_the_site_and_not_the_provider(run: Run) -> None:
+    """The site serves what it would alone under its cap, and machines by the hour the rest: nobody rents more."""
+    alone, beside = run(*CAPPED), run(*CAPPED, ON_DEMAND)
+    asked = alone.monthly.demand_requests.sum()
+    assert alone.monthly.shed_requests.sum() > 0.3 * asked
+    assert beside.monthly.shed_requests.sum() < 0.001 * asked
+    assert beside.monthly.peak_facility_kw.max() == pytest.approx(20)
+    own, rented = beside.monthly.served_requests.sum(axis=(0, 2))
+    assert beside.monthly.busy_node_h[:, 0] == pytest.approx(alone.monthly.busy_node_h[:, 0], rel=0.005)
+    assert own + rented == pytest.approx(asked, rel=0.001)
+    assert beside.monthly.it_kwh[:, 0] == pytest.approx(alone.monthly.it_kwh[:, 0], rel=1e-6)
+    assert beside.monthly.it_kwh[:, 1].sum() == 0
+
+
+def test_at_the_cap_reserved_machines_work_before_the_sites_own(run: Run) -> None:
+    """They are paid anyway and take none of the power, so owned nodes serve what is left over, and draw for no more."""
+    result = run(*CAPPED, RESERVED)
+    own, reserved = result.monthly.busy_node_h.sum(axis=0) / result.monthly.present_node_h.sum(axis=0)
+    assert reserved > 0.8
+    assert 0 < own < 0.2
+    assert result.monthly.it_kwh[:, 1].sum() == 0
+    assert result.monthly.shed_requests.sum() < 0.02 * result.monthly.demand_requests.sum()
+
+
+def test_power_blocks_are_the_sites(run: Run) -> None:
+    blocks = "site.power_blocks=[{date: 2026-01-01, it_kw: 30}]"
+    result = run(blocks, ON_DEMAND, BUSY, *STEADY)
+    owned, rented = result.monthly.present_node_h[-1] / 744
+    assert owned < 4
+    assert rented == 40
