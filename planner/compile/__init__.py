@@ -10,8 +10,9 @@ import numpy as np
 from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
+from planner.compile.cluster_sizes import sizes_of
 from planner.compile.clusters import cluster_plan, reliability_plan
-from planner.compile.contradictions import contradictions, slower_drafts, waits_of_few
+from planner.compile.contradictions import contradictions, slower_drafts
 from planner.compile.load_tables import load_tables
 from planner.compile.placement import deployments_of, narrowed, sharing_notes
 from planner.compile.prices_and_rates import money_plan
@@ -85,11 +86,12 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         promise=promise_plan(scenario),
         warnings=(),
         notes=(),
+        sizes=sizes_of(scenario, services, throughput_factors or {}, reuse),
     )
     plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
-    warnings += [*slower_drafts(scenario, services, reuse), *waits_of_few(scenario, services, reuse)]
+    warnings += slower_drafts(scenario, services, reuse)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 
 

@@ -32,7 +32,6 @@ from planner.units import SECONDS_PER_HOUR
 
 MOST_TOKENS_PER_S = 1e9
 """Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
-_MUCH_MORE = 1.1  # within the formula's own error
 _TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
 
 
@@ -344,29 +343,4 @@ def slower_drafts(scenario: Scenario, services: Mapping[tuple[str, str], Service
                 f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
                 "taken only where it serves more"
             )
-    return warnings
-
-
-def waits_of_few(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> list[str]:
-    """Return a warning for each pair of which a node sustains much more once a rule has enlarged its cluster.
-
-    A router over few replicas keeps them idler for the same waits. What a node sustains is worked out once, for the
-    nodes that a cluster begins with, so rules on a small one buy more than is needed.
-    """
-    warnings = []
-    for name, workload in services:
-        cluster, load = scenario.clusters[name], scenario.workloads[workload]
-        bought = [rule.nodes for rule in scenario.expansion.enlarging(name)]
-        if not cluster.nodes or not bought:
-            continue
-        larger = cluster.model_copy(update={"nodes": cluster.nodes + max(bought)})
-        few, more = (service_of(one, load, scenario, reuse) for one in (cluster, larger))
-        if isinstance(few, Service) and isinstance(more, Service):
-            gain = more.requests_per_s / few.requests_per_s
-            if gain > _MUCH_MORE:
-                warnings.append(
-                    f"clusters.{name}: what a node sustains of {workload} is that of the {cluster.nodes} it begins "
-                    f"with throughout; of {larger.nodes}, as a rule makes them, it would be {gain:.2g} times as much. "
-                    "Let the rule enlarge a cluster of its own that begins with nodes: 0"
-                )
     return warnings

@@ -59,7 +59,7 @@ def deployments_of(
     """
     deployments = []
     for c, cluster in enumerate(plan.clusters):
-        engines = _engines(scenario, plan, services, cluster.name, partial(_laid_out, scenario, factors, reuse))
+        engines = _engines(scenario, plan, services, cluster.name, partial(laid_out, scenario, factors, reuse))
         per_node = cluster.accelerators_per_node
         room = _room(scenario, cluster.name, per_node)
         groups = _apart(engines)
@@ -157,14 +157,14 @@ def narrowed(
             continue
         for workload, service in of_cluster.items():
             for degree in (2**k for k in range(service.tensor_parallel.bit_length() - 1)):
-                tried = _laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
+                tried = laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
                 if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
                     kept[name, workload] = tried
                     break
     return kept
 
 
-def _laid_out(
+def laid_out(
     scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
 ) -> Service | None:
     """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""

@@ -41,6 +41,9 @@ class WindowInput:
     awake_before: Floats | None = None
     """Nodes on and parked in the hour before, shape (2, clusters or pools); None at the start and without parking."""
 
+    sizes: tuple[int, ...] = ()
+    """By cluster, which of its sizes in the plan it has, −1 for that of the plan; none where no rule resizes any."""
+
     @property
     def hours(self) -> slice:
         """The window's hours within the horizon."""

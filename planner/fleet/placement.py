@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Deployment, Placement, Plan, WorkloadPlan
 from planner.fleet.quantities import machine_time, shares
+from planner.fleet.sizes import figures_in_pools
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
@@ -116,12 +117,8 @@ def _pool_plan(
         plan,
         clusters=tuple(plan.clusters[c] for c in pool_cluster),
         workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
-        requests_per_node_h=plan.requests_per_node_h[pool_cluster] * speed,
-        late_tables=plan.late_tables[pool_cluster],
-        refused_tables=plan.refused_tables[pool_cluster],
-        most_loads=plan.most_loads[pool_cluster],
-        calm_tables=None if plan.calm_tables is None else plan.calm_tables[:, pool_cluster],
         site=dataclasses.replace(plan.site, throttle_order=spared),
+        **figures_in_pools(plan, pool_cluster, speed),
     )
 
 

@@ -267,6 +267,22 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSize:
+    """A cluster of some nodes, beside the same as its plan has it."""
+
+    nodes: int
+    speed: Floats
+    """Requests that a node sustains over those of the plan, shape (workloads,)."""
+    late_table: Floats
+    """As the plan's, shape (workloads, cells + 1)."""
+    refused_table: Floats
+    calm_tables: Floats
+    """Shape (2, workloads, cells + 1)."""
+    most_loads: Floats
+    """Shape (workloads,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything about a scenario that does not change between replications."""
 
@@ -312,6 +328,8 @@ class Plan:
     for an idle replica, shape (clusters, workloads); NaN where nothing says it."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
+    sizes: Mapping[int, tuple[ClusterSize, ...]] = field(default_factory=dict)
+    """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
         """Return the load of the repair crews: Σ nodes · crew's hours a node and hour / crews.

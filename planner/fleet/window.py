@@ -17,6 +17,7 @@ from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
 from planner.fleet.replicas import on_clusters, place_window
 from planner.fleet.router import Router
+from planner.fleet.sizes import at_sizes
 
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
@@ -25,6 +26,7 @@ _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper t
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand; a workload that has outgrown its objective takes no more than its share."""
+    plan = at_sizes(plan, window.sizes)
     beyond = beyond_share(plan, window)
     if beyond is None:
         return _on_pools(plan, window)
@@ -60,6 +62,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     Workloads past their objective are as they are in :func:`evaluate_window`, but for those served late within their
     share.
     """
+    plan = at_sizes(plan, window.sizes)
     beyond, placement = beyond_share(plan, window), plan.placement
     absent: Floats | None = None
     replicas = np.zeros((0, 1))

@@ -14,7 +14,7 @@ from planner.finance.accounts import Account
 from planner.finance.cents import cents
 from planner.finance.variance import CAUSE_MEANINGS, CAUSES
 from planner.language.actuals import Seen
-from planner.reporting.columns import cents_column, described
+from planner.reporting.columns import cents_column, tables_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import write_folder
@@ -26,14 +26,11 @@ from planner.studies.posterior import weighted_quantiles
 from planner.studies.reforecast import COST, FORECAST
 from planner.units import MILLION
 
-_ACTUALS = described("actuals")
-ACTUALS_TABLES = (
-    described("variance", [cents_column(f"{cause}_usd", meaning) for cause, meaning in CAUSE_MEANINGS.items()]),
-    described("variance_monthly"),
-    _ACTUALS,
-    *(described(name) for name in ("forecast_monthly", "forecast_inputs")),
+ACTUALS_TABLES = tables_of(
+    "actuals",
+    {"variance": [cents_column(f"{cause}_usd", meaning) for cause, meaning in CAUSE_MEANINGS.items()]},
 )
-"""The files in which months that happened are held against a plan."""
+"""The files in which months that happened are held against a plan, by their names."""
 
 Columns = dict[str, Any]
 _BAND = np.array([0.05, 0.5, 0.95])
@@ -81,7 +78,7 @@ def held_rows(held: Held) -> Columns:
             low, high = held.interval[:, place, m]
             rows.append((*series[:2], str(series.name), month, held.budget[place, m], low, high, happened[m],
                          month in outside, said))  # fmt: skip
-    return _ACTUALS.filled(rows)
+    return ACTUALS_TABLES["actuals"].filled(rows)
 
 
 def forecast_rows(held: Held) -> Columns:
@@ -281,7 +278,7 @@ def _figure_table(held: Held, figures: Sequence[Seen]) -> str:
 def write_actuals(held: Held, folder: Path, command: list[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write the folder, whole or not at all."""
     rows = (variance_rows(held), variance_monthly_rows(held), held_rows(held), forecast_rows(held), input_rows(held))
-    files = csv_files("actuals", zip(ACTUALS_TABLES, rows, strict=True), form)
+    files = csv_files("actuals", zip(ACTUALS_TABLES.values(), rows, strict=True), form)
     files["summary.json"] = json_text(actuals_summary(held)).encode()
     identity = scenario_identity(held.result.scenario, held.prepared.seed, 0)
     manifest = {**identity, "kind": "actuals", "replications": len(held.forecast.old.scores), "command": command}

@@ -21,7 +21,7 @@ from planner.documents import KeyPath, dotted
 from planner.language.contract import OnDemand, Reserved, Spot
 from planner.language.scenario import Scenario
 from planner.physics.doubt import NORMAL_90
-from planner.reporting.run_columns import ASSUMPTIONS, MODEL_ERROR
+from planner.reporting.run_columns import TABLES
 from planner.units import unit_of
 from planner.validation import field_docstring
 
@@ -31,7 +31,7 @@ Row = tuple[str, str, str, str, str, str]
 def assumptions(scenario: Scenario) -> dict[str, list[str]]:
     """Return the columns of assumptions.csv: the scenario's inputs, then the catalogue values it used."""
     catalog = scenario.load_catalog()
-    return ASSUMPTIONS.filled([*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)])
+    return TABLES["assumptions"].filled([*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)])
 
 
 def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
@@ -165,7 +165,7 @@ def model_error(calibration: CalibrationFile | None = None) -> dict[str, list[An
             beyond = (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
             within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
             rows.append((*within, *beyond, *_half_widths(file.spread.get(group), quantity)))
-    return MODEL_ERROR.filled(rows)
+    return TABLES["model_error"].filled(rows)
 
 
 def _half_widths(spread: ErrorSpread | None, quantity: str) -> tuple[float | None, float | None]:

@@ -78,8 +78,7 @@ def histogram(contents: Contents) -> Picture | None:
     )  # room for the marks' names
     palette, strips = colours(distribution.texts("scenario")), []
     for scenario in dict.fromkeys(distribution.texts("scenario")):
-        bars = distribution.where("scenario", scenario)
-        bins = zip(bars.totals("bin_low"), bars.totals("bin_high"), bars.totals("replications"), strict=True)
+        bins = distribution.where("scenario", scenario).rows(totals=("bin_low", "bin_high", "replications"))
         boxes: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
         marks = [*boxes, *_percentiles(contents, scenario, output)]
         strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
@@ -93,7 +92,7 @@ def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:
     if table is None:
         return []
     rows = table.where("output", output).where("scenario", scenario)
-    values = dict(zip(rows.texts("statistic"), rows.numbers("value"), strict=True))
+    values = dict(rows.rows("statistic", numbers=["value"]))
     return [
         Rule(x=value, note=f"{name.upper()} {measured(value, output)}")
         for name in ("p10", "p50", "p90")
@@ -244,7 +243,7 @@ def losses(contents: Contents) -> Picture | None:
 
     def by_month(column: str) -> dict[str, float]:
         sums: dict[str, float] = defaultdict(float)
-        for month, hours in zip(table.texts("month"), table.totals(column), strict=True):
+        for month, hours in table.rows("month", totals=[column]):
             sums[month] += hours
         return sums
 

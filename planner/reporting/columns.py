@@ -118,15 +118,28 @@ DescribedTable = tuple[TableDescription, Mapping[str, Any]]
 """A file and its columns by name."""
 
 
-def described(name: str, more: Iterable[Column] = (), **words: str) -> TableDescription:
-    """Return a file as ``tables.csv`` describes it.
+def tables_of(
+    folder: str, more: Mapping[str, Iterable[Column]] | None = None, **words: str
+) -> dict[str, TableDescription]:
+    """Return the files of one kind of folder by their names, as ``tables.csv`` describes them and in its order.
 
-    ``more`` are the columns that follow from another list, in the place marked for them; ``words`` stand for what the
-    text has in braces.
+    ``more`` are the columns that follow from another list, by file, for the place marked for them; ``words`` stand for
+    what the text has in braces.
     """
+    return {
+        name: _described(name, rows, (more or {}).get(name, ()), words)
+        for name, rows in _lines().items()
+        if rows[0]["folder"] == folder
+    }
+
+
+def _described(
+    name: str, rows: Sequence[Mapping[str, str]], more: Iterable[Column], words: Mapping[str, str]
+) -> TableDescription:
+    """Return a file from its lines, of which the first describes the file itself."""
     said = {f"{{{word}}}": text for word, text in words.items()}
-    head, *rows = ({**row, "text": _put(said, row["text"])} for row in _lines()[name])
-    columns = [column for row in rows for column in (more if row["kind"] == "more" else [_column(row)])]
+    head, *below = ({**row, "text": _put(said, row["text"])} for row in rows)
+    columns = [column for row in below for column in (more if row["kind"] == "more" else [_column(row)])]
     return TableDescription(
         name=name, description=head["text"], key=tuple(head["kind"].split()), columns=tuple(columns)
     )
@@ -135,11 +148,6 @@ def described(name: str, more: Iterable[Column] = (), **words: str) -> TableDesc
 def _put(said: Mapping[str, str], text: str) -> str:
     """Put words in the place of their names in braces."""
     return functools.reduce(lambda text, word: text.replace(word, said[word]), said, text)
-
-
-def tables_of(folder: str) -> tuple[TableDescription, ...]:
-    """Return the files of one kind of folder that ``tables.csv`` describes in full, in its order."""
-    return tuple(described(name) for name, rows in _lines().items() if rows[0]["folder"] == folder)
 
 
 @functools.cache

@@ -13,23 +13,12 @@ from planner.finance.bridge import CAUSES
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.finance.variance import PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
-from planner.reporting.columns import DescribedTable, described
+from planner.reporting import judgement
+from planner.reporting.columns import DescribedTable, tables_of
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import write_folder
-from planner.reporting.judgement import (
-    COST,
-    SHORTFALL,
-    Choice,
-    Served,
-    change_words,
-    choose,
-    comparable,
-    much_shed,
-    recommendation,
-    served,
-    warnings_of,
-)
+from planner.reporting.judgement import change_words
 from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.reporting.report.build import with_report
@@ -44,11 +33,12 @@ from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 from planner.version import __version__
 
-COMPARISON = described("comparison")
-BRIDGE = described("bridge", causes=", ".join(CAUSES))
-BRIDGE_USD = described("bridge_usd", causes=" ".join(f"{c}: {m}" for c, m in PLAN_CAUSE_MEANINGS.items()))
-COMPARISON_TABLES = (COMPARISON, BRIDGE, BRIDGE_USD, described("comparison_monthly"))
-"""The files in which plans are held against a baseline."""
+COMPARISON_TABLES = tables_of(
+    "compare",
+    causes=", ".join(CAUSES),
+    plan_causes=" ".join(f"{cause}: {meaning}" for cause, meaning in PLAN_CAUSE_MEANINGS.items()),
+)
+"""The files in which plans are held against a baseline, by their names."""
 
 
 def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
@@ -67,13 +57,15 @@ def comparison_rows(comparison: Comparison) -> dict[str, list[Any]]:
             share = difference / abs(reference) if known and difference is not None and reference else None
             ends = [end for interval in (band, apart) for end in ends_of(interval)]
             rows.append((name, measure, value, unit_of(measure) or "", reference, difference, share, *ends))
-    return COMPARISON.filled(rows)
+    return COMPARISON_TABLES["comparison"].filled(rows)
 
 
 def bridge_rows(comparison: Comparison) -> dict[str, list[Any]]:
     """Return the columns of bridge.csv; the baseline itself has none."""
     bridges = comparison.others(comparison.bridges)
-    return BRIDGE.filled((name, cause, *(part[cause] for part in parts)) for name, parts in bridges for cause in CAUSES)
+    return COMPARISON_TABLES["bridge"].filled(
+        (name, cause, *(part[cause] for part in parts)) for name, parts in bridges for cause in CAUSES
+    )
 
 
 def dollar_rows(comparison: Comparison) -> dict[str, Any]:
@@ -113,7 +105,7 @@ def monthly_rows(comparison: Comparison) -> dict[str, Any]:
 def held_tables(comparison: Comparison) -> list[DescribedTable]:
     """Return the tables in which the plans are held against the baseline."""
     rows = (comparison_rows(comparison), bridge_rows(comparison), dollar_rows(comparison), monthly_rows(comparison))
-    return list(zip(COMPARISON_TABLES, rows, strict=True))
+    return list(zip(COMPARISON_TABLES.values(), rows, strict=True))
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
@@ -155,44 +147,49 @@ def _savings(comparison: Comparison) -> dict[str, Interval]:
     """Return what share of the baseline's levelised cost per token each other scenario saves, draw by draw."""
     base = comparison.chances[comparison.baseline]
     savings = {
-        name: chance.saving(COST, base)
+        name: chance.saving(judgement.COST, base)
         for name, chance in zip(comparison.names, comparison.chances, strict=True)
         if chance is not base
     }
     return {name: saving for name, saving in savings.items() if saving is not None}
 
 
-def _plans(comparison: Comparison) -> list[Served]:
+def _plans(comparison: Comparison) -> list[judgement.Served]:
     """Return the plans as advice sees them, each judged by its promise over its replications."""
     plans = []
     for name, result, figures, chance in zip(
         comparison.names, comparison.results, comparison.figures, comparison.chances, strict=True
     ):
-        shortfalls = np.array([drawn[SHORTFALL] for drawn in chance.figures], dtype=np.float64)
-        plans.append(served(name, figures, shortfall_over(shortfalls, result.scenario.promise.in_replications)))
+        shortfalls = np.array([drawn[judgement.SHORTFALL] for drawn in chance.figures], dtype=np.float64)
+        plans.append(
+            judgement.served(name, figures, shortfall_over(shortfalls, result.scenario.promise.in_replications))
+        )
     return plans
 
 
 def comparison_table(comparison: Comparison) -> str:
     """Lay the comparison out for a terminal of 80 columns."""
     plans, savings = _plans(comparison), _savings(comparison)
-    base, choice, words = plans[comparison.baseline], choose(plans), comparison.chances[0].words
+    base, choice, words = plans[comparison.baseline], judgement.choose(plans), comparison.chances[0].words
     interval = savings.get(choice.best.name) if choice.best is not None else None
     saving = (interval.low, interval.high, words) if interval is not None else None
-    advice = [recommendation(plans, base.name, saving), *(warnings_of(choice) if choice.best else ())]
-    first = wrapped(much_shed(plans))
+    advice = [
+        judgement.recommendation(plans, base.name, saving),
+        *(judgement.warnings_of(choice) if choice.best else ()),
+    ]
+    first = wrapped(judgement.much_shed(plans))
     lines = [*first, *([""] if first else []), _ranked_table(comparison, plans, choice), "", *wrapped(advice)]
     spans = [
         f"{plan.name} costs {change_words(-savings[plan.name].low)} to {change_words(-savings[plan.name].high)} a token"
         for plan in plans
-        if plan.name in savings and comparable(plan, base)
+        if plan.name in savings and judgement.comparable(plan, base)
     ]
     if spans:
         lines += wrapped([f"in {words}, inputs as stated, against {base.name}: " + ", ".join(spans)])
     return "\n".join([*lines, *_bridge_lines(comparison)])
 
 
-def _ranked_table(comparison: Comparison, plans: Sequence[Served], choice: Choice) -> str:
+def _ranked_table(comparison: Comparison, plans: Sequence[judgement.Served], choice: judgement.Choice) -> str:
     """Lay out the plans, those that keep their promise first."""
 
     def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
@@ -202,7 +199,7 @@ def _ranked_table(comparison: Comparison, plans: Sequence[Served], choice: Choic
     rows = []
     for plan in choice.ranked:
         figures = figures_of[plan]
-        change = plan.cost / base.cost - 1.0 if comparable(plan, base) and plan.cost and base.cost else None
+        change = plan.cost / base.cost - 1.0 if judgement.comparable(plan, base) and plan.cost and base.cost else None
         rows.append(
             (
                 plan.name[:15], plan.standing, cell(plan.in_time_fraction, ".2%"), cell(plan.cost, ",.4f"),

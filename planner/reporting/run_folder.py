@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from planner.catalog.load import VERSION
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, json_text, read_json
+from planner.finance.statements import Frequency
 from planner.forks import shared
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
-from planner.reporting import run_columns
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
@@ -28,6 +28,7 @@ from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages
 from planner.reporting.report.build import report_of
 from planner.reporting.report.contents import REPORT
+from planner.reporting.run_columns import RUN_TABLES, TABLES
 from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.summary import summary
 from planner.results import tables
@@ -124,17 +125,17 @@ def run_tables(result: RunResult, chance: Chance | None = None, *, hourly: bool 
     """Return every table of a run with its columns."""
     columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
-        run_columns.LATE_REASONS.name: tables.late_reasons(result),
-        run_columns.TIMELINE_DAILY.name: tables.timeline_daily(result),
-        run_columns.ACCOUNTS.name: tables.accounts(),
-        **{table.name: tables.statement(result, span) for span, table in run_columns.STATEMENTS.items()},
-        run_columns.MEASURES.name: measure_rows(result, chance),
-        run_columns.ASSUMPTIONS.name: assumptions(result.scenario),
-        run_columns.MODEL_ERROR.name: model_error(),
+        "late_reasons": tables.late_reasons(result),
+        "timeline_daily": tables.timeline_daily(result),
+        "accounts": tables.accounts(),
+        **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
+        "measures": measure_rows(result, chance),
+        "assumptions": assumptions(result.scenario),
+        "model_error": model_error(),
     }
-    written = [(table, columns[table.name]) for table in run_columns.RUN_TABLES]
+    written = [(table, columns[table.name]) for table in RUN_TABLES]
     if hourly:
-        written.append((run_columns.TIMELINE_HOURLY, tables.timeline_hourly(result)))
+        written.append((TABLES["timeline_hourly"], tables.timeline_hourly(result)))
     return written
 
 
@@ -142,7 +143,7 @@ def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, A
     """Return the columns of measures.csv."""
     figures = measures(result)
     bands = [ends_of(chance.interval(name) if chance is not None else None) for name in figures]
-    return run_columns.MEASURES.filled(
+    return TABLES["measures"].filled(
         (name, value, *ends, unit_of(name) or "", measure.view, measure.formula)
         for (name, value), ends, measure in zip(figures.items(), bands, MEASURES, strict=True)
     )

@@ -20,26 +20,7 @@ from planner.reporting.plan_workbooks import months_pages, plain_pages
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import run_tables, scenario_file, scenario_sha256
 from planner.reporting.run_workbook import workbook_content, write_workbook
-from planner.reporting.size_rows import (
-    FAMILIES,
-    FRONTIER,
-    LEVELS,
-    MONTHS,
-    PLAN,
-    PRECISIONS,
-    PROMISES,
-    REVIEW,
-    family_rows,
-    frontier_rows,
-    level_file,
-    level_rows,
-    month_rows,
-    plan_rows,
-    plan_words,
-    precision_rows,
-    promise_rows,
-    review_rows,
-)
+from planner.reporting.size_rows import SIZE_TABLES, frontier_rows, level_file, plan_rows, plan_words, size_columns
 from planner.reporting.text_table import text_table, wrapped
 from planner.results.chance import draw_again
 from planner.studies.sizing.choices import Counts
@@ -50,11 +31,8 @@ from planner.units import MILLION
 from planner.version import __version__
 
 PLAN_FILE = "plan.yaml"
-_ROWS = {
-    "purchases": plan_rows, "frontier": frontier_rows, "families": family_rows, "months": month_rows,
-    "promises": promise_rows, "precisions": precision_rows, "review": review_rows, "levels": level_rows,
-}  # fmt: skip
-"""What summary.json holds of each table."""
+_SAID = {"plan": "purchases"}
+"""What a table is called where it stands beside others, and beside the plan in words."""
 
 
 def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
@@ -117,7 +95,7 @@ def size_summary(sized: Sized) -> dict[str, Any]:
         "runs": sized.runs,
         "stopped": sized.stopped,
         "sentences": sentences(sized),
-        **{name: _records(rows(sized)) for name, rows in _ROWS.items()},
+        **{_SAID.get(name, name): _records(columns) for name, columns in size_columns(sized).items()},
     }
 
 
@@ -264,7 +242,7 @@ def _workbook(sized: Sized) -> bytes:
     result = sized.as_stated()
     drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
     shown = {table.name: columns for table, columns in run_tables(result)}
-    pages = plain_pages({f"Size {name}": rows(sized) for name, rows in _ROWS.items()})
+    pages = plain_pages({f"Size {_SAID.get(name, name)}": columns for name, columns in size_columns(sized).items()})
     return write_workbook(workbook_content(result, shown, {**drawn, **pages}))
 
 
@@ -272,12 +250,11 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
     """Write a sizing's folder, whole or not at all, in the place of the work that led to it."""
     folder = work.folder
     tables = [
-        (PLAN, plan_rows(sized)), (FRONTIER, frontier_rows(sized)), (FAMILIES, family_rows(sized)),
-        (MONTHS, month_rows(sized)), (PROMISES, promise_rows(sized)), (PRECISIONS, precision_rows(sized)),
-        *([(REVIEW, review_rows(sized)), (LEVELS, level_rows(sized))] if sized.review else []),
-        *evidence_tables({sized.scenario.name: sized.scenario}),
-    ]  # fmt: skip
-    files = csv_files("size", tables, form)
+        (SIZE_TABLES[name], columns)
+        for name, columns in size_columns(sized).items()
+        if sized.review or name not in ("review", "levels")
+    ]
+    files = csv_files("size", [*tables, *evidence_tables({sized.scenario.name: sized.scenario})], form)
     files[PLAN_FILE] = plan_document(sized, folder, sized.plan.counts).encode()
     for number, level in enumerate(sized.review.levels if sized.review else (), start=1):
         files[level_file(number)] = plan_document(sized, folder, level.counts).encode()

@@ -13,8 +13,8 @@ from planner.studies.sizing.judged import Judged
 from planner.studies.sizing.size import Sized
 from planner.units import HOURS_PER_DAY
 
-SIZE_TABLES = PLAN, FRONTIER, FAMILIES, MONTHS, PROMISES, PRECISIONS, REVIEW, LEVELS = tables_of("size")
-"""Tables of a sizing, in the order of the reference."""
+SIZE_TABLES = tables_of("size")
+"""Tables of a sizing by their names, in the order of the reference."""
 
 
 def plan_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -34,7 +34,7 @@ def plan_rows(sized: Sized) -> dict[str, list[Any]]:
             leaves = retirement.dates[day - 1]
             cells = [retirement.cluster, cluster.accelerator, leaves, _contract(cluster), -cluster.nodes, 0.0]
             rows.append([*cells, None, None, "", "", None])
-    return PLAN.filled(rows)
+    return SIZE_TABLES["plan"].filled(rows)
 
 
 def _contract(cluster: Cluster) -> str:
@@ -60,7 +60,7 @@ def _figures(sized: Sized, plan: Judged) -> list[float]:
 def frontier_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of frontier.csv."""
     bought = len(sized.choices.purchases)
-    return FRONTIER.filled(
+    return SIZE_TABLES["frontier"].filled(
         [*_figures(sized, plan), sum(plan.counts[:bought]), plan.counts == sized.plan.counts, plan_words(sized, plan)]
         for plan in sized.explanation.frontier
     )
@@ -83,7 +83,7 @@ def family_rows(sized: Sized) -> dict[str, list[Any]]:
         for part in sized.choices.accelerators:
             change = family.price_changes.get(part)
             rows.append([family.name, part, change, *figures, bound, plan_words(sized, family.plan)])
-    return FAMILIES.filled(rows)
+    return SIZE_TABLES["families"].filled(rows)
 
 
 def month_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -107,7 +107,7 @@ def month_rows(sized: Sized) -> dict[str, list[Any]]:
              float(broken[month]),
              float(plan.utilisation[month]), power_kw, choices.capital_usd(due), _binds(sized, month, power_kw)]
         )  # fmt: skip
-    return MONTHS.filled(rows)
+    return SIZE_TABLES["months"].filled(rows)
 
 
 def _due_by(sized: Sized, end_h: float) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def promise_rows(sized: Sized) -> dict[str, list[Any]]:
         else:
             figures = [plan.cost, plan.net_present_cost_usd, plan.capital_usd, plan.cost - sized.plan.cost]
             rows.append([share, *figures, plan_words(sized, plan)])
-    return PROMISES.filled(rows)
+    return SIZE_TABLES["promises"].filled(rows)
 
 
 def precision_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -162,7 +162,7 @@ def precision_rows(sized: Sized) -> dict[str, list[Any]]:
         for narrower in sized.explanation.narrow
         for load, ratio in zip(loads, narrower.rate_ratio, strict=True)
     ]
-    return PRECISIONS.filled(rows)
+    return SIZE_TABLES["precisions"].filled(rows)
 
 
 def review_rows(sized: Sized) -> dict[str, list[Any]]:
@@ -178,13 +178,13 @@ def review_rows(sized: Sized) -> dict[str, list[Any]]:
             else [alternative.saved.value, alternative.saved.low, alternative.saved.high]
         )
         rows.append([alternative.name, *figures, *saved, alternative.words])
-    return REVIEW.filled(rows)
+    return SIZE_TABLES["review"].filled(rows)
 
 
 def level_rows(sized: Sized) -> dict[str, list[Any]]:
     """Return the columns of levels.csv."""
     levels = enumerate(sized.review.levels if sized.review else (), start=1)
-    return LEVELS.filled(
+    return SIZE_TABLES["levels"].filled(
         [n, level.share, level.late, level.lowest, level.highest, sized.choices.words(level.counts), level_file(n)]
         for n, level in levels
     )
@@ -193,3 +193,14 @@ def level_rows(sized: Sized) -> dict[str, list[Any]]:
 def level_file(number: int) -> str:
     """Return the name of the plan for what is seen at a review."""
     return f"plan-level-{number}.yaml"
+
+
+_ROWS = {
+    "plan": plan_rows, "frontier": frontier_rows, "families": family_rows, "months": month_rows,
+    "promises": promise_rows, "precisions": precision_rows, "review": review_rows, "levels": level_rows,
+}  # fmt: skip
+
+
+def size_columns(sized: Sized) -> dict[str, dict[str, list[Any]]]:
+    """Return the columns of every table; those of a review have no rows where there is none."""
+    return {name: rows(sized) for name, rows in _ROWS.items()}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import PlannerError
+from planner.reporting import study_rows
 from planner.reporting.charts import study_pictures
 from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
@@ -21,27 +22,7 @@ from planner.reporting.plan_tables import evidence_tables, plan_tables
 from planner.reporting.plan_workbooks import bands_page, plain_pages, statements_page, statistics_page
 from planner.reporting.report.build import build_report
 from planner.reporting.report.contents import REPORT, Contents, openable
-from planner.reporting.study_rows import (
-    CONVERGENCE,
-    DECISION,
-    DISTRIBUTION,
-    MONTHLY_BANDS,
-    PERCENTILES,
-    PROMISE,
-    SENSITIVITY,
-    UNCERTAIN,
-    band_columns,
-    completed_rows,
-    convergence_columns,
-    decision_columns,
-    distribution_columns,
-    driver_columns,
-    promise_columns,
-    samples_table,
-    statistics_columns,
-    study_file,
-    uncertain_columns,
-)
+from planner.reporting.study_rows import STUDY_TABLES
 from planner.reporting.workbook import write_tables
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -75,13 +56,16 @@ def write_study(
     store, prepared = finished.store, finished.prepared
     headline = finished.output(prepared.headline.name)
     tables = [
-        (PERCENTILES, statistics_columns(finished.statistics())),
-        (MONTHLY_BANDS, band_columns(finished.bands())),
-        (PROMISE, promise_columns(prepared, finished.standings())),
-        (DECISION, decision_columns(finished.decisions())),
-        (SENSITIVITY, driver_columns(finished.drivers(), completed_rows(headline))),
-        (DISTRIBUTION, distribution_columns(headline, prepared.names)),
-        (CONVERGENCE, convergence_columns(finished)),
+        (STUDY_TABLES["percentiles"], study_rows.statistics_columns(finished.statistics())),
+        (STUDY_TABLES["monthly_bands"], study_rows.band_columns(finished.bands())),
+        (STUDY_TABLES["promise"], study_rows.promise_columns(prepared, finished.standings())),
+        (STUDY_TABLES["decision"], study_rows.decision_columns(finished.decisions())),
+        (
+            STUDY_TABLES["sensitivity"],
+            study_rows.driver_columns(finished.drivers(), study_rows.completed_rows(headline)),
+        ),
+        (STUDY_TABLES["distribution"], study_rows.distribution_columns(headline, prepared.names)),
+        (STUDY_TABLES["convergence"], study_rows.convergence_columns(finished)),
     ]
     try:
         streamed = (_write_samples(finished, form),) if _writes_samples(finished, asked=samples) else ()
@@ -108,10 +92,10 @@ def write_designed(
     keeping = [which for which, standing in enumerate(standings) if standing.keeps_promise]
     compared = decisions(first, prepared.names, groups, keeping, lower_is_better=prepared.headline.lower_is_better)
     tables = [
-        (PERCENTILES, statistics_columns(_means(finished, design.period, groups))),
-        (PROMISE, promise_columns(prepared, standings)),
-        (DECISION, decision_columns(compared)),
-        (SENSITIVITY, driver_columns(drivers, completed_rows(headline))),
+        (STUDY_TABLES["percentiles"], study_rows.statistics_columns(_means(finished, design.period, groups))),
+        (STUDY_TABLES["promise"], study_rows.promise_columns(prepared, standings)),
+        (STUDY_TABLES["decision"], study_rows.decision_columns(compared)),
+        (STUDY_TABLES["sensitivity"], study_rows.driver_columns(drivers, study_rows.completed_rows(headline))),
     ]
     try:
         writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=finished.dropped())
@@ -120,7 +104,7 @@ def write_designed(
         raise store.unwritable(error) from None
     finally:
         store.discard()
-    return drivers, completed_rows(headline)
+    return drivers, study_rows.completed_rows(headline)
 
 
 def _writes_samples(finished: Finished, *, asked: bool | None) -> bool:
@@ -130,7 +114,9 @@ def _writes_samples(finished: Finished, *, asked: bool | None) -> bool:
 
 def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
-    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
+    return command_line(
+        verb, [study_rows.study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides
+    )
 
 
 def _means(finished: Finished, every: int, groups: int) -> Iterator[Statistic]:
@@ -164,7 +150,11 @@ class _Writer:
         """Write tables and pictures into the study's folder, then the manifest that says it is finished."""
         store = self.store
         results = self._results()
-        all_tables = [*tables, (UNCERTAIN, uncertain_columns(self.prepared)), *self._stated(results)]
+        all_tables = [
+            *tables,
+            (STUDY_TABLES["uncertain"], study_rows.uncertain_columns(self.prepared)),
+            *self._stated(results),
+        ]
         content = csv_files(self.prepared.study.name.lower(), all_tables, form, extra)
         content["workbook.xlsx"] = self._workbook(results, {table.name: columns for table, columns in all_tables})
         manifest = study_manifest(self.prepared, store, self.rows)
@@ -205,7 +195,7 @@ class _Writer:
 
 def _write_samples(finished: Finished, form: CsvFormat) -> WrittenTable:
     """Write samples.csv part by part, so that memory does not grow with the study."""
-    description = samples_table(finished.prepared.inputs)
+    description = study_rows.samples_table(finished.prepared.inputs)
     staged, name = finished.store.staged, f"{description.name}.csv"
     digest, size = hashlib.sha256(), 0
     with (staged.path / name).open("wb") as stream:

@@ -12,7 +12,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.language.scenario import Scenario
 from planner.language.study import Prior, Study
-from planner.reporting.columns import TableDescription, described, number_column, text_column
+from planner.reporting.columns import TableDescription, number_column, tables_of, text_column
 from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
 from planner.studies.decision import Comparison, Standing
 from planner.studies.distributions import is_numeric, quantile, value_of
@@ -27,21 +27,12 @@ Columns = dict[str, list[Any]]
 _BINS = 60
 _PROBABILITIES = np.array([0.1, 0.5, 0.9])
 _MODEL_ERROR = ("the throughput model's own error, from its calibration", "", "C")
-SAMPLES = described(
-    "samples", [number_column(output.name, output.description, output.decimals, output.unit) for output in HEADLINES]
+STUDY_TABLES = tables_of(
+    "study",
+    {"samples": [number_column(out.name, out.description, out.decimals, out.unit) for out in HEADLINES]},
+    monthly=", ".join(output.name for output in MONTHLY),
 )
-PERCENTILES = described("percentiles")
-MONTHLY_BANDS = described("monthly_bands", monthly=", ".join(output.name for output in MONTHLY))
-PROMISE = described("promise")
-DECISION = described("decision")
-SENSITIVITY = described("sensitivity")
-DISTRIBUTION = described("distribution")
-CONVERGENCE = described("convergence")
-UNCERTAIN = described("uncertain")
-STUDY_TABLES = (
-    SAMPLES, PERCENTILES, MONTHLY_BANDS, PROMISE, DECISION, SENSITIVITY, DISTRIBUTION, CONVERGENCE, UNCERTAIN
-)  # fmt: skip
-"""Every CSV file of a study, in the order of the reference."""
+"""Every CSV file of a study by its name, in the order of the reference."""
 
 
 def samples_table(inputs: Inputs) -> TableDescription:
@@ -52,8 +43,8 @@ def samples_table(inputs: Inputs) -> TableDescription:
         else text_column(drawn.name, _meaning(times_stated=False))
         for drawn in inputs.entries
     )
-    columns = (*SAMPLES.columns[:2], *input_columns, *SAMPLES.columns[2:])
-    return replace(SAMPLES, columns=columns)
+    samples = STUDY_TABLES["samples"]
+    return replace(samples, columns=(*samples.columns[:2], *input_columns, *samples.columns[2:]))
 
 
 def _meaning(times_stated: bool) -> str:
@@ -62,7 +53,7 @@ def _meaning(times_stated: bool) -> str:
 
 def statistics_columns(statistics: Iterable[Statistic]) -> Columns:
     """Lay out percentiles.csv."""
-    return PERCENTILES.filled(
+    return STUDY_TABLES["percentiles"].filled(
         (row.scenario, row.output, row.statistic, *_ends(row.estimate), row.estimate.completed) for row in statistics
     )
 
@@ -79,14 +70,14 @@ def _share(estimate: Estimate) -> tuple[float, float, float]:
 
 def band_columns(bands: Iterable[Band]) -> Columns:
     """Lay out monthly_bands.csv."""
-    return MONTHLY_BANDS.filled(
+    return STUDY_TABLES["monthly_bands"].filled(
         (row.scenario, row.output, row.cluster, row.month, row.mean, *row.percentiles, row.completed) for row in bands
     )
 
 
 def decision_columns(comparisons: Iterable[Comparison]) -> Columns:
     """Lay out decision.csv."""
-    return DECISION.filled(
+    return STUDY_TABLES["decision"].filled(
         (
             row.scenario, row.against, *_share(row.probability_better), *_ends(row.mean_difference),
             row.mean_regret.value, row.p95_regret.value, row.mean_difference.completed,
@@ -107,12 +98,12 @@ def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> Column
         return (standing.scenario, *stated, *kept, first, *_share(standing.best_fraction), completed)
 
     scenarios = [base.scenario for base in prepared.scenarios]
-    return PROMISE.filled(map(row, scenarios, standings))
+    return STUDY_TABLES["promise"].filled(map(row, scenarios, standings))
 
 
 def driver_columns(drivers: Iterable[Driver], completed: int) -> Columns:
     """Lay out sensitivity.csv; ``completed`` replications, with every scenario run, stand behind it."""
-    return SENSITIVITY.filled(
+    return STUDY_TABLES["sensitivity"].filled(
         (row.scenario, row.against, row.method, row.input, row.measure, row.value, row.low, row.high, completed)
         for row in drivers
     )
@@ -129,7 +120,7 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
     low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
     edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
     runs = [headline[np.isfinite(headline[:, which]), which] for which in range(len(names))]
-    return DISTRIBUTION.filled(
+    return STUDY_TABLES["distribution"].filled(
         (name, *cells, values.size)
         for name, values in zip(names, runs, strict=True)
         for cells in zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(values, edges)[0].tolist(), strict=True)
@@ -138,7 +129,7 @@ def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
 
 def convergence_columns(finished: Finished) -> Columns:
     """Lay out convergence.csv."""
-    return CONVERGENCE.filled(
+    return STUDY_TABLES["convergence"].filled(
         (name, end, *_ends(path[which]), path[which].completed)
         for which, name in enumerate(finished.prepared.names)
         for end, path in finished.convergence()
@@ -149,7 +140,7 @@ def uncertain_columns(prepared: Prepared) -> dict[str, list[Any]]:
     """Return the columns of uncertain.csv."""
     far = far_ends(prepared.study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
     rows = [(*_row(prepared, drawn), far.get(drawn.name, "")) for drawn in prepared.inputs.entries]
-    return UNCERTAIN.filled(rows)
+    return STUDY_TABLES["uncertain"].filled(rows)
 
 
 def _row(prepared: Prepared, uncertain: Input) -> tuple[str, ...]:

@@ -8,18 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import PlannerError, printable
+from planner.reporting import judgement
 from planner.reporting.datapackage import SCHEMA_VERSION
-from planner.reporting.judgement import (
-    IN_TIME,
-    SHED,
-    Choice,
-    choose,
-    much_shed,
-    none_keeps,
-    promise_lines,
-    served,
-    warnings_of,
-)
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import MOST_DROPPED, Driver, Finished, first_broken_month
@@ -39,7 +29,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     for statistic in finished.statistics():
         if statistic.output == headline:
             statistics[statistic.scenario][statistic.statistic] = _figure(statistic.estimate)
-        if statistic.output in (IN_TIME, SHED) and statistic.statistic == "mean":
+        if statistic.output in (judgement.IN_TIME, judgement.SHED) and statistic.statistic == "mean":
             service[statistic.scenario][statistic.output] = _known(statistic.estimate.value)
     drivers = list(finished.drivers())
     return {
@@ -141,20 +131,20 @@ def study_table(summary: dict[str, Any]) -> str:
     over = f"{summary['replications']:,} replications"
     if summary["completed"] < summary["replications"]:
         over += f", of which {summary['completed']:,} could be run in every scenario"
-    lines = [*wrapped(much_shed(choice.ranked)), *wrapped(promise_lines(summary["promise"]))]
+    lines = [*wrapped(judgement.much_shed(choice.ranked)), *wrapped(judgement.promise_lines(summary["promise"]))]
     lines += [f"{summary['headline']} over {over}", "", text_table(header, rows), "", text_table(spread, spreads), ""]
     return "\n".join([*lines, *_sentences(summary, choice)]).rstrip()
 
 
-def _choice(summary: dict[str, Any]) -> Choice:
+def _choice(summary: dict[str, Any]) -> judgement.Choice:
     """Judge a study's scenarios: by their promise over the replications, then by the mean of the headline."""
     sign = 1.0 if HEADLINES[headline_names().index(summary["headline"])].lower_is_better else -1.0
     plans = []
     for name, figures in summary["service"].items():
         mean = summary["scenarios"][name]["mean"]["value"]
-        plan = served(name, figures, summary["promise"][name]["shortfall_fraction"])
+        plan = judgement.served(name, figures, summary["promise"][name]["shortfall_fraction"])
         plans.append(replace(plan, cost=None if mean is None else sign * mean))
-    return choose(plans)
+    return judgement.choose(plans)
 
 
 def _half(figure: dict[str, float | None]) -> float | None:
@@ -203,7 +193,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
+def _sentences(summary: dict[str, Any], choice: judgement.Choice) -> list[str]:
     """Say in words what the table does not show."""
     lines = []
     clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
@@ -216,7 +206,7 @@ def _sentences(summary: dict[str, Any], choice: Choice) -> list[str]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
     lines += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
-    lines += warnings_of(choice) if choice.best else [none_keeps(choice)]
+    lines += judgement.warnings_of(choice) if choice.best else [judgement.none_keeps(choice)]
     lines += summary["dropped"]
     return wrapped(lines)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.files import json_text
-from planner.reporting.columns import described
+from planner.reporting.columns import tables_of
 from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import write_folder
 from planner.reporting.report.build import with_report
@@ -22,12 +22,8 @@ SAMPLED_REQUESTS = 2000
 """Requests of requests.csv: enough to draw, few enough to open."""
 _CURVE_POINTS = 100
 _WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
-_LATENCIES, _DISTRIBUTIONS, _REASONS = (described(name) for name in ("latencies", "distributions", "reasons"))
-ZOOM_TABLES = (
-    described("workloads"), _LATENCIES, _DISTRIBUTIONS, _REASONS, described("seconds"),
-    described("requests", sampled=f"{SAMPLED_REQUESTS:,}"),
-)  # fmt: skip
-"""The tables of every zoom."""
+ZOOM_TABLES = tables_of("zoom", sampled=f"{SAMPLED_REQUESTS:,}")
+"""The tables of every zoom by their names."""
 
 
 def _workload_rows(zoom: Zoom, by_workload: Sequence[Outcome]) -> dict[str, Any]:
@@ -58,7 +54,9 @@ def _latency_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
         if np.isfinite(getattr(outcome, quantity)).any()
         for probability in PERCENTILES
     ]
-    return _LATENCIES.filled((*names, estimate.value, estimate.low, estimate.high) for *names, estimate in rows)
+    return ZOOM_TABLES["latencies"].filled(
+        (*names, estimate.value, estimate.low, estimate.high) for *names, estimate in rows
+    )
 
 
 def _distribution_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def _distribution_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
             if figures.size:
                 points = zip(shares.tolist(), np.quantile(figures, shares).tolist(), strict=True)
                 rows += [(outcome.name, quantity, *point) for point in points]
-    return _DISTRIBUTIONS.filled(rows)
+    return ZOOM_TABLES["distributions"].filled(rows)
 
 
 def _reason_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
@@ -81,7 +79,7 @@ def _reason_rows(by_workload: Sequence[Outcome]) -> dict[str, Any]:
         if outcome.arrived_s.size
         for reason, number in outcome.reasons().items()
     ]
-    return _REASONS.filled(rows)
+    return ZOOM_TABLES["reasons"].filled(rows)
 
 
 def _second_rows(zoom: Zoom) -> dict[str, Any]:
@@ -219,7 +217,7 @@ def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> dict[str, An
         "requests": _request_rows(by_workload),
     }
     summary = zoom_summary(zoom, by_workload)
-    files = csv_files(zoom.scenario.name.lower(), [(table, columns[table.name]) for table in ZOOM_TABLES])
+    files = csv_files(zoom.scenario.name.lower(), [(table, columns[table.name]) for table in ZOOM_TABLES.values()])
     files["summary.json"] = json_text(summary).encode()
     identity = {
         **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication),

@@ -21,6 +21,7 @@ from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
+from planner.fleet.sizes import sizes_by_hour
 from planner.fleet.window import evaluate_window
 from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
@@ -114,25 +115,27 @@ class Simulation:
             first, last = last, self._end(last, window_edges_h, review)
             self.env.run(until=last)
             self.shop.work_until(last)
-            speed, incidents = self._speeds(first, last)
-            lit = self._lit_fraction(first, last)
-            machines = self._node_hours(first, last, lit)
-            inputs.append(
-                WindowInput(
-                    first_hour=first,
-                    demand_requests=self.demand_requests[:, first:last],
-                    nodes=machines.healthy,
-                    speed=speed,
-                    incidents=incidents,
-                    waiting_requests=waiting,
-                    lit_fraction=lit,
-                    replicas_before=windows[-1].replicas_after if windows else None,
-                    awake_before=windows[-1].awake_after if windows else None,
+            for begin, end, sizes in self._parts(first, last):
+                speed, incidents = self._speeds(begin, end)
+                lit = self._lit_fraction(begin, end)
+                machines = self._node_hours(begin, end, lit)
+                inputs.append(
+                    WindowInput(
+                        first_hour=begin,
+                        demand_requests=self.demand_requests[:, begin:end],
+                        nodes=machines.healthy,
+                        speed=speed,
+                        incidents=incidents,
+                        waiting_requests=waiting,
+                        lit_fraction=lit,
+                        replicas_before=windows[-1].replicas_after if windows else None,
+                        awake_before=windows[-1].awake_after if windows else None,
+                        sizes=sizes,
+                    )
                 )
-            )
-            windows.append(evaluate_window(self.plan, inputs[-1]))
-            waiting = windows[-1].waiting_requests
-            node_hours.append(machines)
+                windows.append(evaluate_window(self.plan, inputs[-1]))
+                waiting = windows[-1].waiting_requests
+                node_hours.append(machines)
             if self.watched:
                 self._close_months(last, windows, node_hours, review)
         return Run(
@@ -152,6 +155,17 @@ class Simulation:
         following = int(np.searchsorted(months, first, side="right"))
         unmoved = int(np.searchsorted(months, review.unmoved_until_h(), side="right")) - 1
         return min(stated, int(months[max(following, unmoved)]))
+
+    def _parts(self, first: int, last: int) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Return the stretches of a window in which every cluster has one size, with the sizes."""
+        if not self.plan.sizes:
+            return [(first, last, ())]
+        which = sizes_by_hour(self.plan, self._node_hours(first, last, None).present)
+        cuts = 1 + np.flatnonzero(np.any(which[:, 1:] != which[:, :-1], axis=0))
+        edges = [0, *cuts.tolist(), last - first]
+        return [
+            (first + begin, first + end, tuple(which[:, begin].tolist())) for begin, end in itertools.pairwise(edges)
+        ]
 
     def _close_months(
         self, end_h: int, windows: list[WindowResult], node_hours: list[NodeHours], review: Review | None

@@ -11,20 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.errors import Problem, ScenarioError
-from planner.files import (
-    MANIFEST,
-    OWNER,
-    PRODUCT,
-    WORK,
-    FolderLock,
-    check_target,
-    clear_up,
-    json_text,
-    read_json,
-    replace_synced,
-    unwritable,
-)
 from planner.studies.identity import Identity, differences
 
 _KEPT = "make room and add --resume"
@@ -42,23 +30,23 @@ class Work:
         self.folder, self.kind, self.identity = folder, kind, who
         self.notes: list[str] = []
         """What a user should know: a lock taken over, a damaged file."""
-        self._lock: FolderLock | None = None
+        self._lock: files.FolderLock | None = None
 
     @property
     def shards(self) -> Path:
         """Folder of what is finished."""
-        return self.folder / WORK
+        return self.folder / files.WORK
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder and prepare it: new, continued, or with unfinished work thrown away."""
         self._refuse_older_format()
-        check_target(self.folder, work=True)
-        self._lock = FolderLock(self.folder)
+        files.check_target(self.folder, work=True)
+        self._lock = files.FolderLock(self.folder)
         try:
             if self._lock.taken_from:
                 self.notes.append(self._lock.taken_from)
-            clear_up(self.folder)
-            check_target(self.folder, work=True)
+            files.clear_up(self.folder)
+            files.check_target(self.folder, work=True)
             self._prepare(resume=resume, restart=restart)
         except BaseException:
             self.close()
@@ -68,20 +56,20 @@ class Work:
         """Let others write to the folder; where no work was finished, leave it as it was found."""
         if self._lock is None or not self._lock.release.alive:
             return
-        if self.shards.is_dir() and all(path.name == OWNER for path in self.shards.iterdir()):
+        if self.shards.is_dir() and all(path.name == files.OWNER for path in self.shards.iterdir()):
             shutil.rmtree(self.shards, ignore_errors=True)
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
         self._lock.release()
 
     def _prepare(self, *, resume: bool, restart: bool) -> None:
-        owner = read_json(self.shards / OWNER)
+        owner = files.read_json(self.shards / files.OWNER)
         begun = owner.get("identity")
         if resume:
             before = begun if begun is not None else self.finished_identity()
             if before is not None:
                 self.check_same(before, "run it without --resume")
-        elif begun is not None and not restart and any(path.name != OWNER for path in self.shards.iterdir()):
+        elif begun is not None and not restart and any(path.name != files.OWNER for path in self.shards.iterdir()):
             message = f"holds an unfinished {owner.get('kind', self.kind)}"
             hint = "continue it with --resume, or begin anew with --restart"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
@@ -89,27 +77,27 @@ class Work:
             self.clear()
         try:
             self.shards.mkdir(parents=True, exist_ok=True)
-            mine = {"product": PRODUCT, "kind": self.kind, "identity": self.identity}
-            replace_synced(self.shards / OWNER, json_text(mine).encode())
+            mine = {"product": files.PRODUCT, "kind": self.kind, "identity": self.identity}
+            files.replace_synced(self.shards / files.OWNER, files.json_text(mine).encode())
         except OSError as error:
-            raise unwritable(self.folder, error) from None
+            raise files.unwritable(self.folder, error) from None
 
     def clear(self) -> None:
         """Throw unfinished work away; the file that says whose it is stays, to be replaced."""
         for path in self.shards.iterdir() if self.shards.is_dir() else ():
-            if path.name != OWNER:
+            if path.name != files.OWNER:
                 path.unlink()
 
     def _refuse_older_format(self) -> None:
         """Recognise a study of the format before shards had checksums: its owner's file lay in the folder itself."""
-        if read_json(self.folder / OWNER).get("product") == PRODUCT:
+        if files.read_json(self.folder / files.OWNER).get("product") == files.PRODUCT:
             message = f"holds a {self.kind} in the format of another version of planner, which this one cannot continue"
             hint = "choose another --out, or delete the folder"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
     def finished_identity(self) -> Identity | None:
         """Return what is finished in the folder; None where nothing of this kind is."""
-        manifest = read_json(self.folder / MANIFEST)
+        manifest = files.read_json(self.folder / files.MANIFEST)
         identity = manifest.get("identity")
         return identity if manifest.get("kind") == self.kind and isinstance(identity, dict) else None
 
@@ -145,7 +133,7 @@ class LinesWork(Work):
         self.lines = [json.loads(line[17:]) for line in sound]
         if len(sound) < len(lines):
             self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
-            replace_synced(path, b"".join(line + b"\n" for line in sound))
+            files.replace_synced(path, b"".join(line + b"\n" for line in sound))
 
     def write(self, piece: Any) -> None:
         """Keep a piece; at most a second of them is not on the disk yet."""

@@ -10,7 +10,7 @@ import pytest
 
 from planner.reporting import study_folder
 from planner.reporting.plan_tables import BY_SCENARIO
-from planner.reporting.run_columns import MODEL_ERROR
+from planner.reporting.run_columns import TABLES
 from planner.reporting.study_rows import STUDY_TABLES
 from tests.studies.conftest import SMALL
 
@@ -37,7 +37,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     folder = tmp_path / "outputs" / "small"
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
-    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)}
+    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES.values(), *BY_SCENARIO.values(), TABLES["model_error"])}
     assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
                                        "workbook.xlsx"}  # fmt: skip
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)

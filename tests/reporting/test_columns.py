@@ -9,12 +9,12 @@ from planner.reporting.columns import (
     ColumnKind,
     TableDescription,
     _lines,
-    described,
     reference_page,
+    tables_of,
     text_column,
 )
 from planner.reporting.comparison import COMPARISON_TABLES
-from planner.reporting.run_columns import RUN_TABLES, TIMELINE_HOURLY, WARNINGS
+from planner.reporting.run_columns import TABLES
 from planner.reporting.size_rows import SIZE_TABLES
 from planner.reporting.study_rows import STUDY_TABLES
 from planner.reporting.zoom_folder import ZOOM_TABLES
@@ -44,8 +44,8 @@ def test_tables_come_in_order_with_their_keys() -> None:
 
 
 def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unfilled() -> None:
-    made = [*RUN_TABLES, TIMELINE_HOURLY, WARNINGS, *STUDY_TABLES, *SIZE_TABLES, *COMPARISON_TABLES, *ACTUALS_TABLES,
-            *ZOOM_TABLES]  # fmt: skip
+    rooms = (TABLES, STUDY_TABLES, SIZE_TABLES, COMPARISON_TABLES, ACTUALS_TABLES, ZOOM_TABLES)
+    made = [table for tables in rooms for table in tables.values()]
     assert sorted(table.name for table in made) == sorted(_lines())
     for table in made:
         names = [column.name for column in table.columns]
@@ -57,9 +57,9 @@ def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unf
 
 
 def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None:
-    columns = described("samples", [text_column("added", "Added.")]).columns
+    columns = tables_of("study", {"samples": [text_column("added", "Added.")]})["samples"].columns
     assert [column.name for column in columns] == ["replication", "scenario", "added", "error"]
-    (cause,) = (column for column in described("bridge", causes="a, b").columns if column.name == "cause")
+    (cause,) = (column for column in tables_of("compare", causes="a, b")["bridge"].columns if column.name == "cause")
     assert cause.description == "Cause: a, b."
 
 

@@ -20,7 +20,7 @@ from planner.reporting.comparison import (
 )
 from planner.reporting.csv_table import CsvFormat
 from planner.reporting.plan_tables import BY_SCENARIO
-from planner.reporting.run_columns import MODEL_ERROR
+from planner.reporting.run_columns import TABLES
 from planner.studies.compare import Comparison, compare
 
 Write = Callable[..., Path]
@@ -43,7 +43,7 @@ def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
 def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Path) -> None:
     write_comparison(comparison, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    described = (*COMPARISON_TABLES, *BY_SCENARIO.values(), MODEL_ERROR)
+    described = (*COMPARISON_TABLES.values(), *BY_SCENARIO.values(), TABLES["model_error"])
     tables = {f"{table.name}.csv" for table in described}
     assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json", "workbook.xlsx"}
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.compile import build_plan
 from planner.fleet.money import RentPlan
 from planner.fleet.plan import Plan, RulePlan
-from planner.results.run import run_engine
+from planner.language.loading import load_scenario
+from planner.results.result import RunResult
+from planner.results.run import run_engine, simulate
 from planner.simulation.driver import Simulation, run_plan
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.streams import streams
@@ -244,3 +247,62 @@ def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any
     for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
         one, other = (np.concatenate([getattr(w, name) for w in run.windows], axis=-1) for run in (together, apart))
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 * float(other.max()) + 1e-9, err_msg=name)
+
+
+GROWING: dict[str, Any] = {
+    "name": "growing", "start": "2026-01-01", "horizon_months": 5,
+    "workloads": {"chat": {
+        "model": "deepseek-v3", "requests_per_s": 55, "growth": {"kind": "flat"}, "noise": {"sigma": 0.05},
+        "tokens": {"input": {"mean": 2000}, "output": {"mean": 400}},
+    }},
+    "clusters": {"h200": {"accelerator": "H200", "nodes": 8}},
+    "reliability": {"failure_multiplier": 0}, "site": {"outages_per_year": 0},
+}  # fmt: skip
+
+
+def resized(nodes: int, stated: dict[str, Any] | None = None) -> RunResult:
+    """Return a run of a cluster that one rule changes in its first month, on which nothing else does."""
+    clusters = {"h200": {"accelerator": "H200", "nodes": nodes}}
+    rules = [{"threshold_fraction": 0.01, "months": 1, "cluster": "h200", **stated}] if stated else []
+    return simulate(load_scenario({**GROWING, "clusters": clusters, "expansion": {"rules": rules}}), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("begins", "rule", "ends"),
+    [
+        (1, {"when": "utilisation_above", "nodes": 7, "most_nodes": 8, "lead_weeks": 1}, 8),
+        (0, {"when": "shed_above", "nodes": 4, "most_nodes": 8, "lead_weeks": 0.1, "cooldown_months": 1}, 8),
+        (9, {"when": "utilisation_below", "threshold_fraction": 0.6, "nodes": 8, "cooldown_months": 9}, 1),
+    ],
+)
+def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
+    begins: int, rule: dict[str, Any], ends: int
+) -> None:
+    """Its last month is that of a cluster which had the size all along: the same load, the same requests late.
+
+    Power at a load is that of the batches it begins with, which are a little smaller or larger.
+    """
+    grown, always = resized(begins, rule).monthly, resized(ends).monthly
+    hours = grown.present_node_h[-1] / always.present_node_h[-1]
+    assert hours.tolist() == [1.0]
+    for name, relative in (("busy_node_h", 1e-3), ("late_requests", 1e-3), ("shed_requests", 1e-3), ("it_kwh", 0.03)):
+        last, wanted = getattr(grown, name)[-1], getattr(always, name)[-1]
+        assert last.tolist() == pytest.approx(wanted.tolist(), rel=relative)
+
+
+def test_sizes_are_worked_out_up_to_where_more_nodes_change_nothing() -> None:
+    """A small model has eight replicas on its first node, and no long waits; a rule that buys nothing has no sizes."""
+    rule = {"when": "utilisation_above", "threshold_fraction": 0.9, "cluster": "h200", "nodes": 1}
+    few = {**GROWING, "clusters": {"h200": {"accelerator": "H200", "nodes": 1}}, "expansion": {"rules": [rule]}}
+    (sizes,) = build_plan(load_scenario(few)).sizes.values()
+    assert [size.nodes for size in sizes] == [1, 2, 4, 8, 16]
+    speeds = [float(size.speed[0]) for size in sizes]
+    assert speeds[0] == 1.0
+    for size, speed in zip(sizes, speeds, strict=True):
+        stated = load_scenario({**few, "clusters": {"h200": {"accelerator": "H200", "nodes": size.nodes}}})
+        alone = build_plan(load_scenario({**few, "expansion": {}})).requests_per_node_h
+        assert build_plan(stated).requests_per_node_h == pytest.approx(alone * speed)
+    small = {"chat": {**GROWING["workloads"]["chat"], "model": "llama-3.1-8b"}}
+    assert not build_plan(load_scenario({**few, "workloads": small})).sizes
+    assert not build_plan(load_scenario({**few, "router_pool": "node"})).sizes
+    assert not build_plan(load_scenario({**few, "expansion": {"rules": [{**rule, "most_nodes": 1}]}})).sizes

@@ -7,26 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
-from planner.reporting.judgement import (
-    COST,
-    IN_TIME,
-    SHED,
-    SHORTFALL,
-    WORST,
-    Choice,
-    Served,
-    against,
-    choose,
-    comparable,
-    frontier,
-    much_shed,
-    promise_lines,
-    promise_words,
-    recommendation,
-    served,
-    sweep_advice,
-    warnings_of,
-)
+from planner.reporting import judgement
 from planner.reporting.picture import Line, Mark, Panel, Picture, even_axis, svg_of
 from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
@@ -37,11 +18,11 @@ from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, unit_price
 from planner.reporting.scales import TOTAL
 
-HEADLINE = COST
+HEADLINE = judgement.COST
 ACCRUED = "cost_per_million_tokens_usd"
-SHOWN_MEASURES = (HEADLINE, ACCRUED, "cost_usd", "npv_usd", IN_TIME, SHED)
-SWEPT = (IN_TIME, HEADLINE, ACCRUED, "cost_usd", "utilisation_fraction", SHED)
-JUDGED = (COST, IN_TIME, SHED, WORST, SHORTFALL)
+SHOWN_MEASURES = (HEADLINE, ACCRUED, "cost_usd", "npv_usd", judgement.IN_TIME, judgement.SHED)
+SWEPT = (judgement.IN_TIME, HEADLINE, ACCRUED, "cost_usd", "utilisation_fraction", judgement.SHED)
+JUDGED = (judgement.COST, judgement.IN_TIME, judgement.SHED, judgement.WORST, judgement.SHORTFALL)
 SHOWN_POINTS = 60
 MOST_TINTED = 24
 """Values of an input that a heat map still shows side by side."""
@@ -50,19 +31,20 @@ MOST_TINTED = 24
 def _measures(comparison: Table) -> dict[str, dict[str, float | None]]:
     """Return measures by scenario."""
     by_plan: dict[str, dict[str, float | None]] = defaultdict(dict)
-    rows = zip(comparison.texts("scenario"), comparison.texts("measure"), comparison.numbers("value"), strict=True)
-    for scenario, measure, value in rows:
+    for scenario, measure, value in comparison.rows("scenario", "measure", numbers=["value"]):
         by_plan[scenario][measure] = value
     return by_plan
 
 
-def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list[Served], str]:
+def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list[judgement.Served], str]:
     """Return measures by scenario, the scenarios as advice sees them, and which is the baseline."""
     comparison = contents.table("comparison")
     if not comparison:
         return {}, [], ""
     figures, promises = _measures(comparison), contents.json("summary.json").get("promise", {})
-    plans = [served(name, row, promises.get(name, {}).get("shortfall_fraction")) for name, row in figures.items()]
+    plans = [
+        judgement.served(name, row, promises.get(name, {}).get("shortfall_fraction")) for name, row in figures.items()
+    ]
     baseline = str(contents.manifest.get("baseline", next(iter(figures))))
     if baseline not in figures:
         message = f"names {baseline!r} as the baseline, of which comparison.csv has no row"
@@ -73,7 +55,7 @@ def judged(contents: Contents) -> tuple[dict[str, dict[str, float | None]], list
 def advice(contents: Contents) -> str:
     """Say which scenario of a comparison to take."""
     _, plans, baseline = judged(contents)
-    return recommendation(plans, baseline, _saving(choose(plans), contents.json("summary.json")))
+    return judgement.recommendation(plans, baseline, _saving(judgement.choose(plans), contents.json("summary.json")))
 
 
 def answer_section(contents: Contents) -> Section | None:
@@ -83,12 +65,12 @@ def answer_section(contents: Contents) -> Section | None:
         return None
     summary = contents.json("summary.json")
     promises = summary.get("promise", {})
-    choice = choose(plans)
+    choice = judgement.choose(plans)
     body = [
-        *(paragraph(line, class_="headline") for line in much_shed(plans)),
+        *(paragraph(line, class_="headline") for line in judgement.much_shed(plans)),
         paragraph(advice(contents), class_="headline"),
-        *(paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())),
-        *(paragraph(line, class_="note") for line in (warnings_of(choice) if choice.best else ())),
+        *(paragraph(line, class_="note") for line in (judgement.promise_lines(promises) if promises else ())),
+        *(paragraph(line, class_="note") for line in (judgement.warnings_of(choice) if choice.best else ())),
         _scenario_table(figures, {plan.name: plan for plan in choice.ranked}, baseline),
     ]
     body.extend(paragraph(f"Warning: {warning}", class_="note") for warning in summary.get("warnings", ()))
@@ -103,7 +85,7 @@ def answer_section(contents: Contents) -> Section | None:
     return Section(key="answer", body=join(body))
 
 
-def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str] | None:
+def _saving(choice: judgement.Choice, summary: dict[str, Any]) -> tuple[float, float, str] | None:
     """Return where the saving of the plan to take lies in other replications."""
     if choice.best is None:
         return None
@@ -111,14 +93,16 @@ def _saving(choice: Choice, summary: dict[str, Any]) -> tuple[float, float, str]
     return None if interval is None else (interval[0], interval[1], summary["chance"][choice.best.name]["words"])
 
 
-def _scenario_table(by_plan: dict[str, dict[str, float | None]], plans: dict[str, Served], baseline: str) -> Html:
+def _scenario_table(
+    by_plan: dict[str, dict[str, float | None]], plans: dict[str, judgement.Served], baseline: str
+) -> Html:
     names = [name for name in SHOWN_MEASURES if any(figures.get(name) is not None for figures in by_plan.values())]
     palette = colours(by_plan)
     most = max((plan.cost or 0.0 for plan in plans.values()), default=0.0) or 1.0
     rows = []
     for scenario, plan in plans.items():
         figures, base = by_plan[scenario], plans[baseline]
-        stands = against(plan.cost, base.cost) if comparable(plan, base) else ""
+        stands = judgement.against(plan.cost, base.cost) if judgement.comparable(plan, base) else ""
         parts = [
             Part(name=scenario, share=(plan.cost or 0.0) / most, colour=palette[scenario], shown=unit_price(plan.cost))
         ]
@@ -139,8 +123,8 @@ _SPOKEN = {
     HEADLINE: "levelised per M tokens",
     ACCRUED: "accrued per M tokens",
     "npv_usd": "NPV",
-    IN_TIME: "in time",
-    SHED: "shed",
+    judgement.IN_TIME: "in time",
+    judgement.SHED: "shed",
 }
 
 
@@ -184,7 +168,7 @@ def bridge_section(contents: Contents) -> Section | None:
     if not bridge:
         return None
     column = "difference_per_million_tokens_usd"
-    rows = list(zip(bridge.texts("scenario"), bridge.texts("cause"), bridge.totals(column), strict=True))
+    rows = list(bridge.rows("scenario", "cause", totals=[column]))
     most = max((abs(part) for _, _, part in rows), default=0.0) or 1.0
     tables = []
     for scenario in dict.fromkeys(name for name, _, _ in rows):
@@ -207,7 +191,7 @@ def bridge_section(contents: Contents) -> Section | None:
     return Section(key="money", body=join([said, *tables]))
 
 
-def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
+def swept_plans(contents: Contents) -> list[tuple[judgement.Served, list[str]]]:
     """Return the points of a sweep in the file's order, each with the settings that make it."""
     sweep, vary = contents.table("sweep"), contents.manifest.get("vary", {})
     if sweep is None or HEADLINE not in sweep:
@@ -218,7 +202,7 @@ def swept_plans(contents: Contents) -> list[tuple[Served, list[str]]]:
     for values, *figures in zip(points, *columns.values(), strict=True):
         named = ", ".join(f"{path} = {value}" for path, value in zip(vary, values, strict=True))
         settings = [f"{path}={value}" for path, value in zip(vary, values, strict=True)]
-        swept.append((served(named, dict(zip(columns, figures, strict=True))), settings))
+        swept.append((judgement.served(named, dict(zip(columns, figures, strict=True))), settings))
     return swept
 
 
@@ -231,14 +215,16 @@ def frontier_picture(contents: Contents) -> Picture | None:
     costs, worst = zip(*places.values(), strict=True)
     room = 0.06 * ((max(costs) - min(costs)) or max(costs))
     left, right, low = min(costs) - room, max(costs) + room, min(worst)
-    marks: list[Mark] = [Line(points=[places[id(plan)] for plan in frontier(plans)], colour=TOTAL, stroke=1.6)]
+    marks: list[Mark] = [
+        Line(points=[places[id(plan)] for plan in judgement.frontier(plans)], colour=TOTAL, stroke=1.6)
+    ]
     for kept, colour in ((False, 1), (True, 2)):
         dots = [places[id(plan)] for plan in plans if plan.keeps_promise is kept]
         marks.append(Line(points=dots, colour=colour, stroke=0.0, radius=5.0))
     promise = contents.manifest.get("promise")
     if isinstance(promise, dict) and not any(path.startswith("promise") for path in contents.manifest.get("vary", ())):
         marks.append(Line(points=[(left, promise["in_time"]), (right, promise["in_time"])], colour=4, stroke=1.4))
-    if (best := choose(plans).best) is not None:
+    if (best := judgement.choose(plans).best) is not None:
         marks.append(Line(points=[places[id(best)]], colour=2, stroke=0.0, radius=9.0))
     y = even_axis(max(0.0, low - 0.06 * (1.0 - low + 1e-6)), 1.0 + 0.03 * (1.0 - low + 1e-6), unit="percent",
                   label="Worst share of requests in time that the promise is about")  # fmt: skip
@@ -262,11 +248,11 @@ def _frontier(contents: Contents) -> Html:
 def _swept_promise(contents: Contents) -> str:
     """Say what the plans of a sweep promise, and why cost alone does not rank them."""
     promise = contents.manifest.get("promise")
-    said = f"Promise: {promise_words(promise)}. " if isinstance(promise, dict) else ""
+    said = f"Promise: {judgement.promise_words(promise)}. " if isinstance(promise, dict) else ""
     return f"{said}Combinations that break it come last, by how far: a fleet too small is cheap too."
 
 
-def _heat_map(contents: Contents, plans: list[Served]) -> Html:
+def _heat_map(contents: Contents, plans: list[judgement.Served]) -> Html:
     """Return cost by two inputs as a tinted table, where two were varied; what breaks its promise is struck out."""
     vary = contents.manifest.get("vary", {})
     if len(vary) != 2 or min(map(len, vary.values())) < 2 or max(map(len, vary.values())) > MOST_TINTED:
@@ -283,7 +269,7 @@ def _heat_map(contents: Contents, plans: list[Served]) -> Html:
     return table((head, *columns), cells, caption, numeric=range(1, len(columns) + 1))
 
 
-def _tinted(plan: Served, low: float, high: float) -> Html:
+def _tinted(plan: judgement.Served, low: float, high: float) -> Html:
     if plan.cost is None:
         return Html(NOTHING)
     if not plan.keeps_promise:
@@ -300,7 +286,7 @@ def sweep_section(contents: Contents) -> Section | None:
     axes = [name for name in contents.manifest.get("vary", ()) if name in sweep]
     columns = [name for name in SWEPT if name in sweep]
     figures = [sweep.numbers(name) for name in columns]
-    choice = choose(plans)
+    choice = judgement.choose(plans)
     places = {id(plan): place for place, plan in enumerate(plans)}
     order = [places[id(plan)] for plan in choice.ranked[:SHOWN_POINTS]]
     rows = [
@@ -317,7 +303,7 @@ def sweep_section(contents: Contents) -> Section | None:
     )
     body = join(
         [
-            paragraph(sweep_advice(choice), class_="headline"),
+            paragraph(judgement.sweep_advice(choice), class_="headline"),
             paragraph(_swept_promise(contents), class_="note"),
             _frontier(contents),
             _heat_map(contents, plans),

@@ -74,10 +74,15 @@ class Table:
         """Return a column as numbers to be summed: an empty cell is nothing."""
         return [number or 0.0 for number in self.numbers(column)]
 
+    def rows(self, *texts: str, numbers: Iterable[str] = (), totals: Iterable[str] = ()) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of some columns: first those of text, then numbers, then numbers to be summed."""
+        columns = [*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals)]
+        return zip(*columns, strict=True)
+
     def sums(self, first: str, second: str, column: str) -> dict[str, dict[str, float]]:
         """Return the sums of a column by the cells of two others; what is not there is zero."""
         sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for one, other, number in zip(self.texts(first), self.texts(second), self.totals(column), strict=True):
+        for one, other, number in self.rows(first, second, totals=[column]):
             sums[one][other] += number
         return sums
 

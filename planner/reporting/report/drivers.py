@@ -74,9 +74,7 @@ def rows_of(contents: Contents) -> list[Row]:
     table = contents.table("sensitivity")
     if table is None:
         return []
-    texts = (table.texts(name) for name in ("scenario", "against", "method", "input", "measure"))
-    numbers = (table.numbers(name) for name in ("value", "low", "high"))
-    return list(zip(*texts, *numbers, strict=True))
+    return list(table.rows("scenario", "against", "method", "input", "measure", numbers=("value", "low", "high")))
 
 
 def panels(rows: list[Row]) -> Iterator[Panel]:
@@ -168,8 +166,8 @@ def _spans(contents: Contents) -> dict[str, str]:
     inputs = contents.table("uncertain")
     if inputs is None:
         return {}
-    columns = (inputs.texts(name) for name in ("input", "p10", "p90", "unit"))
-    return {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in zip(*columns, strict=True)}
+    rows = inputs.rows("input", "p10", "p90", "unit")
+    return {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in rows}
 
 
 def _variance(rows: list[Row], plan: str) -> str:

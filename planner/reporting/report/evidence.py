@@ -26,7 +26,7 @@ def warnings_section(contents: Contents) -> Section | None:
     told = [f"Warning: {warning}" for warning in contents.manifest.get("warnings", ())]
     plans, drawn = contents.table("warnings"), contents.table("uncertain")
     if contents.kind == "study" and plans is not None:
-        rows = zip(plans.texts("scenario"), plans.texts("severity"), plans.texts("text"), strict=True)
+        rows = plans.rows("scenario", "severity", "text")
         told += [f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows]
     if drawn is not None and "warning" in drawn:
         told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
@@ -41,14 +41,7 @@ def uncertain_section(contents: Contents) -> Section | None:
     if not inputs:
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
-    rows = [
-        (breakable(name), *map(figure, percentiles), *rest)
-        for name, *percentiles, rest in zip(
-            *(inputs.texts(name) for name in names[:4]),
-            zip(*(inputs.texts(name) for name in names[4:]), strict=True),
-            strict=True,
-        )
-    ]
+    rows = [(breakable(name), *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
     header = ("uncertain input", "P10", "P50", "P90", *names[4:])
     said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
     body = join(
@@ -67,7 +60,7 @@ def assumptions_section(contents: Contents) -> Section | None:
         return None
     names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
     plans = list(dict.fromkeys(assumed.texts("scenario"))) if "scenario" in assumed else []
-    rows = list(zip(*(assumed.texts(name) for name in names), strict=True))
+    rows: list[tuple[str, ...]] = list(assumed.rows(*names))
     if len(plans) > 1:
         names, rows = (*names, "in"), _merged(rows, assumed.texts("scenario"), len(plans))
     grades = Counter(row[5] for row in rows)
@@ -116,10 +109,8 @@ def error_section(contents: Contents) -> Section | None:
     if not errors:
         return None
     rows = []
-    for quantity, group, fitted, unseen, number in zip(
-        errors.texts("quantity"), errors.texts("group"), errors.numbers("fitted_median_fraction"),
-        errors.numbers("unseen_median_fraction"), errors.numbers("rows"), strict=True,
-    ):  # fmt: skip
+    figures = ("fitted_median_fraction", "unseen_median_fraction", "rows")
+    for quantity, group, fitted, unseen, number in errors.rows("quantity", "group", numbers=figures):
         share = unseen if unseen is not None else fitted
         parts = [Part(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
@@ -217,7 +208,7 @@ def _by_plan(contents: Contents) -> Mapping[str, Mapping[str, float | None]]:
 
 
 def _pairs(table: Table) -> dict[str, float | None]:
-    return dict(zip(table.texts("measure"), table.numbers("value"), strict=True))
+    return dict(table.rows("measure", numbers=["value"]))
 
 
 def _words(name: str) -> str:

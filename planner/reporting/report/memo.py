@@ -13,17 +13,7 @@ from typing import Any
 
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.reporting.judgement import (
-    COST,
-    IN_TIME,
-    Choice,
-    choose,
-    frontier,
-    points,
-    promise_verdict,
-    promise_words,
-    sweep_advice,
-)
+from planner.reporting import judgement
 from planner.reporting.report import compare_sections, drivers, run_answer, study_sections
 from planner.reporting.report.contents import Contents, fitting, read_contents
 from planner.reporting.report.html import Html, element, environment, join
@@ -36,13 +26,13 @@ MARKDOWN, PAGE = "memo.md", "memo.html"
 NEEDED = {"comparison": "comparison", "sweep": "sweep", "study": "percentiles", "size": "plan"}
 """Folders that decide something, and the table without which they do not."""
 FIGURES = {
-    COST: "per million tokens, levelised",
+    judgement.COST: "per million tokens, levelised",
     "cost_per_million_tokens_usd": "per million tokens, as the books have it",
     "cost_usd": "cost in the books, all of it",
     "capex_usd": "purchases",
     "cash_usd": "cash paid",
     "npv_usd": "net present value",
-    IN_TIME: "requests in time",
+    judgement.IN_TIME: "requests in time",
 }
 """The figures of a plan that a board asks for."""
 SHOWN = 6
@@ -95,8 +85,8 @@ def chosen_plan(contents: Contents) -> str:
     return choice.ranked[0].name if choice.ranked else ""
 
 
-def _compared(contents: Contents) -> Choice:
-    return choose(compare_sections.judged(contents)[1] if contents.kind == "comparison" else [])
+def _compared(contents: Contents) -> judgement.Choice:
+    return judgement.choose(compare_sections.judged(contents)[1] if contents.kind == "comparison" else [])
 
 
 def _question(contents: Contents) -> str:
@@ -110,7 +100,7 @@ def _question(contents: Contents) -> str:
         case "sweep":
             return f"Which values of {' and '.join(manifest.get('vary', ()))} are best for {contents.name}?"
         case "size":
-            said = promise_words(summary["promise"])
+            said = judgement.promise_words(summary["promise"])
             return f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
         case _:
             statistics, inputs = study_sections.judged(contents)[0], contents.table("uncertain")
@@ -130,7 +120,9 @@ def _answer(contents: Contents) -> list[str]:
         case "comparison":
             return [compare_sections.advice(contents)]
         case "sweep":
-            return [sweep_advice(choose([plan for plan, _ in compare_sections.swept_plans(contents)]))]
+            return [
+                judgement.sweep_advice(judgement.choose([plan for plan, _ in compare_sections.swept_plans(contents)]))
+            ]
         case "size":
             return [str(line) for line in summary.get("sentences", ())[:1]]
         case _:
@@ -142,17 +134,18 @@ def _promise(contents: Contents, plan: str) -> list[str]:
     promise = summary.get("promise")
     match contents.kind:
         case "run" if promise:
-            return [promise_verdict(promise), _runs_out(promise)]
+            return [judgement.promise_verdict(promise), _runs_out(promise)]
         case "comparison" if promise:
-            return [f"{plan}: {promise_verdict(promise[plan])}", _runs_out(promise[plan])]
+            return [f"{plan}: {judgement.promise_verdict(promise[plan])}", _runs_out(promise[plan])]
         case "size":
             return [str(line) for line in summary.get("sentences", ())[1:2]]
         case "sweep" if isinstance(contents.manifest.get("promise"), dict):
-            return [f"Promised are {promise_words(contents.manifest['promise'])}."]
+            return [f"Promised are {judgement.promise_words(contents.manifest['promise'])}."]
         case "study" if plan in (known := study_sections.promises_of(contents)):
             row = known[plan]
             often = f"{percent(row['kept_low'])} to {percent(row['kept_high'])} with 95% confidence"
-            said = f"{plan} keeps {promise_words(row)} in {percent(row['kept_fraction'])} of replications ({often})"
+            kept = f"{percent(row['kept_fraction'])} of replications ({often})"
+            said = f"{plan} keeps {judgement.promise_words(row)} in {kept}"
             broken = row["first_broken_month"]
             return [f"{said}; {percent(row['in_replications'], 0)} are promised. " + (
                 f"Where it breaks, it does so from {broken} on." if broken else "It does not run out in the horizon."
@@ -196,22 +189,22 @@ def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, flo
         }
     plans = [plan for plan, _ in compare_sections.swept_plans(contents)]
     if (swept := contents.table("sweep")) is not None and plans:
-        place = plans.index(choose(plans).ranked[0])
+        place = plans.index(judgement.choose(plans).ranked[0])
         return {name: (swept.numbers(name)[place], None, None) for name in FIGURES if name in swept}
     table = contents.table("measures") or contents.table("comparison")
     if table is None:
         return {}
     table = table.where("scenario", plan) if "scenario" in table else table
-    numbers = zip(*(table.numbers(name) for name in ("value", "low", "high")), strict=True)
-    known = dict(zip(table.texts("measure"), numbers, strict=True))
-    return {name: known[name] for name in FIGURES if name in known and known[name][0] is not None}
+    rows = table.rows("measure", numbers=("value", "low", "high"))
+    known = {name: (value, low, high) for name, value, low, high in rows if value is not None}
+    return {name: known[name] for name in FIGURES if name in known}
 
 
 def _cash(contents: Contents, of_plan: Contents, plan: str) -> Part:
     heading = f"Cash by year, {plan}" if plan else "Cash by year"
     if contents.kind == "size" and (bought := contents.table("plan")) is not None:
         sums: dict[str, float] = defaultdict(float)
-        for date, usd in zip(bought.texts("date"), bought.totals("capital_usd"), strict=True):
+        for date, usd in bought.rows("date", totals=["capital_usd"]):
             sums[date[:4]] += usd
         said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
         paid = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
@@ -234,11 +227,11 @@ def _alternatives(contents: Contents) -> Part:
     match contents.kind:
         case "comparison" | "study":
             choice = study_sections.judged(contents)[1] if contents.kind == "study" else _compared(contents)
-            output = study_sections.headline_of(contents) if contents.kind == "study" else COST
+            output = study_sections.headline_of(contents) if contents.kind == "study" else judgement.COST
             sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
             for plan in choice.ranked[:SHOWN]:
                 cost = None if plan.cost is None else sign * plan.cost
-                kept = "kept" if plan.keeps_promise else f"short by {points(plan.shortfall_fraction)}"
+                kept = "kept" if plan.keeps_promise else f"short by {judgement.points(plan.shortfall_fraction)}"
                 shown = (kept, percent(plan.in_time_fraction, 2), measured(cost, output))
                 rows.append((plan.name, *shown, *books(contents, plan.name)))
             cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
@@ -246,7 +239,7 @@ def _alternatives(contents: Contents) -> Part:
             lines = ["What breaks its promise is no alternative, however cheap."] if choice.breaking else []
             return Part(heading=heading, lines=lines, header=header, rows=rows)
         case "sweep":
-            best = frontier([plan for plan, _ in compare_sections.swept_plans(contents)])[-SHOWN:]
+            best = judgement.frontier([plan for plan, _ in compare_sections.swept_plans(contents)])[-SHOWN:]
             rows += [
                 (plan.name, plan.standing, percent(plan.worst_fraction, 2), unit_price(plan.cost)) for plan in best
             ]
@@ -295,7 +288,7 @@ def _assumptions(contents: Contents) -> Part:
     heading, table = "What it rests on", contents.table("assumptions")
     if table is None:
         return Part(heading=heading)
-    rows = list(dict.fromkeys(zip(*(table.texts(name) for name in ("path", "value", "unit", "grade")), strict=True)))
+    rows = list(dict.fromkeys(table.rows("path", "value", "unit", "grade")))
     counts = Counter(grade for *_, grade in rows)
     told = ", ".join(f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1)
     said = (

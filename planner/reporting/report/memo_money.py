@@ -21,8 +21,7 @@ def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
     cash = {account.value for account in ACCOUNT_ORDER if View.CASH in account.views}
     years: dict[str, dict[str, float]] = {}
-    columns = (ledger.texts("month"), ledger.texts("account"), ledger.totals("amount_usd"))
-    for month, account, amount in zip(*columns, strict=True):
+    for month, account, amount in ledger.rows("month", "account", totals=["amount_usd"]):
         row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
         if account in cash:
             kind = "purchases" if account in BOUGHT else "received" if amount < 0 else "running"

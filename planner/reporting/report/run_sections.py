@@ -41,7 +41,7 @@ def money_section(contents: Contents) -> Section | None:
     monthly: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for month, _, account, amount in _accrued(ledger):
         monthly[account][month] += amount
-    rows = zip(ledger.texts("account"), ledger.totals("amount_usd"), strict=True)
+    rows = ledger.rows("account", totals=["amount_usd"])
     bought = sum(amount for account, amount in rows if account.startswith("capex_"))
     clusters = sorted(dict.fromkeys(_places(ledger)), key=lambda name: name == SITE)  # clusters keep their colours
     order = sorted(totals, key=lambda account: -sum(totals[account].values()))
@@ -151,7 +151,7 @@ def losses_section(contents: Contents) -> Section | None:
     by_cluster, months = node_hours(contents) or {}, losses.texts("month")
     by_month: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for name, column in columns.items():
-        for month, hours in zip(months, losses.totals(column), strict=True):
+        for month, hours in losses.rows("month", totals=[column]):
             by_month[name][month] += hours
     calendar = Calendar(months)
     lost = [name for name in columns if name not in ("at work", IDLE)]
@@ -208,7 +208,7 @@ def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for column, name in LOSSES.items():
         if column in losses:
-            for cluster, hours in zip(losses.texts("cluster"), losses.totals(column), strict=True):
+            for cluster, hours in losses.rows("cluster", totals=[column]):
                 sums[cluster][name] += hours
     return sums
 
@@ -238,9 +238,9 @@ def routing_section(contents: Contents) -> Section | None:
         return None
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)
     tokens: dict[tuple[str, str], float] = defaultdict(float)
-    pairs = list(zip(routing.texts("workload"), routing.texts("cluster"), strict=True))
-    rows = zip(pairs, routing.numbers("utilisation_fraction"), routing.totals("served_tokens"), strict=True)
-    for pair, share, served in rows:
+    pairs = list(routing.rows("workload", "cluster"))
+    rows = routing.rows(numbers=["utilisation_fraction"], totals=["served_tokens"])
+    for pair, (share, served) in zip(pairs, rows, strict=True):
         tokens[pair] += served
         busy[pair] += [share] if share is not None else []
     names, clusters = (list(dict.fromkeys(pair[i] for pair in pairs)) for i in (0, 1))
@@ -275,9 +275,7 @@ def _causes(contents: Contents) -> Html:
     if events is None:
         return Html("")
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    rows = zip(events.texts("event"), events.texts("cause"), events.totals("duration_h"),
-               events.totals("lost_capacity_tokens"), strict=True)  # fmt: skip
-    for event, cause, hours, lost in rows:
+    for event, cause, hours, lost in events.rows("event", "cause", totals=("duration_h", "lost_capacity_tokens")):
         if event in ("failure", "maintenance", "software", "outage"):
             sums_of = sums[event, cause]
             sums_of[0], sums_of[1], sums_of[2] = sums_of[0] + 1, sums_of[1] + hours, sums_of[2] + lost

@@ -15,27 +15,23 @@ def answer_section(contents: Contents) -> Section | None:
     if frontier is None or plan is None or contents.kind != "size":
         return None
     shown = unit_price if summary.get("objective") == "levelised" else dollars
-    costs = frontier.totals("cost")
-    longest = max(costs, default=0.0) or 1.0
+    longest = max(frontier.totals("cost"), default=0.0) or 1.0
     rows = [
         (
             f"{bought}{' (the answer)' if answer == 'true' else ''}",
             [shown(cost), percent(service, 2), percent(kept, 0)],
             [Part(name="cost", share=cost / longest, colour=0 if answer == "true" else 1, shown=shown(cost))],
         )
-        for bought, cost, service, kept, answer in zip(
-            frontier.texts("plan"), costs, frontier.numbers("in_time_fraction"), frontier.numbers("kept_fraction"),
-            frontier.texts("is_answer"), strict=True,
+        for bought, answer, service, kept, cost in frontier.rows(
+            "plan", "is_answer", numbers=("in_time_fraction", "kept_fraction"), totals=["cost"]
         )
-    ]  # fmt: skip
+    ]
     said = [str(sentence) for sentence in summary.get("sentences", ())]
+    columns = ("cluster", "accelerator", "date", "nodes", "breaks_month", "breaks_workload")
     bought_rows = [
-        (name, part, date, nodes, dollars(usd), month or NOTHING, load or NOTHING)
-        for name, part, date, nodes, usd, month, load in zip(
-            plan.texts("cluster"), plan.texts("accelerator"), plan.texts("date"), plan.texts("nodes"),
-            plan.numbers("capital_usd"), plan.texts("breaks_month"), plan.texts("breaks_workload"), strict=True,
-        )
-    ]  # fmt: skip
+        (*cells, dollars(usd), month or NOTHING, load or NOTHING)
+        for *cells, month, load, usd in plan.rows(*columns, numbers=["capital_usd"])
+    ]
     body = [
         *(paragraph(sentence, class_="headline") for sentence in said[:1]),
         bar_table(
@@ -60,11 +56,10 @@ def months_section(contents: Contents) -> Section | None:
         return None
     rows = [
         (month, load, percent(share, 2), percent(used), binds)
-        for month, load, share, used, binds in zip(
-            months.texts("month"), months.texts("workload"), months.numbers("in_time_fraction"),
-            months.numbers("utilisation_fraction"), months.texts("binds"), strict=True,
+        for month, load, binds, share, used in months.rows(
+            "month", "workload", "binds", numbers=("in_time_fraction", "utilisation_fraction")
         )
-    ]  # fmt: skip
+    ]
     header = ("month", "workload", "in time", "utilised", "what binds")
     month_table = table(header, rows, "The workload with the least share in time, month by month", numeric=(2, 3))
     return Section(key="time", asks="What binds in each month", body=month_table)
@@ -76,22 +71,16 @@ def review_section(contents: Contents) -> Section | None:
     if review is None or levels is None or contents.kind != "size":
         return None
     shown = unit_price if contents.json("summary.json").get("objective") == "levelised" else dollars
+    amounts = ("cost", "review_saves", "review_saves_low", "review_saves_high", "kept_fraction")
     ways = [
-        (name, *(NOTHING if cell is None else shown(cell) for cell in (cost, saved, low, high)), percent(kept, 0), plan)
-        for name, cost, saved, low, high, kept, plan in zip(
-            review.texts("decided"), review.numbers("cost"), review.numbers("review_saves"),
-            review.numbers("review_saves_low"), review.numbers("review_saves_high"), review.numbers("kept_fraction"),
-            review.texts("plan"), strict=True,
-        )
-    ]  # fmt: skip
+        (name, *(NOTHING if cell is None else shown(cell) for cell in costs), percent(kept, 0), plan)
+        for name, plan, *costs, kept in review.rows("decided", "plan", numbers=amounts)
+    ]
+    shares = ("replications_fraction", "forecast_low_ratio", "forecast_high_ratio")
     seen = [
         (level, percent(share), "late" if late == "true" else "as promised", f"{percent(low)} to {percent(high)}", plan)
-        for level, share, late, low, high, plan in zip(
-            levels.texts("level"), levels.numbers("replications_fraction"), levels.texts("late"),
-            levels.numbers("forecast_low_ratio"), levels.numbers("forecast_high_ratio"), levels.texts("plan"),
-            strict=True,
-        )
-    ]  # fmt: skip
+        for level, late, plan, share, low, high in levels.rows("level", "late", "plan", numbers=shares)
+    ]
     header = ("decided", "cost", "the review saves", "at least", "at most", "kept", "plan")
     below = ("level", "of replications", "deliveries", "forecast of the mean one", "plan")
     body = [

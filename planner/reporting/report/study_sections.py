@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.reporting.judgement import (
-    IN_TIME,
-    SHED,
-    Choice,
-    choose,
-    much_shed,
-    none_keeps,
-    promise_lines,
-    served,
-    warnings_of,
-)
+from planner.reporting import judgement
 from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import DUMP, Html, details, element, join, paragraph, table
@@ -56,13 +46,9 @@ def headline_of(contents: Contents) -> str:
 def statistics_of(percentiles: Table, output: str) -> Statistics:
     """Return (value, low, high) by scenario and statistic for one output."""
     statistics: Statistics = defaultdict(dict)
-    rows = zip(
-        percentiles.texts("scenario"), percentiles.texts("output"), percentiles.texts("statistic"),
-        percentiles.numbers("value"), percentiles.numbers("low"), percentiles.numbers("high"), strict=True,
-    )  # fmt: skip
-    for scenario, name, statistic, value, low, high in rows:
-        if name == output:
-            statistics[scenario][statistic] = (value, low, high)
+    rows = percentiles.where("output", output).rows("scenario", "statistic", numbers=("value", "low", "high"))
+    for scenario, statistic, value, low, high in rows:
+        statistics[scenario][statistic] = (value, low, high)
     return statistics
 
 
@@ -71,12 +57,12 @@ def spoken(output: str) -> str:
     return output.removesuffix("_usd").removesuffix("_fraction").replace("_", " ")
 
 
-def judged(contents: Contents) -> tuple[Statistics, Choice]:
+def judged(contents: Contents) -> tuple[Statistics, judgement.Choice]:
     """Return the headline's statistics by scenario, and the scenarios in the order in which they are recommended."""
     percentiles, output = contents.table("percentiles"), headline_of(contents)
     statistics = statistics_of(percentiles, output) if percentiles is not None and len(percentiles) else {}
     if percentiles is None or not statistics:
-        return {}, Choice(keeping=(), breaking=())
+        return {}, judgement.Choice(keeping=(), breaking=())
     return statistics, _choice(statistics, output, percentiles, promises_of(contents))
 
 
@@ -87,10 +73,12 @@ def answer_section(contents: Contents) -> Section | None:
     if percentiles is None or not statistics:
         return None
     promises = promises_of(contents)
-    body = [paragraph(line, class_="headline") for line in much_shed(choice.ranked)]
+    body = [paragraph(line, class_="headline") for line in judgement.much_shed(choice.ranked)]
     body.append(paragraph(advice(contents), class_="headline"))
-    body += [paragraph(line, class_="note") for line in (promise_lines(promises) if promises else ())]
-    body += [paragraph(line, class_="note") for line in warnings_of(choice) if len(statistics) > 1 and choice.best]
+    body += [paragraph(line, class_="note") for line in (judgement.promise_lines(promises) if promises else ())]
+    body += [
+        paragraph(line, class_="note") for line in judgement.warnings_of(choice) if len(statistics) > 1 and choice.best
+    ]
     dropped = contents.manifest.get("dropped", ())
     if isinstance(dropped, list) and dropped:
         body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
@@ -118,20 +106,20 @@ def _mean_of(statistics: Statistics, name: str) -> Figure:
     return statistics.get(name, {}).get("mean", NO_FIGURE)
 
 
-def _choice(statistics: Statistics, output: str, percentiles: Table, promises: Promises) -> Choice:
+def _choice(statistics: Statistics, output: str, percentiles: Table, promises: Promises) -> judgement.Choice:
     """Judge the scenarios by their promises, then by their means; without service the headline alone orders them."""
     sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
-    service = {name: statistics_of(percentiles, name) for name in (IN_TIME, SHED)}
+    service = {name: statistics_of(percentiles, name) for name in (judgement.IN_TIME, judgement.SHED)}
     plans = []
     for name in statistics:
         value = _mean_of(statistics, name)[0]
         figures = {measure: _mean_of(means, name)[0] for measure, means in service.items()}
-        plan = served(name, figures, promises.get(name, {}).get("shortfall_fraction"))
+        plan = judgement.served(name, figures, promises.get(name, {}).get("shortfall_fraction"))
         plans.append(replace(plan, cost=None if value is None else sign * value))
     if any(plan.in_time_fraction is not None for plan in plans):
-        return choose(plans)
+        return judgement.choose(plans)
     known = sorted((plan for plan in plans if plan.cost is not None), key=lambda plan: plan.cost or 0.0)
-    return Choice(keeping=tuple(known), breaking=())
+    return judgement.Choice(keeping=tuple(known), breaking=())
 
 
 Promises = dict[str, dict[str, Any]]
@@ -157,7 +145,7 @@ def promises_of(contents: Contents) -> Promises:
     }
 
 
-def _promise_table(promises: Promises, choice: Choice) -> Html:
+def _promise_table(promises: Promises, choice: judgement.Choice) -> Html:
     """Return how often each scenario keeps its promise, in the order in which they are recommended."""
     rows = []
     for plan in choice.ranked if promises else ():
@@ -181,7 +169,7 @@ def advice(contents: Contents) -> str:
     if all(_mean_of(statistics, name)[0] is None for name in statistics):
         return "No replication of any scenario could be run; replications.parquet says why."
     if choice.best is None and len(statistics) > 1:
-        return none_keeps(choice)
+        return judgement.none_keeps(choice)
     chosen = choice.best or choice.ranked[0]
     said = _figures(statistics, output, chosen.name)
     if len(statistics) < 2:
@@ -219,10 +207,7 @@ def _against(contents: Contents, who: tuple[str, str, str], reference: float | N
     if decision is None or not rival:
         return ""
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
-    numbers = zip(*(decision.numbers(name) for name in names), strict=True)
-    for scenario, against, (chance, mean, low, high) in zip(
-        decision.texts("scenario"), decision.texts("against"), numbers, strict=True
-    ):
+    for scenario, against, chance, mean, low, high in decision.rows("scenario", "against", numbers=names):
         if (scenario, against) != (best, rival) or mean is None:
             continue
         said = f" Against {whose}, it is better in {percent(chance, 0)} of replications"
@@ -242,10 +227,7 @@ def _histogram(contents: Contents, output: str) -> Html:
     bins = contents.table("distribution")
     if not bins:
         return Html("")
-    rows = list(
-        zip(bins.texts("scenario"), bins.numbers("bin_low"), bins.numbers("bin_high"), bins.totals("replications"),
-            strict=True)
-    )  # fmt: skip
+    rows = list(bins.rows("scenario", numbers=("bin_low", "bin_high"), totals=["replications"]))
     scenarios = list(dict.fromkeys(row[0] for row in rows))
     palette = colours(scenarios)
     most = max(row[3] for row in rows) or 1.0
@@ -301,8 +283,7 @@ def _decision_table(contents: Contents, output: str) -> Html:
     if any(name not in decision for name in columns):
         return Html("")
     rows = []
-    numbers = zip(*(decision.numbers(name) for name in columns), strict=True)
-    for scenario, against, figures in zip(decision.texts("scenario"), decision.texts("against"), numbers, strict=True):
+    for scenario, against, *figures in decision.rows("scenario", "against", numbers=columns):
         chance, chance_low, chance_high, *rest = figures
         cells = [percent(chance), f"{percent(chance_low)} to {percent(chance_high)}"]
         cells += [measured(rest[0], output), f"{measured(rest[1], output)} to {measured(rest[2], output)}"]
@@ -323,13 +304,9 @@ def _decision_table(contents: Contents, output: str) -> Html:
 
 def _all_statistics(percentiles: Table) -> Html:
     columns = ("scenario", "output", "statistic", "value", "low", "high")
-    outputs = percentiles.texts("output")
-    numbers = [percentiles.numbers(name) for name in columns[3:]]
     rows = [
-        (scenario, output.replace("_", " "), statistic, *(measured(column[i], output) for column in numbers))
-        for i, (scenario, output, statistic) in enumerate(
-            zip(percentiles.texts("scenario"), outputs, percentiles.texts("statistic"), strict=True)
-        )
+        (scenario, output.replace("_", " "), statistic, *(measured(number, output) for number in numbers))
+        for scenario, output, statistic, *numbers in percentiles.rows(*columns[:3], numbers=columns[3:])
     ]
     caption = f"All {len(rows):,} statistics with their 95% intervals"
     return details(caption, table(columns, rows, "Every headline figure", numeric=(3, 4, 5)), class_=DUMP)

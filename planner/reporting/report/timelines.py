@@ -52,8 +52,7 @@ def by_name(
 ) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
     points: dict[str, list[tuple[float, float | None]]] = {}
-    rows = zip(table_.texts(name), table_.texts(x), table_.numbers(column), strict=True)
-    for key, stamp, value in rows:
+    for key, stamp, value in table_.rows(name, x, numbers=[column]):
         points.setdefault(key, []).append((place(stamp), value))
     return points
 
@@ -69,12 +68,8 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
     events = contents.table("events")
     if events is None:
         return []
-    rows = zip(
-        events.texts("event"), events.texts("time"), events.texts("end_time"), events.texts("cluster"),
-        events.texts("cause"), events.texts("detail"), events.totals("lost_capacity_tokens"),
-        events.totals("accelerators"),
-        strict=True,
-    )  # fmt: skip
+    names = ("event", "time", "end_time", "cluster", "cause", "detail")
+    rows = events.rows(*names, totals=("lost_capacity_tokens", "accelerators"))
     marks = []
     for event, time, end, cluster, cause, detail, lost, accelerators in rows:
         if event not in SHOWN_EVENTS or not time:

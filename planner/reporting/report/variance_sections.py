@@ -22,15 +22,14 @@ def answer_section(contents: Contents) -> Section | None:
     said = [str(sentence) for sentence in contents.json("summary.json").get("sentences", ())]
     shown = [cause for cause in CAUSES if any(variance.totals(f"{cause}_usd"))]
     columns = ("budget_usd", "actual_usd", "difference_usd", *(f"{cause}_usd" for cause in shown))
-    amounts = [variance.totals(name) for name in columns]
-    most = max((abs(cell) for cell in amounts[2]), default=0.0) or 1.0
+    most = max(map(abs, variance.totals("difference_usd")), default=0.0) or 1.0
     rows = [
         (
             account.replace("_", " "),
             [dollars(cell) for cell in cells],
             [Part(name=account, share=abs(cells[2]) / most, colour=1 if cells[2] > 0 else 2, shown=dollars(cells[2]))],
         )
-        for account, *cells in zip(variance.texts("account"), *amounts, strict=True)
+        for account, *cells in variance.rows("account", totals=columns)
         if any(cells)
     ]
     body = [
@@ -74,11 +73,8 @@ def _moved(contents: Contents) -> Html:
     if inputs is None:
         return Html("")
     names = [f"{age}_{place}" for age in ("old", "new") for place in ("p10", "p50", "p90")]
-    rows = sorted(
-        zip(inputs.texts("input"), *(inputs.texts(name) for name in names), inputs.totals("moved_usd"), strict=True),
-        key=lambda row: -abs(float(row[-1])),
-    )
-    shown = [(row[0], *(figure(str(cell)) for cell in row[1:-1]), dollars(float(row[-1]))) for row in rows]
+    rows = sorted(inputs.rows("input", *names, totals=["moved_usd"]), key=lambda row: -abs(row[-1]))
+    shown = [(name, *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]
     header = ("input", "P10 before", "P50", "P90", "P10 now", "P50", "P90", "moves the months to come by")
     return table(header, shown, "Why the forecast moved", numeric=range(1, 8))
 
@@ -90,10 +86,8 @@ def figures_section(contents: Contents) -> Section | None:
         return None
     rows = [
         (f"{of} {name.replace('_', ' ')}", month, *(measured(number, name) for number in numbers), said)
-        for of, name, month, outside, said, *numbers in zip(
-            *(held.texts(column) for column in ("of", "figure", "month", "is_outside", "forecast")),
-            *(held.numbers(column) for column in ("plan", "low", "high", "actual")),
-            strict=True,
+        for of, name, month, outside, said, *numbers in held.rows(
+            "of", "figure", "month", "is_outside", "forecast", numbers=("plan", "low", "high", "actual")
         )
         if outside == "true"
     ]
@@ -111,7 +105,7 @@ def dollars_section(contents: Contents) -> Section | None:
     bridge = contents.table("bridge_usd")
     if not bridge:
         return None
-    rows = list(zip(bridge.texts("scenario"), bridge.texts("cause"), bridge.totals("difference_usd"), strict=True))
+    rows = list(bridge.rows("scenario", "cause", totals=["difference_usd"]))
     most = max((abs(part) for *_, part in rows), default=0.0) or 1.0
     tables = []
     for scenario in dict.fromkeys(name for name, *_ in rows):

@@ -29,12 +29,10 @@ def answer_section(contents: Contents) -> Section | None:
         return None
     summary = contents.json("summary.json")
     names = ("in_time", "in_time_low", "in_time_high", "late", "shed", "hourly_in_time", "hourly_late", "hourly_shed")
-    columns = [workloads.numbers(f"{name}_fraction") for name in names]
+    figures = ("requests", *(f"{name}_fraction" for name in names))
     rows = [
-        (name, f"{requests or 0:,.0f}", *(percent(column[i], 2) for column in columns))
-        for i, (name, requests) in enumerate(
-            zip(workloads.texts("workload"), workloads.numbers("requests"), strict=True)
-        )
+        (name, f"{requests or 0:,.0f}", *(percent(share, 2) for share in shares))
+        for name, requests, *shares in workloads.rows("workload", numbers=figures)
     ]
     header = (
         "workload", "requests", "in time", "from", "to", "late", "shed", "hourly: in time", "hourly: late",
@@ -56,7 +54,7 @@ def _reasons(contents: Contents) -> Html:
     reasons = contents.table("reasons")
     if reasons is None:
         return Html("")
-    shares = zip(reasons.texts("workload"), reasons.texts("reason"), reasons.numbers("fraction"), strict=True)
+    shares = reasons.rows("workload", "reason", numbers=["fraction"])
     rows = [(workload, reason, percent(share, 2)) for workload, reason, share in shares if share]
     if not rows:
         return paragraph("Every request was in time.")
@@ -74,14 +72,7 @@ def latency_section(contents: Contents) -> Section | None:
     for quantity, words in QUANTITIES.items():
         of_quantity = latencies.where("quantity", quantity)
         rows: dict[str, list[str]] = {}
-        columns = (
-            of_quantity.texts("workload"),
-            of_quantity.numbers("value"),
-            of_quantity.numbers("low"),
-            of_quantity.numbers("high"),
-        )
-        for workload, *figures in zip(*columns, strict=True):
-            value, low, high = (figure or 0.0 for figure in figures)
+        for workload, value, low, high in of_quantity.rows("workload", totals=("value", "low", "high")):
             rows.setdefault(workload, []).append(f"{value:.3g} ({low:.3g} to {high:.3g})")
         caption = f"{words}, seconds, with 95% intervals"
         numbers = table(
@@ -95,9 +86,7 @@ def latency_section(contents: Contents) -> Section | None:
 def _curves(latencies: Table) -> list[NamedLine]:
     """Return the share of requests at or below each value, by workload."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for name, share, value in zip(
-        latencies.texts("workload"), latencies.totals("share_fraction"), latencies.totals("value"), strict=True
-    ):
+    for name, share, value in latencies.rows("workload", totals=("share_fraction", "value")):
         lines.setdefault(name, []).append((max(value, 1e-4), share))
     return list(lines.items())
 
@@ -114,9 +103,7 @@ def queue_section(contents: Contents) -> Section | None:
         ("cache_fraction", "Share of the cache in use"),
     ):
         lines: dict[str, list[tuple[float, float]]] = {}
-        for name, second, value in zip(
-            seconds.texts("replicas"), seconds.totals("second"), seconds.totals(column), strict=True
-        ):
+        for name, second, value in seconds.rows("replicas", totals=("second", column)):
             lines.setdefault(name, []).append((second / 60.0, value))
         parts.append(chart(words, "minutes", [(name, _thinned(points)) for name, points in lines.items()]))
     return Section(key="queue", asks="How the queue went", body=join(parts, "\n"))

@@ -21,6 +21,7 @@ from planner.compile.service import Service
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
+from planner.fleet.sizes import at_sizes
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
 from planner.physics.operating import at_objective
@@ -106,7 +107,8 @@ def hour_of(scenario: Scenario, plan: Plan, at: datetime) -> int:
 def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
     """Return the hour in which a moment lies, as one replication has it."""
     hour = hour_of(scenario, plan, at)
-    window = next(w for w in run.windows if w.first_hour <= hour < w.first_hour + w.nodes.shape[1])
+    number = next(n for n, w in enumerate(run.windows) if w.first_hour <= hour < w.first_hour + w.nodes.shape[1])
+    window, plan = run.windows[number], at_sizes(plan, run.inputs[number].sizes)
     place = hour - window.first_hour
     month = int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
     healthy = _healthy_nodes(plan, run, hour)

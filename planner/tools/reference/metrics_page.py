@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from planner.finance.bridge import CAUSE_MEANINGS
 from planner.reporting.columns import ColumnKind, TableDescription
-from planner.reporting.run_columns import LOSSES, TIMELINE_DAILY, TIMELINE_MONTHLY, TIMELINE_WORKLOADS
-from planner.reporting.study_rows import DECISION
+from planner.reporting.run_columns import TABLES
+from planner.reporting.study_rows import STUDY_TABLES
 from planner.results.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES, SERVICE, MeasureDescription
 from planner.studies.headlines import HEADLINES, MONTHLY, Output
 from planner.tools.reference.markdown import code, page, table, text
@@ -41,10 +41,10 @@ _DECISION = """\
 In `decision.csv`. Two plans are held against each other on the study's headline, in the same future: the same drawn
 inputs and the same chance."""
 _TABLES = {
-    TIMELINE_MONTHLY: "By month and cluster",
-    TIMELINE_WORKLOADS: "By month and workload",
-    TIMELINE_DAILY: "By day and cluster",
-    LOSSES: "Where node-hours went",
+    "timeline_monthly": "By month and cluster",
+    "timeline_workloads": "By month and workload",
+    "timeline_daily": "By day and cluster",
+    "losses": "Where node-hours went",
 }
 
 
@@ -59,9 +59,9 @@ def metrics_page() -> str:
         f"## How a plan served\n\n{_SERVICE}\n\n{table(('metric', 'unit', 'formula'), service)}",
         f"## Against a baseline\n\n{_BASELINE}\n\n{_measures(AGAINST_BASELINE)}",
         f"## Causes of a difference\n\n{_CAUSES}\n\n{table(('cause', 'what it holds'), causes)}",
-        *(_columns(described, title) for described, title in _TABLES.items()),
+        *(_columns(TABLES[name], title) for name, title in _TABLES.items()),
         f"## Of a study\n\n{_STUDY}\n\n{_outputs(HEADLINES)}\n\n{_STUDY_MONTHLY}\n\n{_outputs(MONTHLY)}",
-        _columns(DECISION, "Between two plans of a study", _DECISION),
+        _columns(STUDY_TABLES["decision"], "Between two plans of a study", _DECISION),
     )
 
 

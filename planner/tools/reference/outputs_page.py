@@ -6,7 +6,7 @@ from planner.finance.accounts import Account, View
 from planner.reporting.actuals_folder import ACTUALS_TABLES
 from planner.reporting.columns import reference_page
 from planner.reporting.comparison import COMPARISON_TABLES
-from planner.reporting.run_columns import RUN_TABLES, WARNINGS
+from planner.reporting.run_columns import RUN_TABLES, TABLES
 from planner.reporting.size_rows import SIZE_TABLES
 from planner.reporting.study_rows import STUDY_TABLES
 from planner.reporting.sweep_table import sweep_description
@@ -104,16 +104,16 @@ def outputs_page() -> str:
         reference_page(RUN_TABLES),
         _JSON,
         _COMPARE,
-        reference_page((*COMPARISON_TABLES, WARNINGS)),
+        reference_page((*COMPARISON_TABLES.values(), TABLES["warnings"])),
         _SWEEP,
         reference_page([sweep_description(())]),
         _SIZE,
-        reference_page(SIZE_TABLES),
+        reference_page(SIZE_TABLES.values()),
         _STUDY,
-        reference_page(STUDY_TABLES),
+        reference_page(STUDY_TABLES.values()),
         _ZOOM,
-        reference_page(ZOOM_TABLES),
+        reference_page(ZOOM_TABLES.values()),
         _ACTUALS,
-        reference_page(ACTUALS_TABLES),
+        reference_page(ACTUALS_TABLES.values()),
         _ACCOUNTS + table(("account", "what it holds", *views), rows),
     )

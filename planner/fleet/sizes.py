@@ -1,0 +1,72 @@
+"""Clusters that rules enlarge or reduce: what a node of them sustains at each size.
+
+A router over many replicas keeps each busier for the same waits, so what a node sustains, and how late requests are at
+a load, follow the number of nodes. They are worked out for a few sizes; between two, the smaller's figures hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import Floats, Ints
+from planner.fleet.plan import Plan
+
+
+def sizes_by_hour(plan: Plan, present: Floats) -> Ints:
+    """Return which size each cluster has in each hour, −1 for that of the plan, shape (clusters, hours).
+
+    ``present`` are its nodes, in service or not.
+    """
+    which = np.full(present.shape, -1, dtype=np.intp)
+    for c, sizes in plan.sizes.items():
+        which[c] = np.searchsorted([size.nodes for size in sizes], present[c], side="right") - 1
+    return which
+
+
+def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
+    """Return the plan with clusters of some sizes, as :func:`sizes_by_hour` numbers them, one for each cluster."""
+    chosen = {c: plan.sizes[c][size] for c, size in enumerate(which) if size >= 0}
+    if not chosen:
+        return plan
+    most = max(plan.late_tables.shape[-1], *(size.late_table.shape[-1] for size in chosen.values()))
+    rows: dict[str, Any] = {
+        "requests_per_node_h": plan.requests_per_node_h.copy(),
+        "late_tables": _lengthened(plan.late_tables, most),
+        "refused_tables": _lengthened(plan.refused_tables, most),
+        "calm_tables": None if plan.calm_tables is None else _lengthened(plan.calm_tables, most),
+        "most_loads": plan.most_loads.copy(),
+    }
+    for c, size in chosen.items():
+        rows["requests_per_node_h"][c] *= size.speed[:, None]
+        rows["late_tables"][c] = _lengthened(size.late_table, most)
+        rows["refused_tables"][c] = _lengthened(size.refused_table, most)
+        rows["most_loads"][c] = size.most_loads
+        if plan.calm_tables is not None:
+            rows["calm_tables"][:, c] = _lengthened(size.calm_tables, most)
+    sized = replace(plan, **rows)
+    if (placement := plan.placement) is None:
+        return sized
+    pools = replace(placement.pools, **figures_in_pools(sized, placement.pool_cluster, placement.pool_speed))
+    return replace(sized, placement=replace(placement, pools=pools))
+
+
+def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> dict[str, Any]:
+    """Return a plan's figures by pool in place of cluster; their speed has shape (pools, workloads, months or 1)."""
+    at = list(pool_cluster)
+    return {
+        "requests_per_node_h": plan.requests_per_node_h[at] * speed,
+        "late_tables": plan.late_tables[at],
+        "refused_tables": plan.refused_tables[at],
+        "most_loads": plan.most_loads[at],
+        "calm_tables": None if plan.calm_tables is None else plan.calm_tables[:, at],
+    }
+
+
+def _lengthened(table: Floats, cells: int) -> Floats:
+    """Return a copy of tables by load that goes on as it ends up to some cells, shape (..., cells)."""
+    widths = [(0, 0)] * (table.ndim - 1) + [(0, cells - table.shape[-1])]
+    return np.pad(table, widths, mode="edge")
