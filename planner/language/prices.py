@@ -6,8 +6,7 @@ from planner.catalog.entries import Tariff as CatalogTariff
 from planner.finance.purchase import DiscountTier, Quote, TierRule
 from planner.finance.tariffs import Tariff, TariffWindow, flat_tariff
 from planner.language.cluster import Cluster, VolumeDiscount
-from planner.language.site import Site
-from planner.language.tariff import WEEKDAYS
+from planner.language.site import WEEKDAYS, Site
 
 
 def _tiers(discounts: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, Tag
 
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
@@ -13,14 +13,144 @@ from planner.documents import Document, parse_scalar
 from planner.errors import ScenarioError
 from planner.language.choose import Choose
 from planner.language.cluster import Cluster
-from planner.language.expansion import Expansion
-from planner.language.fields import EntryName, Name, Plausible
+from planner.language.fields import EntryName, Name, NonNegative, NumberOrRate, Plausible, Positive, Price, Rate
 from planner.language.finance import Finance
 from planner.language.reliability import Reliability
 from planner.language.site import Site
-from planner.language.software import Software
 from planner.language.workload import Workload
 from planner.validation import Strict
+
+Engineers = Annotated[
+    Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")] | Rate, NumberOrRate
+]
+
+
+class SoftwareStep(Strict):
+    """One technique, kernel or policy that changes speed from a release on."""
+
+    date: datetime.date
+    """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
+    gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3, "assumption")]
+    """Throughput gained; negative is a loss. Never past the part's roofline."""
+    vendor: str | None = None
+    """Whose accelerators it concerns. Default: all."""
+    engine: str | None = None
+    """Under which engine. Default: all."""
+    model: str | None = None
+    """On which model. Default: all."""
+
+
+class Software(Strict):
+    """How software is upgraded and mended."""
+
+    incident_multiplier: Annotated[NonNegative, Plausible(0.05, 20, "assumption")] = 1.0
+    """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
+    vendor_incident_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 20, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on incidents by vendor, e.g. {amd: 0.5}. Default: what the catalogue's vendors say."""
+    release_gain_multiplier: Annotated[NonNegative, Plausible(0.05, 5, "assumption")] = 1.0
+    """Factor on what software has still to gain and on how releases differ; 0 freezes throughput. Default 1: the
+    catalogue's ceilings."""
+    vendor_maturing_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 5, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on the same by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
+    steps: tuple[SoftwareStep, ...] = ()
+    """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
+    upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
+    """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
+    meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
+    wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
+    """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
+    engineers: (
+        Annotated[
+            Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
+            | Annotated[dict[str, Engineers], Tag("rate")],
+            NumberOrRate,
+        ]
+        | None
+    ) = None
+    """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
+    people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
+    time, together. Default: by vendor, as engineers_per_800 says."""
+    engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Engineers per 800 accelerators on site, to the nearest whole, by vendor, e.g. {amd: 2}; engineers goes before it.
+    Default: what the catalogue's vendors say."""
+    engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000, "assumption")] = 280_000.0
+    """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
+    support_contract: Literal["none", "standard", "premium"] = "standard"
+    """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
+    support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "assumption")] | None = None
+    """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
+    fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000, "assumption")] = 40.0
+    """Engineer's hours that an incident of middling difficulty takes, at 40 a week; a harder one takes as many times
+    more as the vendor's fix does. Whoever is done first, they or the vendor, ends it. Default 40: a working week
+    (assumption)."""
+    hang_loss_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.05
+    """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
+    states no loss of its own. Default 0.05: assumption."""
+
+
+class Rule(Strict):
+    """When something has held for some months, buy, rent or retire nodes.
+
+    Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
+    time and up to a ceiling.
+    """
+
+    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
+    """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
+    (what burst rental served is not), or the share of requests late or shed."""
+    threshold_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0.0001, 1, "assumption")]
+    """Where the rule bites."""
+    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] = 2
+    """Months in a row that it must hold. Default 2: one month may be chance."""
+    cluster: EntryName
+    """Cluster that is enlarged or reduced: bought, or rented on demand or spot."""
+    watch: EntryName | None = None
+    """Cluster whose utilisation is watched. Default: the same, for what is enlarged is what is full."""
+    nodes: Annotated[
+        int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+    ]
+    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time."""
+    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
+    theirs."""
+    lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
+    """Weeks from the decision to service. Default 16: four months (assumption)."""
+    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] = 3
+    """Months before the same rule may act again. Default 3: what was bought should arrive first."""
+
+    @property
+    def enlarges(self) -> bool:
+        """Whether it buys or rents; one that watches for little use retires or gives back."""
+        return self.when != "utilisation_below"
+
+
+class Expansion(Strict):
+    """A monthly review.
+
+    It buys only what the site can power: all nodes at full load within site.power_cap_kw in the hottest hour, and their
+    nameplate within the last of site.power_blocks.
+    """
+
+    rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
+    """Rules, tried in order. Default: none."""
+    budget_usd: Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None = None
+    """Most that may be spent on expansion. Default: no limit."""
+    power_envelope_kw: (
+        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
+    ) = None
+    """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
+    price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
+    """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""
+
+    def enlarging(self, cluster: str) -> list[Rule]:
+        """Return the rules that enlarge a cluster."""
+        return [rule for rule in self.rules if rule.cluster == cluster and rule.enlarges]
 
 
 class CatalogChoice(Strict):

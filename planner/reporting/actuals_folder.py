@@ -15,8 +15,7 @@ from planner.finance.cents import cents
 from planner.finance.variance import CAUSE_MEANINGS, CAUSES
 from planner.language.actuals import Seen
 from planner.reporting.columns import cents_column, tables_of
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
-from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, csv_files
 from planner.reporting.folder import write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity

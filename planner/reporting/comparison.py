@@ -15,8 +15,7 @@ from planner.finance.variance import PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.fleet.promise import shortfall_over
 from planner.reporting import judgement
 from planner.reporting.columns import DescribedTable, tables_of
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
-from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, csv_files
 from planner.reporting.folder import write_folder
 from planner.reporting.judgement import change_words
 from planner.reporting.plan_tables import evidence_tables, plan_tables

@@ -21,8 +21,7 @@ from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import DescribedTable
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
-from planner.reporting.datapackage import csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, csv_files
 from planner.reporting.folder import command_line, write_folder
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages

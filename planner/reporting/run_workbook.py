@@ -11,30 +11,42 @@ run would find.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from planner.finance.accounts import (
+    COST_OF_SERVING_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    OPERATING_EXPENSE_ACCOUNTS,
+    Account,
+    View,
+)
+from planner.finance.cents import usd
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
 from planner.finance.ledger import Dimension
 from planner.finance.present_value import running_months
+from planner.finance.tax import LossRule
 from planner.reporting.workbook import (
     Page,
     SheetChart,
     Sheets,
     draw_charts,
+    finish_chart,
     in_usd,
     open_book,
     sheet_of,
     write_page,
 )
-from planner.reporting.workbook_accounts import write_accounts, write_ledger
+from planner.reporting.workbook_accounts import MEASURES, ledger_range, write_accounts, write_ledger
 from planner.reporting.workbook_cohorts import cohort_figures, unfollowed_prices, write_cohorts
-from planner.reporting.workbook_content import Content
+from planner.reporting.workbook_content import ACCOUNTS_SHEET, FIRST_MONTH_ROW, Content, Layout
 from planner.reporting.workbook_depreciation import write_depreciation
 from planner.reporting.workbook_inputs import SHEET as ASSUMPTIONS
 from planner.reporting.workbook_inputs import inputs_of, write_assumptions
 from planner.reporting.workbook_statements import write_statements
-from planner.reporting.workbook_summary import write_summary
-from planner.reporting.workbook_tax import write_tax
+from planner.reporting.workbook_tax import tax_range, write_tax
 from planner.reporting.workbook_workings import series_of_inputs, write_workings
 from planner.results.accounting import running_usd
 from planner.results.cohorts import assets_of
@@ -130,3 +142,161 @@ def write_workbook(content: Content) -> bytes:
         for name, page in content.more.items():
             write_page(sheets, name, page)
     return target.getvalue()
+
+
+SHEET = "Summary"
+MEASURE_ROW = 4
+"""Row of the first measure, counting from zero."""
+_SEARCHED = "as simulated: losses carried forward take a search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One line of the summary."""
+
+    label: str
+    name: str
+    """Of the measure whose value as simulated stands beside it."""
+    formula: str | None
+    """None where the sheets do not follow it."""
+    style: str = "usd_bold"
+
+
+def measures_of(content: Content, layout: Layout) -> list[Measure]:
+    """Return the headline measures, each with its formula."""
+    cost, at = f"SUM({layout.range_of('cost')})", layout.range_of
+    measures = [
+        Measure(label="Total cost of ownership, USD", name="tco_usd", formula=f"=SUM({at('total_cost')})"),
+        Measure(label="Net present value, USD (gains positive)", name="npv_usd", formula=f"=-SUM({at('discounted')})"),
+        Measure(label="Accrued cost, USD", name="cost_usd", formula=f"={cost}"),
+        Measure(label="Cash paid, USD", name="cash_usd", formula=f"=SUM({at('cash')})"),
+    ]
+    for kind, suffix in (("output", "output_tokens"), ("total", "tokens")):
+        tokens = at(f"{kind}_tokens")
+        measures += [
+            Measure(
+                label=f"Cost per million {kind} tokens, USD",
+                name=f"cost_per_million_{suffix}_usd",
+                formula=f'=IF(SUM({tokens})=0,"",{cost}/SUM({tokens})*1000000)',
+                style="unit_usd",
+            ),
+            Measure(
+                label=f"Levelised cost per million {kind} tokens, USD",
+                name=f"levelised_cost_per_million_{suffix}_usd",
+                formula=_levelised_formula(content, layout, tokens),
+                style="unit_usd",
+            ),
+        ]
+    return measures + _margins(layout)
+
+
+def _margins(layout: Layout) -> list[Measure]:
+    """Return revenue and what share of it is left, where something is sold."""
+    if str(Account.REVENUE) not in layout.columns:
+        return []
+    revenue = f"-SUM({layout.range_of(str(Account.REVENUE))})"
+
+    def total(accounts: tuple[Account, ...]) -> str:
+        shown = [f"SUM({layout.range_of(str(account))})" for account in accounts if str(account) in layout.columns]
+        return "+".join(shown) or "0"
+
+    serving = total(COST_OF_SERVING_ACCOUNTS)
+    running = f"{serving}+{total(OPERATING_EXPENSE_ACCOUNTS)}"
+    margins = [Measure(label="Revenue, USD", name="revenue_usd", formula=f"={revenue}")]
+    for label, name, spent in (("Gross margin", "gross", serving), ("Operating margin", "operating", running)):
+        formula = f'=IF({revenue}=0,"",1-({spent})/({revenue}))'
+        margins.append(Measure(label=label, name=f"{name}_margin_fraction", formula=formula, style="percent"))
+    return margins
+
+
+def _levelised_formula(content: Content, layout: Layout, tokens: str) -> str | None:
+    """Return the price at which NPV is zero: cost and the tax there is without sales, over tokens after tax.
+
+    Tax of the offset kind is the rate times income, so selling at p adds rate·p·tokens to it and p has a closed form.
+    """
+    rules, months = content.result.plan.money.market.tax, content.grid.period_count
+    if rules is not None and rules.losses is LossRule.CARRY_FORWARD:
+        return None
+    factors = layout.range_of("factor")
+    others = [account for account in (Account.REVENUE, Account.TAX_CASH) if str(account) in layout.columns]
+    terms = [f"SUM({layout.range_of('discounted')})"]
+    terms += [f"-SUMPRODUCT({layout.range_of(str(account))},{factors})" for account in others]
+    rate = 0.0 if rules is None else rules.rate_fraction
+    if rules is not None:
+        # The tax on the end value stays in: it is part of what the tokens must earn.
+        terms.append(f"+{rate!r}*SUMPRODUCT({tax_range('before_sales', months)},{factors})")
+    earned = f"SUMPRODUCT({tokens},{factors})*(1-{rate!r})"
+    return f'=IF(SUM({tokens})=0,"",({"".join(terms)})/({earned})*1000000)'
+
+
+def write_summary(sheets: Sheets, content: Content, layout: Layout, check: str) -> None:
+    """Write the summary sheet; ``check`` is where the statements hold by how much the balance sheet is off."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    sheet.write_string(0, 0, content.result.scenario.name, formats["title"])
+    note = "Change a yellow cell of the sheet Assumptions: every figure follows. What was simulated stands beside it."
+    sheet.write_string(1, 0, note, formats["note"])
+    sheet.write_row(MEASURE_ROW - 1, 0, ("Measure", "Now", "As simulated", "Change"), formats["heading"])
+    measures = measures_of(content, layout)
+    for row, measure in enumerate(measures, start=MEASURE_ROW):
+        style, simulated = formats[measure.style], content.measures[measure.name]
+        sheet.write_string(row, 0, measure.label)
+        if simulated is not None:
+            sheet.write_number(row, 2, simulated, style)
+        if measure.formula is None:
+            sheet.write_string(row, 3, _SEARCHED, formats["note"])
+            continue
+        sheet.write_formula(row, 1, measure.formula, style, "" if simulated is None else simulated)
+        if simulated is not None:
+            sheet.write_formula(row, 3, f"=B{row + 1}-C{row + 1}", style, 0.0)
+    _write_checks(sheets, content, check, MEASURE_ROW + len(measures) + 1)
+    sheet.set_column(0, 0, 52)
+    sheet.set_column(1, 3, 22)
+    _add_charts(sheets, content, layout)
+
+
+def _write_checks(sheets: Sheets, content: Content, check: str, row: int) -> None:
+    """Write the checks: the ledger's total, and by how much the balance sheet is off, which is nothing."""
+    sheet, formats = sheets[SHEET], sheets.formats
+    total = float(usd(content.result.ledger.amount_cents.sum()))
+    sheet.write_row(row, 0, ("Check", "Now", "As simulated"), formats["heading"])
+    sheet.write_string(row + 1, 0, "Sum of the ledger, all accounts, USD")
+    sheet.write_formula(row + 1, 1, f"=SUM({ledger_range(content, 'E')})", formats["usd"], total)
+    sheet.write_number(row + 1, 2, total, formats["usd"])
+    sheet.write_string(row + 2, 0, "Assets less liabilities and equity, all months, USD")
+    sheet.write_formula(row + 2, 1, f"=SUMPRODUCT(ABS({check}))", formats["usd"], 0.0)
+    sheet.write_number(row + 2, 2, 0.0, formats["usd"])
+
+
+def _add_charts(sheets: Sheets, content: Content, layout: Layout) -> None:
+    """Add the native charts: cost by account, cost per token, cumulative cash."""
+    last = FIRST_MONTH_ROW + content.grid.period_count - 1
+
+    def series(name: str, first: int = FIRST_MONTH_ROW) -> dict[str, object]:
+        column = layout.columns[name]
+        return {
+            "name": [ACCOUNTS_SHEET, 0, column],
+            "categories": [ACCOUNTS_SHEET, first, 0, last, 0],
+            "values": [ACCOUNTS_SHEET, first, column, last, column],
+        }
+
+    stacked = sheets.book.add_chart({"type": "column", "subtype": "stacked"})
+    for account in Account:
+        accrued = View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
+        if accrued and np.any(layout.series.get(str(account), 0.0)):
+            stacked.add_series(series(str(account)) | {"gap": 30})
+    if not stacked.series:  # nothing was spent; a chart without a series cannot be written
+        stacked.add_series(series("cost"))
+    per_token = sheets.book.add_chart({"type": "line"})
+    # Months before the first token have no cost per token, and a chart would draw them as zero.
+    per_token.add_series(series("cumulative_unit_cost", FIRST_MONTH_ROW + int(np.argmax(content.output_tokens > 0))))
+    cash = sheets.book.add_chart({"type": "line"})
+    cash.add_series(series("cumulative_cash"))
+    charts = (
+        (stacked, "Monthly cost by account, USD", "usd"),
+        (per_token, MEASURES["cumulative_unit_cost"], "unit_usd"),
+        (cash, MEASURES["cumulative_cash"], "usd"),
+    )
+    for place, (chart, title, style) in zip(("F2", "F22", "F42"), charts, strict=True):
+        sheets[SHEET].insert_chart(
+            place, finish_chart(chart, title, legend=chart is stacked, style=style, axis="yyyy-mm")
+        )

@@ -12,8 +12,7 @@ import yaml
 
 from planner.files import check_target, json_text
 from planner.language.loading import layer_of
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
-from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, csv_files
 from planner.reporting.folder import place_folder
 from planner.reporting.plan_tables import evidence_tables
 from planner.reporting.plan_workbooks import months_pages, plain_pages

@@ -14,8 +14,7 @@ from planner.errors import PlannerError
 from planner.reporting import study_rows
 from planner.reporting.charts import study_pictures
 from planner.reporting.columns import DescribedTable
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, write_csv
-from planner.reporting.datapackage import WrittenTable, csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, WrittenTable, csv_files, write_csv
 from planner.reporting.folder import command_line
 from planner.reporting.judgement import IN_TIME, SHED
 from planner.reporting.plan_tables import evidence_tables, plan_tables

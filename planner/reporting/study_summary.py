@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.errors import PlannerError, printable
 from planner.reporting import judgement
-from planner.reporting.datapackage import SCHEMA_VERSION
+from planner.reporting.csv_table import SCHEMA_VERSION
 from planner.reporting.study_rows import completed_rows
 from planner.reporting.text_table import text_table, wrapped
 from planner.studies.analysis import MOST_DROPPED, Driver, Finished, first_broken_month

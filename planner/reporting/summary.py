@@ -11,7 +11,7 @@ import numpy as np
 from planner.fleet.promise import Moment, kept_months_over, lacking_nodes, shortfall_over
 from planner.fleet.quantities import in_time
 from planner.reporting.columns import DECIMALS
-from planner.reporting.datapackage import SCHEMA_VERSION
+from planner.reporting.csv_table import SCHEMA_VERSION
 from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables

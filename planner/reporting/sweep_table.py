@@ -8,8 +8,7 @@ from typing import Any
 
 from planner.language.scenario import Scenario
 from planner.reporting.columns import Column, ColumnKind, TableDescription, figure_column, text_column
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat
-from planner.reporting.datapackage import csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, csv_files
 from planner.reporting.folder import place_folder
 from planner.reporting.judgement import COST, IN_TIME, choose, served, sweep_advice
 from planner.reporting.plan_tables import evidence_tables

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.files import json_text
 from planner.reporting.columns import tables_of
-from planner.reporting.datapackage import SCHEMA_VERSION, csv_files
+from planner.reporting.csv_table import SCHEMA_VERSION, csv_files
 from planner.reporting.folder import write_folder
 from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity

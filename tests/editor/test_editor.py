@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from planner.language.schema import SCHEMA_FILE, scenario_schema, study_schema
-from planner.language.starter import starter_text
 from planner.studies.headlines import headline_names
+from planner.tools.first_scenario import starter_text
 from tests.conftest import ROOT, Planner
 from tests.editor.language_server import SERVER, LanguageServer
 

@@ -12,8 +12,8 @@ import pytest
 
 from planner.documents import parse_document, read_document
 from planner.language.schema import scenario_schema, study_schema
-from planner.language.starter import starter_text
 from planner.studies.headlines import headline_names
+from planner.tools.first_scenario import starter_text
 
 Valid = Callable[[Any], bool]
 

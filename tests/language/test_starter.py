@@ -9,7 +9,7 @@ import pytest
 from planner.compile import build_plan
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
-from planner.language.starter import starter_text
+from planner.tools.first_scenario import starter_text
 
 Write = Callable[..., Path]
 

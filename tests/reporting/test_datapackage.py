@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from planner.reporting.columns import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription
-from planner.reporting.csv_table import CsvFormat, write_csv
-from planner.reporting.datapackage import csv_files
+from planner.reporting.csv_table import CsvFormat, csv_files, write_csv
 
 TABLE = TableDescription(
     name="monthly_cost",

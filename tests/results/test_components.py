@@ -15,7 +15,7 @@ from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.result import RunResult
 from planner.results.run import simulate
-from planner.studies.bridge import dollars
+from planner.studies.compare import dollars
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]

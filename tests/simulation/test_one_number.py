@@ -22,7 +22,7 @@ from planner.results.run import simulate
 from planner.simulation import driver
 from planner.simulation.expansion import MonthFigures, Review
 from planner.studies.axes import parse_axes
-from planner.studies.bridge import factors_of
+from planner.studies.compare import factors_of
 from planner.studies.headlines import MONTHLY, headline_names
 from planner.studies.replicate import headlines, monthly_series
 from planner.studies.sweep import sweep

@@ -14,7 +14,7 @@ from planner.language.loading import load_scenario
 from planner.results.measures import measures
 from planner.results.result import RunResult
 from planner.results.run import simulate
-from planner.studies.bridge import dollars, factors_of
+from planner.studies.compare import dollars, factors_of
 
 Write = Callable[..., Path]
 amounts = st.floats(0.01, 100.0)

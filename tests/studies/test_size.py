@@ -15,7 +15,7 @@ import yaml
 import planner
 from planner.errors import CapacityError, ScenarioError
 from planner.language.loading import load_scenario
-from planner.reporting.datapackage import SCHEMA_VERSION
+from planner.reporting.csv_table import SCHEMA_VERSION
 from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate

@@ -9,9 +9,8 @@ from typing import Any
 from planner.errors import Problem, ScenarioError
 from planner.reporting import judgement
 from planner.reporting.picture import Line, Mark, Panel, Picture, even_axis, svg_of
-from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, breakable, element, join, paragraph, table
+from planner.reporting.report.html import Html, Part, bar_table, breakable, element, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours

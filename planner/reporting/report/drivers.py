@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from planner.reporting.report.bars import Part, Swing, bar_table, tornado
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import DUMP, Html, details, join, paragraph, table
+from planner.reporting.report.html import DUMP, Html, Part, Swing, bar_table, details, join, paragraph, table, tornado
 from planner.reporting.report.page import Section
 from planner.reporting.report.study_sections import headline_of, judged
 from planner.reporting.report.words import figure, input_words, measured, percent

@@ -6,9 +6,8 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, breakable, details, element, join, paragraph, table
+from planner.reporting.report.html import Html, Part, bar_table, breakable, details, element, join, paragraph, table
 from planner.reporting.report.page import Section, code, command
 from planner.reporting.report.words import NOTHING, figure, measured, percent
 from planner.results.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES

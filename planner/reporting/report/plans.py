@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from planner.reporting.judgement import choose
 from planner.reporting.report import run_sections, timelines
-from planner.reporting.report.bars import Part, bar_table, group, legend
 from planner.reporting.report.compare_sections import judged as compared
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, details, join, paragraph
+from planner.reporting.report.html import Html, Part, bar_table, details, group, join, legend, paragraph
 from planner.reporting.report.page import Section
 from planner.reporting.report.study_sections import judged
 from planner.reporting.report.words import NOTHING, dollars, percent

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from planner.reporting.judgement import much_shed, promise_verdict, served, sizing
-from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, element, join, paragraph
+from planner.reporting.report.html import Html, Part, bar_table, element, join, paragraph
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.timechart import draw
 from planner.reporting.report.timelines import colours, demand_chart

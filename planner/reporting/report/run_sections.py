@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from planner.finance.accounts import ACCOUNT_ORDER, View
-from planner.reporting.report.bars import Part, bar, bar_table, group, legend
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import Html, join, paragraph, table
+from planner.reporting.report.html import Html, Part, bar, bar_table, group, join, legend, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, colours

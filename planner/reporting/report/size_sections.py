@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import join, paragraph, table
+from planner.reporting.report.html import Part, bar_table, join, paragraph, table
 from planner.reporting.report.page import Section, code
 from planner.reporting.report.words import NOTHING, dollars, percent, unit_price
 

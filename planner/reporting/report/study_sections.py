@@ -8,9 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from planner.reporting import judgement
-from planner.reporting.report.bars import Part, bar, bar_table, spread
 from planner.reporting.report.contents import Contents, Table
-from planner.reporting.report.html import DUMP, Html, details, element, join, paragraph, table
+from planner.reporting.report.html import (
+    DUMP,
+    Html,
+    Part,
+    bar,
+    bar_table,
+    details,
+    element,
+    join,
+    paragraph,
+    spread,
+    table,
+)
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours

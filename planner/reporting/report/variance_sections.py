@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from planner.reporting.report.bars import Part, bar_table
 from planner.reporting.report.contents import Contents
-from planner.reporting.report.html import Html, join, paragraph, table
+from planner.reporting.report.html import Html, Part, bar_table, join, paragraph, table
 from planner.reporting.report.page import Section
 from planner.reporting.report.timechart import Series, TimeChart, draw
 from planner.reporting.report.timelines import Calendar

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from planner.reporting.report.bars import Part, Swing, bar, bar_table, group, legend, spread, tornado
+from planner.reporting.report.html import Part, Swing, bar, bar_table, group, legend, spread, tornado
 
 
 def part(share: float, name: str = "a") -> Part:
