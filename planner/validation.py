@@ -62,6 +62,7 @@ class Strict(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         populate_by_name=True,
+        defer_build=True,
     )
 
     @classmethod

@@ -6,7 +6,7 @@ import functools
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
 from planner.live.knobs import Knob, check_turns, knobs_of
 from planner.reporting.comparison import comparison_summary, held_tables
-from planner.reporting.csv_table import write_csv
 from planner.reporting.folder import command_line
 from planner.reporting.plan_tables import RUN_COLUMNS
-from planner.reporting.report.contents import Contents
+from planner.reporting.report.contents import Contents, Lazy, Table, table_of
 from planner.reporting.run_columns import RUN_TABLES
 from planner.reporting.run_folder import measure_rows, scenario_file, scenario_sha256
 from planner.reporting.summary import headline_summary
@@ -42,27 +41,6 @@ Check = Callable[[], None]
 """Raises where nobody waits for the answer any more."""
 
 
-class Lazy(Mapping[str, bytes]):
-    """Files that are written when a section first asks for them: the first one needs a third of them."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        self._makers, self._made = makers, dict[str, bytes]()
-
-    def __getitem__(self, name: str) -> bytes:
-        if name not in self._made:
-            self._made[name] = self._makers[name]()
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers  # a Mapping would make the file to see whether it is there
-
-
 @dataclass(slots=True, kw_only=True)
 class Plan:
     """One plan on the desk."""
@@ -73,7 +51,7 @@ class Plan:
     drawn: Chance | None = None
     """Its figures over 19 replications, once somebody asked for intervals."""
     contents: dict[tuple[bool, bool], Contents] = field(default_factory=dict)
-    """Its files, without and with intervals, for the first section and for the others."""
+    """What its run folder would hold, without and with intervals, for the first section and for the others."""
 
 
 class Desk:
@@ -120,20 +98,22 @@ class Desk:
             result, chance = plan.result, plan.drawn if intervals else None
             described = {table.name: table for table in RUN_TABLES}
 
-            def file(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], bytes]:
-                return lambda: write_csv(described[name], make(result))
+            def table(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], Table]:
+                return lambda: table_of(described[name], make(result))
 
-            makers = {f"{name}.csv": file(name, make) for name, make in RUN_COLUMNS.items() if name in described}
-            makers["measures.csv"] = file("measures", lambda result: measure_rows(result, chance))
-            makers["summary.json"] = lambda: json_text(headline_summary(result, chance)).encode()
+            makers = {name: table(name, make) for name, make in RUN_COLUMNS.items() if name in described}
+            makers["measures"] = table("measures", lambda result: measure_rows(result, chance))
+            files: Mapping[str, bytes]
             if first:
-                makers["events.csv"] = file("events", lambda result: events(result, with_failures=False))
+                makers["events"] = table("events", lambda result: events(result, with_failures=False))
+                files = Lazy({"summary.json": lambda: json_text(headline_summary(result, chance)).encode()})
             else:
-                before = self.contents(plan, intervals=intervals, first=True).files
-                makers |= {name: functools.partial(before.__getitem__, name) for name in before if name != "events.csv"}
+                before = self.contents(plan, intervals=intervals, first=True)
+                kept, files = before.tables, before.files
+                makers |= {name: functools.partial(kept.__getitem__, name) for name in kept if name != "events"}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
             identity |= {"command": self.command(result.scenario)}
-            plan.contents[intervals, first] = Contents(manifest=identity, files=Lazy(makers))
+            plan.contents[intervals, first] = Contents(manifest=identity, files=files, tables=Lazy(makers))
         return plan.contents[intervals, first]
 
     def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
@@ -152,9 +132,9 @@ class Desk:
         ]
         chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
-        files = {f"{table.name}.csv": write_csv(table, columns) for table, columns in held_tables(held)}
-        files["summary.json"] = json_text(comparison_summary(held)).encode()
-        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, files=files)
+        tables = {table.name: table_of(table, columns) for table, columns in held_tables(held)}
+        files = {"summary.json": json_text(comparison_summary(held)).encode()}
+        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, files=files, tables=tables)
 
     def command(self, scenario: Scenario) -> list[str]:
         """Return the command that runs a plan of this desk; none where the scenario came from no file."""

@@ -152,6 +152,13 @@ def format_cells(
             return _text_cells(listed, form.separator)
 
 
+def shown_cells(column: Column, cells: Cells, names: Cells | None = None) -> list[str]:
+    """Return the cells of one column as a reader of the file has them: text without its quotes and apostrophes."""
+    if column.kind in (ColumnKind.TEXT, ColumnKind.MONTH):
+        return ["" if cell is None else str(cell) for cell in cells]
+    return format_cells(column, cells, names=names)
+
+
 def write_csv(table: TableDescription, columns: Mapping[str, Cells], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
     """Return the file of a table: the columns named in its description, in that order, all of one length."""
     wanted, given = [column.name for column in table.columns], list(columns)

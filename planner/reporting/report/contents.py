@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import hashlib
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, PRODUCT, is_inside, settle, sha256_of
-from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS
+from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS, shown_cells
+
+if TYPE_CHECKING:
+    from planner.reporting.columns import Column, TableDescription
+    from planner.reporting.csv_table import Cells
 
 REPORT = "report.html"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
 """Tables of a size that no report shows row by row."""
 _CHANGED = "has changed since planner wrote it"
+Made = TypeVar("Made")
+
+
+class Lazy(Mapping[str, Made]):
+    """Files, tables or columns that are made when a section first asks for them: most sections need a few."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Made]]) -> None:
+        """Take what makes each."""
+        self._makers, self._made = makers, dict[str, Made]()
+
+    def __getitem__(self, name: str) -> Made:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers  # a Mapping would make it to see whether it is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +68,18 @@ class Table:
         return column in self.columns
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), []))
+        return len(self.columns[next(iter(self.columns))]) if self.columns else 0
 
     def where(self, column: str, wanted: str) -> Table:
         """Return the rows whose cell in a column is the one wanted, without that column."""
         kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
-        columns = {name: [cells[i] for i in kept] for name, cells in self.columns.items() if name != column}
-        return replace(self, columns=columns)
+
+        def picked(name: str) -> list[str]:
+            cells = self.columns[name]
+            return [cells[i] for i in kept]
+
+        others = [name for name in self.columns if name != column]
+        return replace(self, columns=Lazy({name: functools.partial(picked, name) for name in others}))
 
     def texts(self, column: str) -> list[str]:
         """Return a column as text."""
@@ -87,6 +120,16 @@ class Table:
         return sums
 
 
+def table_of(description: TableDescription, columns: Mapping[str, Cells]) -> Table:
+    """Return a table as it would be read from its file; cells are written out when they are first asked for."""
+
+    def written(column: Column) -> list[str]:
+        return shown_cells(column, columns[column.name], columns[column.measured_by] if column.measured_by else None)
+
+    makers = {column.name: functools.partial(written, column) for column in description.columns}
+    return Table(name=f"{description.name}.csv", columns=Lazy(makers))
+
+
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
@@ -108,6 +151,8 @@ class Contents:
     """What identifies the run, without the list of files."""
     files: Mapping[str, bytes]
     """Tables and JSON by file name, without the manifest."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """Tables that stand in no file, by name without suffix: those of a plan that was only run."""
     beside: tuple[str, ...] = ()
     """Files that a reader may open, by name: tables, the workbook, a plan that was found."""
     plan: str = ""
@@ -165,13 +210,16 @@ class Contents:
         return content
 
     def table(self, name: str) -> Table | None:
-        """Return a CSV file by its name without suffix; None where the folder has none."""
+        """Return a table by its name without suffix; None where there is none."""
         file = f"{name}.csv"
-        if file not in self.files:
+        if name in self.tables:
+            table = self.tables[name]
+        elif file in self.files:
+            if file not in self._parsed:
+                self._parsed[file] = self._parse(file)
+            table = self._parsed[file]
+        else:
             return None
-        if file not in self._parsed:
-            self._parsed[file] = self._parse(file)
-        table = self._parsed[file]
         return table.where("scenario", self.plan) if self.plan and "scenario" in table else table
 
     def _parse(self, file: str) -> Table:
