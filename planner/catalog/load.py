@@ -132,13 +132,17 @@ class Catalog(Strict):
 
         Its own (``resale_12m_h200``) where there are any, else its vendor's (``resale_12m_nvidia``).
         """
-        for owner in (part.lower(), self.accelerator(part).vendor.value):
-            resale = [name for name in self.priors if name.startswith("resale_") and name.endswith(f"m_{owner}")]
-            names = {name: re.fullmatch(rf"resale_(\d+)m_{re.escape(owner)}", name) for name in resale}
-            ages = {name: float(match[1]) for name, match in names.items() if match}
-            if ages:
-                return dict(sorted(ages.items(), key=lambda item: item[1]))
-        return {}
+        owners = (part.lower(), self.accelerator(part).vendor.value)
+        return next((dict(ages) for owner in owners if (ages := self._resale_ages.get(owner))), {})
+
+    @functools.cached_property
+    def _resale_ages(self) -> dict[str, dict[str, float]]:
+        """Resale priors and their ages in months, rising, by the part or vendor whose they are."""
+        matches = [match for name in self.priors if (match := re.fullmatch(r"resale_(\d+)m_(.+)", name))]
+        ages: dict[str, dict[str, float]] = {}
+        for match in sorted(matches, key=lambda match: float(match[1])):
+            ages.setdefault(match[2], {})[match[0]] = float(match[1])
+        return ages
 
     def resale_fractions(self, part: str) -> dict[float, float]:
         """Return what used servers of a part fetch, as a share of new, by rising age in months."""

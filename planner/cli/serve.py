@@ -38,6 +38,6 @@ def serve(
     desk = Desk(load_scenario(scenario, overrides or ()))
     listening = listen(port)
     typer.echo(f"running {desk.stated.name} once; Ctrl-C ends it", err=True)
-    desk.plan(())
+    desk.begin()
     serve(desk, listening, typer.echo, browser=not no_browser)
     typer.echo("stopped", err=True)

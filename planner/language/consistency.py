@@ -71,14 +71,21 @@ MOST_BYTES = 2e9
 
 
 def expected_bytes(scenario: Scenario) -> float:
-    """Return about how many bytes a run takes: 10⁸ + 16·h·(w·c + 8·c + 3·w) for h hours, w workloads, c clusters.
+    """Return about how many bytes a run takes: 10⁸ and its hourly arrays.
 
-    Hourly arrays of requests by workload and cluster, some of each alone, and as much again while tables are written;
-    fitted to the measured peaks of runs of 8 × 8 × 36 months (141 MB) and 24 × 24 × 60 months (781 MB).
+    Fitted to the measured peaks of runs of 8 × 8 × 36 months (141 MB) and 24 × 24 × 60 months (781 MB).
+    """
+    return 1e8 + hourly_bytes(scenario)
+
+
+def hourly_bytes(scenario: Scenario) -> int:
+    """Return about how many bytes a run's hours take: 16·h·(w·c + 8·c + 3·w), h hours, w workloads, c clusters.
+
+    Requests by workload and cluster, some of each alone, and as much again while tables are written.
     """
     hours = scenario.horizon_months / MONTHS_PER_YEAR * HOURS_PER_YEAR
     workloads, clusters = len(scenario.workloads), len(scenario.clusters)
-    return 1e8 + 16.0 * hours * (workloads * clusters + 8.0 * clusters + 3.0 * workloads)
+    return round(16.0 * hours * (workloads * clusters + 8.0 * clusters + 3.0 * workloads))
 
 
 def _check_size(scenario: Scenario, report: Report) -> None:

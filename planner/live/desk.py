@@ -15,6 +15,7 @@ import yaml
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.files import json_text
+from planner.language.consistency import hourly_bytes
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
 from planner.live.knobs import Knob, check_turns, knobs_of
@@ -30,11 +31,12 @@ from planner.results.event_table import events
 from planner.results.measure_names import DRAWS
 from planner.results.result import RunResult
 from planner.results.run import simulate
+from planner.simulation.memory import fetch_memory
 from planner.studies.compare import side_by_side
 from planner.verbs import run
 
 PINNED, NOW = "pinned", "this plan"
-_MOST_KEPT = 6  # a run of three years is some 50 MB
+_MOST_KEPT = 6  # a run of three years is some 25 MB
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 Turns = tuple[str, ...]
 Check = Callable[[], None]
@@ -65,6 +67,11 @@ class Desk:
         """Run folders written from this desk, by name."""
         self._plans: OrderedDict[Turns, Plan] = OrderedDict()
         self._engine = threading.Lock()
+
+    def begin(self) -> None:
+        """Run the plan as stated, and fetch the memory of as many as are kept: the first moves would wait for it."""
+        self.plan(())
+        fetch_memory(_MOST_KEPT * hourly_bytes(self.stated))
 
     def scenario(self, turns: Turns) -> Scenario:
         """Return the scenario with knobs turned."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -184,9 +185,7 @@ def _knob(
     scenario: Scenario, pattern: str, keys: tuple[str, ...], holder: BaseModel, offered: dict[str, tuple[str, ...]]
 ) -> Knob:
     field, stated = keys[-1], getattr(holder, keys[-1])
-    annotation = type(holder).model_fields[field].annotation
-    words = tuple(str(word) for word in get_args(annotation) if isinstance(word, str))
-    text = field_docstring(type(holder), field)
+    words, is_optional, text = _field(type(holder), field)
     knob = Knob(
         path=".".join(keys),
         turn=TURNS[pattern],
@@ -194,10 +193,19 @@ def _knob(
         value="0" if pattern.endswith(".growth") else _text(stated),
         choices=offered.get(field, words),
         is_date=field in ("online", "placed"),
-        is_optional=type(None) in get_args(annotation),
-        help=re.split(r"\s+Default\b", " ".join(text.split()))[0],
+        is_optional=is_optional,
+        help=text,
     )
     return replace(knob, default=_default(scenario, holder, field)) if stated is None else knob
+
+
+@functools.cache
+def _field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, str]:
+    """Return the words that a field may hold, whether it may be left empty, and its description without its default."""
+    held = get_args(model.model_fields[field].annotation)
+    text = " ".join(field_docstring(model, field).split())
+    words = tuple(str(word) for word in held if isinstance(word, str))
+    return words, type(None) in held, re.split(r"\s+Default\b", text)[0]
 
 
 def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:

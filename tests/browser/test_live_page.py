@@ -92,7 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _served(file: Path, outputs: Path) -> Iterator[str]:
     listening, token = listen(0), "token"
     port, desk = listening.getsockname()[1], Desk(load_scenario(file), outputs)
-    desk.plan(())
+    desk.begin()
     app, _ = build_app(desk, token, port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
