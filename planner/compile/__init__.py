@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from planner.compile.reuse import Reuse
 from planner.compile.software import software_plan
 from planner.compile.workloads import demand_of, queue_outgrown, workload_plan
 from planner.demand.calendar import Horizon
-from planner.demand.plan import build_demand_plan
-from planner.demand.shape import shape_factor
+from planner.demand.plan import DemandPlan, WorkloadDemand, build_demand_plan
 from planner.finance.months import MonthGrid
 from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan
@@ -66,11 +66,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         workloads=workloads,
         by_priority=_by_priority(workloads, capacity),
         clusters=clusters,
-        demand=build_demand_plan(
-            demands,
-            horizon,
-            lambda shape, hours: reuse.once(("hours", shape, hours), lambda: shape_factor(shape, hours)),
-        ),
+        demand=_demand_plan(tuple(demands), horizon),
         requests_per_node_h=capacity,
         late_tables=by_load.late_tables,
         refused_tables=by_load.refused_tables,
@@ -93,6 +89,12 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     warnings, notes = contradictions(scenario, plan, demands)
     warnings += slower_drafts(scenario, services, reuse)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
+
+
+@functools.lru_cache(maxsize=1)
+def _demand_plan(demands: tuple[WorkloadDemand, ...], horizon: Horizon) -> DemandPlan:
+    """Return the traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
+    return build_demand_plan(demands, horizon)
 
 
 def promise_plan(scenario: Scenario) -> Promise:

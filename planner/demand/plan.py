@@ -61,9 +61,9 @@ class WorkloadDemand:
             raise ScenarioError([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemandPlan:
-    """Everything about demand that does not change between replications."""
+    """Everything about demand that does not change between replications; known by its identity, as arrays are."""
 
     names: tuple[str, ...]
     """Workloads in column order."""
@@ -82,19 +82,15 @@ class DemandPlan:
         return int(self.expected_requests_per_s.shape[1])
 
 
-def build_demand_plan(
-    workloads: Sequence[WorkloadDemand],
-    horizon: Horizon,
-    hours_of: Callable[[Shape, Horizon], Floats] = shape_factor,
-) -> DemandPlan:
-    """Compile workloads over a horizon; ``hours_of`` may remember the hours of a shape it has seen before."""
+def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:
+    """Compile workloads over a horizon."""
     names = tuple(workload.name for workload in workloads)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
     expected = np.empty((len(names), horizon.hours))
     for index, workload in enumerate(workloads):
-        expected[index] = hours_of(workload.shape, horizon)
+        expected[index] = shape_factor(workload.shape, horizon)
         expected[index] *= hourly_growth(workload.growth, horizon.hours)
         expected[index] *= spike_factor(workload.spikes, horizon.hours)
         expected[index] *= workload.requests_per_s

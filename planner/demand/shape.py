@@ -10,6 +10,7 @@ from two or three numbers, each met exactly:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
@@ -103,8 +104,9 @@ def weekly_profile(
     return tuple(np.outer(levels, day).ravel().tolist())
 
 
+@functools.lru_cache(maxsize=128)  # 210 kB each for three years; a study or a sweep varies other figures
 def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
-    """Return the hour-of-horizon factor, shape (hours,)."""
+    """Return the hour-of-horizon factor, shape (hours,); read-only."""
     hour = local_hour_index(horizon, shape.timezone)
     factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
     day = hour // 24
@@ -120,6 +122,7 @@ def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
             if 0 <= index < by_day.size:
                 by_day[index] = holiday_factor
         factor = factor * by_day[day - first]
+    factor.flags.writeable = False
     return factor
 
 

@@ -108,7 +108,7 @@ class TariffWindow:
             in_hours = (hours >= self.start_hour) | (hours < self.end_hour)
         in_months = np.array([month in self.months for month in range(1, 13)])
         in_days = np.array([day in self.weekdays for day in range(7)])
-        return in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :]
+        return np.asarray(in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

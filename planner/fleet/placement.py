@@ -182,8 +182,8 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     for w, workload in enumerate(placement.pools.workloads):
         held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
         placed = [d for d in held if d is not None]
-        if len(placed) < len(held) or not any(window.demand_requests[w].any() for window in windows):
+        if len(placed) < len(held) or not any(window.demand_requests[w].max() > 0.0 for window in windows):
             continue
-        if not any(window.replicas[placed].any() for window in windows):
+        if not any(window.replicas[d].max() > 0.0 for window in windows for d in placed):
             never.append(w)
     return never

@@ -29,7 +29,7 @@ def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
     """
     power = np.zeros_like(nodes)
     for cluster, work, there, kw in zip(plan.clusters, used, nodes, power, strict=True):
-        if there.any() and not cluster.is_hosted:
+        if there.max(initial=0.0) > 0.0 and not cluster.is_hosted:  # any() of numbers goes cell by cell
             np.multiply(cluster.node_power.node_kw(load_fraction(work, there)), there, out=kw)
     return power
 

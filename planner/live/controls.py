@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.language.scenario import Scenario
-from planner.live.desk import Desk, Plan
+from planner.live.desk import Check, Desk, Plan
 from planner.live.knobs import Knob, knobs_of
-from planner.reporting.report.build import FIRST, SECTIONS, sections_of
+from planner.reporting.report.build import FIRST, SECTIONS, SectionMaker, sections_of
 from planner.reporting.report.html import Html, environment, join
 from planner.reporting.report.page import Section, asset, policy
 from planner.reporting.report.words import percent, unit_price
@@ -97,9 +97,18 @@ def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Se
     return [replace(sections[0], key="beside", asks=BESIDE, body=body)]
 
 
-def rest(desk: Desk, plan: Plan) -> list[tuple[str, Html]]:
-    """Return what is left of the report's first section, which stands below it without a heading, and the others."""
-    more, *sections = sections_of(desk.contents(plan, intervals=False, first=False), SECTIONS[FIRST:])
+def rest(desk: Desk, plan: Plan, check: Check = lambda: None) -> list[tuple[str, Html]]:
+    """Return what is left of the report's first section, which stands below it without a heading, and the others.
+
+    ``check`` may end it between two sections: whoever drags a slider does not wait for the rest of the plan before.
+    """
+
+    def awaited() -> Iterator[SectionMaker]:
+        for make in SECTIONS[FIRST:]:
+            check()
+            yield make
+
+    more, *sections = sections_of(desk.contents(plan, intervals=False, first=False), awaited())
     return [(MORE, _macros().more(MORE, more).strip()), *_sections(sections)]
 
 

@@ -132,7 +132,7 @@ class Live:
                 if side is not None:
                     self.desk.draw(side, check)
         if asked.part == "rest":
-            return {"parts": controls.rest(self.desk, plan)}
+            return {"parts": controls.rest(self.desk, plan, check)}
         shown = controls.answer(self.desk, plan, pinned, intervals=intervals)
         line = controls.line(self.desk, plan, intervals=intervals)
         return {"parts": shown, "line": line, **controls.held(plan.knobs, asked.form)}

@@ -6,6 +6,7 @@ meanwhile; without one the whole horizon is a single window. Results do not depe
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 import simpy
 
 from planner.arrays import Floats
-from planner.demand.plan import hourly_requests_per_s
+from planner.demand.plan import DemandPlan, hourly_requests_per_s
 from planner.fleet import quantities
 from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
 from planner.fleet.plan import Plan
@@ -90,8 +91,7 @@ class Simulation:
         self.months: list[MonthFigures] = []
         if isinstance(self.shop, OpenShop):
             self._start(started, self.shop, streams)
-        self.demand_requests = hourly_requests_per_s(plan.demand, streams).T
-        self.demand_requests *= SECONDS_PER_HOUR
+        self.demand_requests = _demand_requests(plan.demand, streams)
 
     def _start(self, processes: Mapping[str, Process], shop: OpenShop, streams: Streams) -> None:
         """Set processes going, each with random numbers of its own."""
@@ -302,6 +302,15 @@ def _figures(plan: Plan, number: int, parts: Sequence[tuple[WindowResult, NodeHo
         shed_fraction=float(np.nan_to_num(quantities.shed_share(shed @ tokens, demand @ tokens))),
         missed_fraction=float(np.nan_to_num(1.0 - quantities.in_time(missed.sum(), settled.sum()))),
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _demand_requests(demand: DemandPlan, streams: Streams) -> Floats:
+    """Return the requests of each hour, shape (workloads, hours), read-only; a sweep's plans share those of a seed."""
+    requests = hourly_requests_per_s(demand, streams).T
+    requests *= SECONDS_PER_HOUR
+    requests.flags.writeable = False
+    return requests
 
 
 def run_plan(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,18 @@ class _Digest(ISeedSequence):
         return np.frombuffer(self.digest, dtype=dtype, count=n_words).copy()
 
 
-def streams(seed: int, replication: int = 0) -> Streams:
-    """Return the function from a stream's name to its generator, fresh at every call."""
-    root = hashlib.blake2b(f"{seed}/{replication}/".encode(), digest_size=_DIGEST_BYTES)
+@dataclass(frozen=True, slots=True)
+class _Seeded:
+    """From a stream's name to its generator, fresh at every call; what has the same seed gives the same."""
 
-    def stream(name: str) -> np.random.Generator:
-        digest = root.copy()
-        digest.update(name.encode())
+    seed: int
+    replication: int
+
+    def __call__(self, name: str) -> np.random.Generator:
+        digest = hashlib.blake2b(f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES)
         return np.random.Generator(np.random.SFC64(_Digest(digest.digest())))  # type: ignore[arg-type]  # stubs want SeedSequence itself
 
-    return stream
+
+def streams(seed: int, replication: int = 0) -> Streams:
+    """Return the function from a stream's name to its generator."""
+    return _Seeded(seed, replication)

@@ -17,6 +17,8 @@ from planner.language.loading import layer_of, load_scenario
 from planner.live import controls
 from planner.live.desk import Desk, turns_of
 from planner.live.knobs import TURNS, Knob, check_turns, knobs_of
+from planner.reporting.report.contents import Lazy, Table, read_contents
+from planner.reporting.run_folder import write_run
 from planner.reporting.summary import summary
 from planner.results.run import simulate
 from planner.studies.compare import compare
@@ -311,3 +313,30 @@ def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytes
     assert "per million tokens" in controls.line(every, plan, intervals=False)
     assert controls.answer(every, plan, None, intervals=False)
     assert controls.rest(every, plan)
+
+
+def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Path) -> None:
+    plan = desk.plan(())
+    live = desk.contents(plan, intervals=False, first=False)
+    write_run(plan.result, tmp_path / "out")
+    folder = read_contents(tmp_path / "out")
+    for name in live.tables:
+        shown, written = live.table(name), folder.table(name)
+        assert shown is not None, name
+        assert written is not None, name
+        assert len(shown) == len(written) > 0, name
+        assert {column: shown.texts(column) for column in shown.columns} == dict(written.columns), name
+    assert len(live.tables) > 5
+
+
+def test_a_column_that_no_section_reads_is_not_written_out() -> None:
+    made = []
+
+    def written(name: str) -> list[str]:
+        made.append(name)
+        return ["a", "b"]
+
+    table = Table(name="t.csv", columns=Lazy({name: functools.partial(written, name) for name in "xyz"}))
+    assert table.where("x", "b").texts("y") == ["b"]
+    assert "z" in table
+    assert made == ["x", "y"]

@@ -176,6 +176,25 @@ def test_intervals_end_between_two_draws_when_a_newer_move_comes(
     assert desk.plan(tuple(turns)).drawn is None
 
 
+def test_the_rest_ends_between_two_sections_when_a_newer_move_comes(
+    served: tuple[TestClient, Live], post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def makes(name: str) -> Any:
+        def make(_: Any) -> None:
+            made.append(name)
+            if name == "second":
+                served[1]._latest["one"] = 99
+
+        return make
+
+    monkeypatch.setattr(controls, "SECTIONS", [makes(name) for name in ("first", "second", "third")])
+    monkeypatch.setattr(controls, "FIRST", 0)
+    assert post(part="rest").status_code == 409
+    assert made == ["first", "second"]
+
+
 def test_it_listens_on_this_machine_alone_and_a_port_in_use_is_one_message() -> None:
     listening = listen(0)
     address, port = listening.getsockname()

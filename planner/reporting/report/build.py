@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ FIRST = SECTIONS.index(evidence.measures_section)
 """How many of the makers the live page draws before the others: the first section but for its folded measures."""
 
 
-def sections_of(contents: Contents, makers: Sequence[SectionMaker] = SECTIONS) -> list[Section]:
+def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -> list[Section]:
     """Return the questions that a folder's files answer, in the report's order."""
     sections: dict[str, Section] = {}
     for make in makers:

@@ -1,0 +1,39 @@
+"""Memory that is kept for the next replication, whichever thread it runs in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from planner.simulation.memory import keep_memory
+
+PAGES_TOUCHED_BY_A_THREAD = """
+import resource, threading
+import numpy as np
+from planner.simulation.memory import fetch_memory
+
+def touch():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    series = [np.ones(26_280) for _ in range(150)]
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+def in_a_thread():
+    thread = threading.Thread(target=touch)
+    thread.start()
+    thread.join()
+
+fetch_memory({fetched})
+in_a_thread()
+in_a_thread()
+"""
+
+
+@pytest.mark.skipif(not keep_memory(), reason="only glibc keeps memory")
+@pytest.mark.parametrize(("fetched", "is_there"), [(64 << 20, (True, True)), (0, (False, True))])
+def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(fetched: int, is_there: tuple[bool, bool]) -> None:
+    code = PAGES_TOUCHED_BY_A_THREAD.format(fetched=fetched)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    pages = [int(line) for line in told.split()]
+    assert tuple(count < 1000 for count in pages) == is_there, pages
