@@ -34,41 +34,44 @@ class MeasureDescription:
     """The key of ``finance`` without which it has no meaning; empty where it always has one."""
 
 
-def _measure(name: str, view: str, needs: str, _better: str, formula: str, meaning: str) -> MeasureDescription:
-    said = f"{meaning.removesuffix('.')}; needs `finance.{needs}`." if needs else meaning
-    return MeasureDescription(name=name, view=view, formula=formula, meaning=said, needs=needs)
-
-
 with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") as _file:
-    _LINES = list(csv.reader(_file))[1:]
-MEASURES = tuple(_measure(*line) for kind, *line in _LINES if kind == "measure")
+    _LINES = list(csv.DictReader(_file))
+
+
+def _measures(kind: str) -> tuple[MeasureDescription, ...]:
+    """Return the measures of a kind, in the order of their lines."""
+    return tuple(
+        MeasureDescription(
+            name=line["name"],
+            view=line["view"],
+            formula=line["formula"],
+            meaning=f"{line['meaning'].removesuffix('.')}; needs `finance.{needs}`." if needs else line["meaning"],
+            needs=needs,
+        )
+        for line in _LINES
+        if line["kind"] == kind
+        for needs in [line["needs"]]
+    )
+
+
+def _placed(column: str) -> tuple[str, ...]:
+    """Return the figures to which a column gives a place, in that order."""
+    return tuple(line["name"] for line in sorted(_LINES, key=lambda line: int(line[column] or 0)) if line[column])
+
+
+MEASURES = _measures("measure")
 """Every measure of a run, in the order of the files."""
-AGAINST_BASELINE = tuple(_measure(*line) for kind, *line in _LINES if kind == "against baseline")
+AGAINST_BASELINE = _measures("against baseline")
 """Measures of one scenario against the baseline, at the baseline's discount rate."""
 DEFINITIONS = {measure.name: measure.meaning for measure in MEASURES} | {
-    name: meaning for kind, name, *_, meaning in _LINES if kind == "figure"
+    line["name"]: line["meaning"] for line in _LINES if line["kind"] == "figure"
 }
 """What each figure is, once for every file that has it."""
-HIGHER_IS_BETTER = frozenset(name for _, name, _, _, better, *_ in _LINES if better == "higher")
+HIGHER_IS_BETTER = frozenset(line["name"] for line in _LINES if line["better"] == "higher")
 """Figures of which more is better; of all others less is."""
-SERVICE = (
-    "availability_fraction", "utilisation_fraction", "shed_fraction", "slo_attainment_fraction",
-    "worst_in_time_fraction", "promise_shortfall_fraction", "promise_kept_months", "energy_kwh",
-)  # fmt: skip
+SERVICE = _placed("service")
 """How a plan served: what a cost per token must be read with."""
-TIMELINE = (
-    "accelerators_in_service", "availability_fraction", "utilisation_fraction", "demand_tokens", "served_tokens",
-    "shed_tokens", "energy_kwh", "cost_usd", "cost_per_million_tokens_usd", "served_output_tokens",
-    "cost_per_million_output_tokens_usd", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw",
-    "cumulative_cost_per_million_tokens_usd", "cumulative_cost_per_million_output_tokens_usd",
-    "levelised_cost_per_million_tokens_usd", "levelised_cost_per_million_output_tokens_usd", "rented_tokens",
-    "accelerators_needed", "peak_accelerators_needed", "power_limit_kw",
-)  # fmt: skip
+TIMELINE = _placed("timeline")
 """The figures of the monthly timeline, in the order of its columns."""
-FLEET_ONLY = frozenset(
-    (
-        "demand_tokens", "shed_tokens", "backlog_tokens", "slo_attainment_fraction", "peak_facility_kw",
-        "rented_tokens", "accelerators_needed", "peak_accelerators_needed", "power_limit_kw",
-    )
-)  # fmt: skip
+FLEET_ONLY = frozenset(line["name"] for line in _LINES if line["fleet_only"])
 """Figures of the timeline that belong to no cluster."""
