@@ -121,6 +121,14 @@ def unit_of(name: str) -> str | None:
     return None
 
 
+_DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
+
+
+def decimals_of(name: str) -> int:
+    """Return the decimals with which files have a figure: those of its unit, six for most."""
+    return _DECIMALS.get(unit_of(name) or "", 6)
+
+
 def unit_suffixes() -> dict[str, str]:
     """Return every suffix that states a unit, with that unit, for the nomenclature page."""
     return dict(_UNIT_BY_SUFFIX)

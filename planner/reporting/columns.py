@@ -18,10 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.results.measure_names import DEFINITIONS
-from planner.units import DOLLARS, unit_of
-
-DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
-"""Decimals of a figure by its unit; six for all others."""
+from planner.units import DOLLARS, decimals_of, unit_of
 
 
 class ColumnKind(StrEnum):
@@ -91,7 +88,7 @@ def cents_column(name: str, description: str) -> Column:
 
 def figure_column(name: str, note: str = "", decimals: int | None = None) -> Column:
     """Return the column of a registered figure: its definition, and what is special about it in this file."""
-    known = DECIMALS.get(unit_of(name) or "", 6) if decimals is None else decimals
+    known = decimals_of(name) if decimals is None else decimals
     return number_column(name, f"{DEFINITIONS[name]} {note}".strip(), known)
 
 

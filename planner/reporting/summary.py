@@ -10,7 +10,6 @@ import numpy as np
 
 from planner.fleet.promise import Moment, kept_months_over, lacking_nodes, shortfall_over
 from planner.fleet.quantities import in_time
-from planner.reporting.columns import DECIMALS
 from planner.reporting.csv_table import SCHEMA_VERSION
 from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
@@ -20,7 +19,7 @@ from planner.results.late import REASONS, worst_reasons
 from planner.results.measure_names import FLEET
 from planner.results.measures import Sums, measures, promise_figures, sums_of
 from planner.results.result import RunResult
-from planner.units import MILLION, unit_of
+from planner.units import MILLION, decimals_of
 
 
 def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
@@ -162,7 +161,7 @@ def _capacity(result: RunResult) -> dict[str, float]:
 
 def _plain(name: str, figure: float) -> float | None:
     """Return a figure as JSON holds it, with the decimals of its unit; None where there was nothing to divide by."""
-    decimals = DECIMALS.get(unit_of(name) or "", 6)
+    decimals = decimals_of(name)
     return None if np.isnan(figure) else _round(figure, decimals) if decimals else round(float(figure))
 
 

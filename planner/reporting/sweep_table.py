@@ -20,7 +20,7 @@ from planner.reporting.workbook import Page, SheetChart, sheet_of, words, write_
 from planner.results.measure_names import MEASURES, SERVICE
 from planner.studies.axes import Axis, number_of
 from planner.studies.sweep import Point
-from planner.units import DOLLARS, MILLION, unit_of
+from planner.units import MILLION, unit_of
 from planner.version import __version__
 
 MOST_POINTS = 5_000
@@ -39,7 +39,7 @@ def sweep_description(axes: Sequence[Axis]) -> TableDescription:
         key=tuple(axis.path for axis in axes),
         columns=(
             *(_axis_column(axis) for axis in axes),
-            *(figure_column(name, decimals=2 if unit_of(name) == DOLLARS else 6) for name in figures),
+            *(figure_column(name) for name in figures),
             text_column("problem", "Why the combination could not be run."),
         ),
     )

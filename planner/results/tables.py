@@ -134,7 +134,8 @@ def _shares(result: Replication, served_tokens: Floats, demand_tokens: Floats) -
 def _machine_time(result: Replication) -> Floats:
     """Return node-hours that what was served takes at full speed, in the layouts in which it was served.
 
-    Shape (months, clusters, workloads).
+    Shape (months, clusters, workloads). In hours of overload more is served, late, than what keeps the objective, and
+    these sum to more than the hours at work: it is their proportions that share those out.
     """
     plan, requests = result.plan, result.monthly.served_requests.copy()
     for window in result.run.windows:

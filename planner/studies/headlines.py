@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.results.measure_names import DEFINITIONS, HIGHER_IS_BETTER, MEASURES
-from planner.units import DOLLARS, unit_of
+from planner.units import decimals_of, unit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ def _output(name: str) -> Output:
         unit=unit,
         description=DEFINITIONS[name],
         lower_is_better=name not in HIGHER_IS_BETTER,
-        decimals={DOLLARS: 2, "tokens": 0}.get(unit, 6),
+        decimals=decimals_of(name),
     )
 
 

@@ -14,10 +14,12 @@ from planner.reporting.columns import (
     text_column,
 )
 from planner.reporting.comparison import COMPARISON_TABLES
-from planner.reporting.run_columns import TABLES
+from planner.reporting.run_columns import RUN_TABLES, TABLES
 from planner.reporting.size_rows import SIZE_TABLES
 from planner.reporting.study_rows import STUDY_TABLES
+from planner.reporting.sweep_table import sweep_description
 from planner.reporting.zoom_folder import ZOOM_TABLES
+from planner.units import unit_of
 
 
 def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
@@ -70,3 +72,18 @@ def test_rows_become_columns_in_the_order_described_and_a_cell_too_many_or_few_i
     for wrong in ([("x", 1, "more")], [("x",)], [("x", 1), ("y",)]):
         with pytest.raises(ValueError, match="zip"):
             both.filled(wrong)
+
+
+@pytest.mark.parametrize(("unit", "decimals"), [("kWh", 3), ("kW", 3), ("tokens", 0), ("USD", 2)])
+def test_a_unit_has_its_decimals_in_every_file(unit: str, decimals: int) -> None:
+    tables = (
+        *RUN_TABLES, *COMPARISON_TABLES.values(), *SIZE_TABLES.values(), *STUDY_TABLES.values(), sweep_description(())
+    )  # fmt: skip
+    written = {
+        (table.name, column.name): column.decimals
+        for table in tables
+        for column in table.columns
+        if column.kind == ColumnKind.DECIMAL and unit_of(column.name) == unit
+    }
+    assert len(written) > 2
+    assert set(written.values()) == {decimals}, written
