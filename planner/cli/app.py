@@ -14,28 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from planner.cli import (
-    actuals,
-    calibrate,
-    catalog,
-    check_benchmarks,
-    compare,
-    fit_traffic,
-    import_results,
-    init,
-    montecarlo,
-    probe,
-    replay,
-    run,
-    sensitivity,
-    serve,
-    size,
-    sweep,
-    throughput,
-    validate,
-    written,
-    zoom,
-)
+from planner.cli import catalog, init, plans, serve, studies, throughput, validate, written, zoom
 from planner.cli.progress import paint
 from planner.errors import PlannerError
 
@@ -93,29 +72,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run")(run.run)
+app.command("run")(plans.run)
 app.command("serve")(serve.serve)
-app.command("compare")(compare.compare)
-app.command("sweep")(sweep.sweep)
-app.command("size")(size.size)
+app.command("compare")(plans.compare)
+app.command("sweep")(plans.sweep)
+app.command("size")(plans.size)
 app.command("report")(written.report)
 app.command("memo")(written.memo)
 app.command("charts")(written.charts)
-app.command("montecarlo")(montecarlo.montecarlo)
-app.command("sensitivity")(sensitivity.sensitivity)
-app.command("replay")(replay.replay)
-app.command("actuals")(actuals.actuals)
+app.command("montecarlo")(studies.montecarlo)
+app.command("sensitivity")(studies.sensitivity)
+app.command("replay")(studies.replay)
+app.command("actuals")(studies.actuals)
 app.command("zoom")(zoom.zoom)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
-app.command("fit-traffic")(fit_traffic.fit_traffic)
+app.command("fit-traffic")(init.fit_traffic)
 app.command("schema")(validate.schema)
 app.command("throughput")(throughput.throughput)
-app.command("check-benchmarks")(check_benchmarks.check_benchmarks)
-app.command("calibrate")(calibrate.calibrate)
-app.command("probe")(probe.probe)
+app.command("check-benchmarks")(throughput.check_benchmarks)
+app.command("calibrate")(throughput.calibrate)
+app.command("probe")(throughput.probe)
 app.add_typer(catalog.app, name="catalog")
-app.add_typer(import_results.app, name="import")
+app.add_typer(throughput.imports, name="import")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""``planner init``: a commented scenario to start from, or from the files one has."""
+"""A plan from what one has: ``planner init``, a commented scenario, and ``fit-traffic``, a workload."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from planner.cli.options import AsJson
 
 
 def init(
@@ -71,7 +73,6 @@ def init(
 
     Without files it is a small one to start from. With quotes, ``planner size`` finds what to buy of them, and when.
     """
-    from planner.cli.fit_traffic import check_options
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
     from planner.files import json_text
@@ -113,3 +114,104 @@ def init(
         raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None
     verb = "size" if quotes is not None else "run"
     typer.echo(f"wrote {path}, and {beside} for your editor; try: planner {verb} {path}")
+
+
+def fit_traffic(
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="Request log (CSV, JSON lines, .gz) or hourly series (CSV).")
+    ],
+    name: Annotated[str, typer.Option("--name", help="Name of the workload.")] = "fitted",
+    model: Annotated[str, typer.Option("--model", help="Served model, by its catalogue name.")] = "llama-3.1-70b",
+    workload_class: Annotated[
+        str, typer.Option("--class", help="Class that stands in for what the log cannot show.")
+    ] = "chat",
+    timezone: Annotated[str, typer.Option("--timezone", help="IANA zone of the users, for class shapes.")] = "UTC",
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="ROLE=COLUMN,...", help="timestamp=, input=, output=, cached=, client="),
+    ] = None,
+    hourly: Annotated[
+        Path | None,
+        typer.Option("--hourly", metavar="FILE.csv", help="Hourly series, for level and shape beside a log."),
+    ] = None,
+    series: Annotated[str | None, typer.Option("--series", help="Rate column of an hourly series.")] = None,
+    time_unit: Annotated[
+        str, typer.Option("--time-unit", help="Of numeric timestamps: auto, s, ms, us, ns, excel.")
+    ] = "auto",
+    requests_per_s: Annotated[
+        float | None, typer.Option("--requests-per-s", min=0.0, help="State the rate instead of fitting it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.yaml", help="Write the workload here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a workload to a request log and write it as scenario YAML with the fit's error."""
+    from planner.demand.calendar import zone
+    from planner.errors import Problem, ScenarioError
+    from planner.files import json_text
+    from planner.reporting.text_table import text_table
+    from planner.tools import traffic_fit as fitting
+    from planner.tools.traffic_log import is_hourly_series
+
+    check_options(name, model, time_unit, out)
+    zone(timezone)
+    is_series = is_hourly_series(trace, columns is not None)
+    if is_series and hourly is not None:
+        hint = f"name the log first: fit-traffic LOG --hourly {trace}"
+        raise ScenarioError(Problem(file=str(trace), message="is an hourly series itself", hint=hint))
+    asked = fitting.Asked(
+        name=name,
+        model=model,
+        workload_class=workload_class,
+        timezone=timezone,
+        columns=columns,
+        rate_column=series,
+        time_unit=time_unit,
+        requests_per_s=requests_per_s,
+    )
+    fitted = fitting.fit_files(None if is_series else trace, trace if is_series else hourly, asked)
+    if out is not None:
+        _write_new(out, fitted.yaml())
+    if as_json:
+        typer.echo(json_text(fitting.fit_json(fitted.heading, fitted.figures, fitted.log)), nl=False)
+        return
+    rows = fitting.figure_rows(fitted.figures) + (fitting.reported_rows(fitted.log) if fitted.log else [])
+    typer.echo(text_table(("figure", "fitted", "error or origin"), rows))
+    typer.echo(f"\nwrote {out}" if out is not None else f"\n{fitted.yaml()}", nl=out is not None)
+
+
+def check_options(name: str, model: str, time_unit: str, out: Path | None) -> None:
+    """Raise every problem with the options before a large file is read."""
+    import re
+
+    from planner.errors import Problem, ScenarioError
+    from planner.tools.traffic_log import TIME_UNITS
+
+    problems = []
+    if not re.fullmatch(r"[^\W_][\w-]{0,63}", name):
+        problems.append(Problem(path="--name", message=f"{name!r} is not 1 to 64 letters, digits, '-' or '_'"))
+    if not re.fullmatch(r"[^\W_][\w.-]{0,63}", model):
+        problems.append(Problem(path="--model", message=f"{model!r} is not a model's name"))
+    if time_unit not in ("auto", *TIME_UNITS):
+        message = f"{time_unit!r} is not one of auto, {', '.join(TIME_UNITS)}"
+        problems.append(Problem(path="--time-unit", message=message))
+    if out is not None and out.exists():
+        problems.append(Problem(file=str(out), message="exists and will not be overwritten"))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that was not there, whole or not at all."""
+    import os
+    import tempfile
+
+    from planner.errors import Problem, ScenarioError
+
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as stream:
+            stream.write(text)
+        Path(stream.name).chmod(0o644)
+        os.link(stream.name, path)
+        Path(stream.name).unlink()
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None

@@ -1,14 +1,17 @@
-"""``planner throughput``: latency and tokens per second of replicas, from the calibrated formula."""
+"""The throughput of replicas: ``planner throughput``, ``check-benchmarks``, ``calibrate``, ``import`` and ``probe``."""
 
 from __future__ import annotations
 
+import dataclasses
+import json as json_library
 import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.options import AsJson
+from planner.cli.options import AsJson, Quiet
+from planner.errors import PlannerError
 
 
 def throughput(
@@ -123,3 +126,141 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))
         numbers.append(number)
     return numbers
+
+
+def check_benchmarks(
+    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measured runs.", show_default=False)],
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients to use [default: those shipped]."),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="How many of the worst rows to print.")] = 15,
+    by_request: Annotated[
+        bool,
+        typer.Option(
+            "--by-request",
+            help="Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
+            "Server and Interactive rows; no others.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
+    from planner.catalog.load import load_catalog
+    from planner.tools.benchmarks.check import check_benchmarks as check_table
+    from planner.tools.benchmarks.check import entries, summary
+    from planner.tools.benchmarks.report import check_report
+    from planner.tools.benchmarks.table import read_benchmarks
+
+    frame = read_benchmarks(table)
+    coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
+    if by_request:
+        from planner.tools.benchmarks.clients import predict_by_request, rows_by_request
+
+        frame = rows_by_request(frame)
+        checked = check_table(frame, load_catalog(), coefficients, predict_by_request)
+    else:
+        checked = check_table(frame, load_catalog(), coefficients)
+    if as_json:
+        import json
+
+        text = json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, indent=None, allow_nan=False)
+        typer.echo(text)
+        return
+    typer.echo(check_report(checked, worst))
+
+
+def calibrate(
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.yaml", help="Where to write the calibration.")],
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="FILE.yaml", help="What to update [default: the shipped calibration]."),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit every coefficient anew to these rows alone; takes hundreds of them.")
+    ] = False,
+    cross_validation: Annotated[
+        bool, typer.Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
+    ] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
+    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
+    from planner.tools.benchmarks.calibrate import calibrate as fit_table
+    from planner.tools.benchmarks.report import calibration_table, update_table
+    from planner.tools.benchmarks.update import update_calibration
+
+    if not quiet:
+        typer.echo(f"fitting {table}", err=True)
+    base = read_calibration(calibration or SHIPPED_CALIBRATION)
+    file = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
+    write_calibration(file, out)
+    if as_json:
+        from planner.files import json_text
+
+        typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
+    elif not quiet:
+        own_rows = file.own
+        typer.echo(
+            update_table(own_rows, base.calibration(), file.calibration()) if own_rows else calibration_table(file)
+        )
+        typer.echo(f"\nwritten to {out}")
+
+
+imports = typer.Typer(help="Turn results of other projects into a table of measurements.", rich_markup_mode=None)
+
+
+@imports.callback()
+def _import() -> None:
+    """Turn results of other projects into a table of measurements."""
+
+
+@imports.command("inferencex")
+def inferencex(
+    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="Results as published.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="Where to write the table.")],
+    quiet: Quiet = False,
+) -> None:
+    """Read results of the InferenceX benchmark, one or a list of them, and write a row for each."""
+    from planner.files import replace_synced, unwritable
+    from planner.tools.benchmarks.inferencex import csv_of, read_inferencex
+
+    rows, left_out = read_inferencex(file)
+    try:
+        replace_synced(out, csv_of(rows).encode())
+    except OSError as error:
+        raise unwritable(out, error) from None
+    if not quiet:
+        typer.echo(f"{len(rows)} rows written to {out}")
+        for reason, count in left_out.items():
+            typer.echo(f"left out {count}: {reason}", err=True)
+
+
+def probe(
+    out: Annotated[Path, typer.Option("--out", help="CSV to write.")],
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:<index> (AMD parts too) or cpu.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and shorter runs.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Seconds each point runs.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Measure this machine: bandwidth, matrix rates by precision, decode and prefill steps, board power."""
+    from planner.tools.probe.measure import ProbeOptions, measure_machine
+    from planner.tools.probe.rows import write_rows
+
+    options = ProbeOptions(device=device, quick=quick, seconds=seconds)
+    try:
+        rows = measure_machine(options, progress=lambda text: typer.echo(text, err=True))
+        write_rows(rows, out)
+    except PlannerError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(error.exit_code) from error
+    if json:
+        typer.echo(json_library.dumps({"rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
+        return
+    typer.echo(f"{len(rows)} rows written to {out}")

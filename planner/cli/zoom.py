@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed
+from planner.cli.options import AsJson, Overrides, Quiet, ScenarioFile, Seed, out_option
 
 if TYPE_CHECKING:
     from planner.demand.tokens import RequestLog
@@ -32,9 +32,7 @@ def zoom(
     replication: Annotated[int, typer.Option("--replication", min=0, help="Which replication's hour.")] = 0,
     overrides: Overrides = None,
     seed: Seed = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Output folder [default: outputs/<name>-zoom].")
-    ] = None,
+    out: Annotated[Path | None, out_option("<name>-zoom")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

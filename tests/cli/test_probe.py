@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from planner.cli.probe import probe
+from planner.cli.throughput import probe
 from planner.tools.probe.rows import read_rows
 
 app = typer.Typer()
