@@ -164,10 +164,10 @@ def _family_sentences(sized: Sized) -> list[str]:
     """Say what the best plan of each other family costs, and at which price it would win."""
     said = []
     for family in sized.families:
-        if family.name == sized.family:
-            continue
         if family.plan is None:
             said.append(f"No plan of {family.name} that may be chosen keeps the promise.")
+            continue
+        if family.plan.counts == sized.plan.counts:  # the answer itself; of every part alone where nothing is bought
             continue
         changes = family.price_changes
         nearest = family.name.removeprefix("all-")

@@ -332,6 +332,16 @@ def test_a_cluster_that_is_not_needed_is_retired() -> None:
     assert keeps(search, whole(search, found))
 
 
+def test_where_nothing_is_bought_no_part_is_a_rival(tmp_path: Path) -> None:
+    """Buying nothing is the best plan of every part alone, and no price would let that win against itself."""
+    content = toy(("2026-01-01",))
+    content["clusters"]["old"] = {"accelerator": "H200", "nodes": 12}
+    answer = planner.size(content, tmp_path / "out", replications=2, confirmations=2, workers=1)
+    said = answer.summary()["sentences"]
+    assert said[0].startswith("Buy nothing")
+    assert not any(line.startswith(("The best plan of all-", "No plan of all-")) for line in said)
+
+
 def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_are_called(tmp_path: Path) -> None:
     content = toy(("2026-01-01", "2026-02-01"))
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))
