@@ -213,10 +213,15 @@ def test_neither_names_nor_order_matter() -> None:
             "choose.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
             "nothing can be there in 2026-01",
         ),
+        (
+            "clusters.old={accelerator: H200, nodes: 1}",
+            "until 2026-02 nothing that is bought can be there",
+        ),
     ],
 )
 def test_what_cannot_be_kept_says_what_to_relax(override: str, said: str) -> None:
-    _, search = problem(toy(), [override])
+    dates = ("2026-02-01",) if "old" in override else ("2026-01-01", "2026-02-01")
+    _, search = problem(toy(dates), [override])
     assert math.isinf(search.bound)
     told = what_to_relax(search.trial, search.surveyed.surveys[search.decisive], search.surveyed.bound_prices)
     assert said in told

@@ -102,6 +102,15 @@ def _when(program: Relaxation) -> str:
     ]
     if unserved:
         return f"no part that may be bought serves {unserved[0]} in every month within its objective"
+    bought = {purchase.name for purchase in program.choices.purchases}
+    new = [place for place, cluster in enumerate(plan.clusters) if cluster.name in bought]
+    alone = survey.present[new].max(axis=(0, 2)) == 0
+    if alone[0]:  # with all limits lifted, only months that nothing new reaches can be in the way
+        return (
+            f"until {_label(program, int(np.argmin(alone)))} nothing that is bought can be there, and what is owned "
+            "cannot keep it alone; allow an earlier date or a shorter lead time, or rent until then "
+            "(a cluster on demand among those to choose)"
+        )
     return "not even without limits; allow earlier dates or other parts"
 
 
