@@ -92,6 +92,14 @@ def replace_synced(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write one file that a user asked for, whole or not at all; raise ScenarioError where that cannot be."""
+    try:
+        replace_synced(path, content)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
 def part_of(folder: Path, name: str) -> Path:
     """Return the name under which a file of a folder is written until it is whole: in the folder itself, hidden."""
     return folder / f".{name.replace('/', '__')}.part"

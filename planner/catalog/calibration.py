@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from planner.catalog.entries import Fraction
 from planner.documents import MAX_BYTES, document_from, read_bytes
 from planner.errors import Problem, ScenarioError
+from planner.files import write_file
 from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
 from planner.physics.doubt import Spread
 from planner.validation import Strict, validate
@@ -195,9 +196,4 @@ def write_calibration(file: CalibrationFile, path: Path) -> None:
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
     head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
     text = head + yaml.safe_dump(file.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120)
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None
+    write_file(path, text.encode())

@@ -228,14 +228,11 @@ def inferencex(
     quiet: Quiet = False,
 ) -> None:
     """Read results of the InferenceX benchmark, one or a list of them, and write a row for each."""
-    from planner.files import replace_synced, unwritable
+    from planner.files import write_file
     from planner.tools.benchmarks.inferencex import csv_of, read_inferencex
 
     rows, left_out = read_inferencex(file)
-    try:
-        replace_synced(out, csv_of(rows).encode())
-    except OSError as error:
-        raise unwritable(out, error) from None
+    write_file(out, csv_of(rows).encode())
     if not quiet:
         typer.echo(f"{len(rows)} rows written to {out}")
         for reason, count in left_out.items():

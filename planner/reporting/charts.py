@@ -254,10 +254,8 @@ def losses(contents: Contents) -> Picture | None:
                                                  for m, h in hours.items()])
         for colour, (name, hours) in enumerate(lost.items(), start=1)
     ]  # fmt: skip
-    chart = TimeChart(
-        key="", title="Where capacity was lost", summary="Share of node-hours on site.", unit="percent",
-        start=calendar.start, days=calendar.days, series=series, stacked=True,
-    )  # fmt: skip
+    texts = ("", "Where capacity was lost", "Share of node-hours on site.", "percent")
+    chart = calendar.chart(texts, series, stacked=True)
     title = f"{chart.title}, {contents.name}"
     return Picture(title=title, panels=[panel_of(chart)], keys=keys_of(chart), shape="square")
 

@@ -85,7 +85,9 @@ _joined: dict[str, Any] = {}  # of a worker process: what its crew works on
 
 
 def _join(make: Callable[[Any], Any], payload: bytes, life: Connection) -> None:
-    start_worker(life)
+    """Start in a worker process: Ctrl-C is the parent's to handle, and it ends with the parent, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     _joined["subject"] = make(pickle.loads(payload))
 
 
@@ -101,29 +103,11 @@ def _context() -> Any:
     return context
 
 
-_started: dict[str, Replicator] = {}  # of a worker process: what it was started with
-
-
-def start_worker(life: Connection) -> None:
-    """Prepare a worker process: Ctrl-C is the parent's to handle, and it ends with the parent, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-
-
-def _start(payload: bytes, life: Connection) -> None:
-    start_worker(life)
-    _started["study"] = Replicator(pickle.loads(payload))
-
-
 def _end_with(life: Connection) -> None:
     """Wait until the study's process is gone, however it ended: its end of the pipe is closed then; leave at once."""
     with contextlib.suppress(EOFError, OSError):
         life.recv_bytes()
     os._exit(1)
-
-
-def _work(first: int, last: int) -> Rows:
-    return _started["study"].run(first, last)
 
 
 def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]:
@@ -135,12 +119,12 @@ def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]
     while todo:
         flying: dict[concurrent.futures.Future[Rows], Batch] = {}
         pool = concurrent.futures.ProcessPoolExecutor(
-            min(workers, len(todo)), mp_context=context, initializer=_start, initargs=(payload, life)
+            min(workers, len(todo)), mp_context=context, initializer=_join, initargs=(Replicator, payload, life)
         )
         try:
             while todo or flying:
                 while todo and len(flying) < 2 * workers:
-                    flying[pool.submit(_work, *todo[0])] = todo[0]
+                    flying[pool.submit(_call, Replicator.run, todo[0])] = todo[0]
                     todo.popleft()
                 done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:

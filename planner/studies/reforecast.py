@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.errors import PlannerError
+from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance.accounts import DATED_ACCOUNTS, Account, View
 from planner.language.actuals import FLEET, Actuals, Seen
 from planner.studies import posterior
@@ -63,13 +63,17 @@ class Plan:
         from scipy.special import ndtri  # noqa: PLC0415 - takes most of a second, which only a forecast should wait for
 
         setup = self._setup(design)
+        fewest = 2 * max(len(setup.inputs), 4)
+        if rows < fewest:
+            message = f"{rows} replications are too few for {len(setup.inputs)} uncertain inputs"
+            raise ScenarioError(Problem(message=message, hint=f"ask for {fewest} or more with --replications"))
         batches = [(first, min(first + 16, rows)) for first in range(0, rows, 16)]
         parts = sorted(
             run_batches(setup, batches, self.force.workers, self.force.scheduler), key=lambda part: part.first
         )
         monthly = np.concatenate([part.monthly[:, 0] for part in parts])
         ran = ~np.isnan(monthly).all(axis=(1, 2))
-        if ran.sum() < 2 * max(len(setup.inputs), 4):
+        if ran.sum() < fewest:
             said = next((message for part in parts for _, _, message in part.errors), "")
             raise PlannerError(f"only {ran.sum()} of {rows} replications could be run{said and ': '}{said}")
         points, _ = design.rows(0, rows)

@@ -93,3 +93,19 @@ def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path
     plan.write_text(PLAN.replace("nodes: 3", "nodes: 2"))
     planner("actuals", str(out), str(seen)).refused("is no longer what the run was made of")
     planner("actuals", str(seen), str(seen)).refused("is not the folder of a run")
+
+
+def test_fewer_replications_than_the_inputs_need_are_refused_in_words(planner: Planner, tmp_path: Path) -> None:
+    seen = _folder(tmp_path)
+    keys = ["site.pue_ratio", "finance.resale_multiplier", "reliability.failure_multiplier"]
+    keys += [f"reliability.vendor_failure_multiplier.{vendor}" for vendor in ("amd", "nvidia")]
+    keys += [f"software.{key}.{vendor}" for vendor in ("amd", "nvidia")
+             for key in ("engineers_per_800", "vendor_incident_multiplier", "vendor_maturing_multiplier")]  # fmt: skip
+    keys += ["software.incident_multiplier", "finance.discount_rate_per_year", "site.colocation_usd_per_kw_month"]
+    keys += ["software.engineer_usd_per_year", "finance.insurance_fraction_per_year"]
+    more = "".join(f"  {key}: {{kind: triangular, low: 1.0, mode: 1.1, high: 1.2}}\n" for key in keys)
+    (tmp_path / "study.yaml").write_text(STUDY + more)
+    done = planner("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1", "--out", "out")
+    assert done.code == 2, done.err
+    assert "32 replications are too few for 18 uncertain inputs (ask for 36 or more with --replications)" in done.err
+    assert not (tmp_path / "out").exists()

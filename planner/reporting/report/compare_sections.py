@@ -12,7 +12,7 @@ from planner.reporting.picture import Line, Mark, Panel, Picture, even_axis, svg
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, Part, bar_table, breakable, element, join, paragraph, table
 from planner.reporting.report.page import Section, code
-from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timechart import Series, draw
 from planner.reporting.report.timelines import Calendar, by_name, colours
 from planner.reporting.report.words import NOTHING, measured, unit_price
 from planner.reporting.scales import TOTAL
@@ -150,14 +150,7 @@ def timeline_section(contents: Contents) -> Section | None:
         points = by_name(monthly, "scenario", "month", column, calendar.middle)
         palette = colours(points)
         series = [Series(name=name, points=line, colour=palette[name]) for name, line in points.items()]
-        charts.append(
-            draw(
-                TimeChart(
-                    key=column.replace("_", "-"), title=title, summary=said, unit="usd", start=calendar.start,
-                    days=calendar.days, series=series,
-                )
-            )
-        )  # fmt: skip
+        charts.append(draw(calendar.chart((column.replace("_", "-"), title, said, "usd"), series)))
     return Section(key="time", body=join(charts, "\n"))
 
 

@@ -9,7 +9,7 @@ from planner.finance.accounts import ACCOUNT_ORDER, View
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, Part, bar, bar_table, group, join, legend, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timechart import Series, draw
 from planner.reporting.report.timelines import Calendar, colours
 from planner.reporting.report.words import NOTHING, count, dollars, percent
 from planner.reporting.scales import COLOURS
@@ -132,13 +132,8 @@ def _money_chart(key: str, monthly: dict[str, dict[str, float]], order: Sequence
         Series(name=name, points=[(calendar.middle(m), max(0.0, row.get(m, 0.0))) for m in calendar.months], colour=i)
         for i, (name, row) in enumerate(layers.items())
     ]
-    return draw(
-        TimeChart(
-            key=key, title="Accrued cost by month",
-            summary="Accounts on one another, largest at the bottom.",
-            unit="usd", start=calendar.start, days=calendar.days, series=series, stacked=True,
-        )
-    )  # fmt: skip
+    said = "Accounts on one another, largest at the bottom."
+    return draw(calendar.chart((key, "Accrued cost by month", said, "usd"), series, stacked=True))
 
 
 def losses_section(contents: Contents) -> Section | None:
@@ -159,14 +154,9 @@ def losses_section(contents: Contents) -> Section | None:
                colour=_loss_colour(list(columns), name))
         for name in lost
     ]  # fmt: skip
-    chart = draw(
-        TimeChart(
-            key=f"{contents.anchor}losses-months", title="Node-hours lost by month", unit="node-hours", stacked=True,
-            series=series,
-            summary="What failures, software, outages and the power cap took; without what merely had no demand.",
-            start=calendar.start, days=calendar.days,
-        )
-    )  # fmt: skip
+    said = "What failures, software, outages and the power cap took; without what merely had no demand."
+    texts = (f"{contents.anchor}losses-months", "Node-hours lost by month", said, "node-hours")
+    chart = draw(calendar.chart(texts, series, stacked=True))
     return Section(
         key="losses",
         body=join([loss_table(by_cluster, list(columns), "cluster"), chart, _causes(contents)]),

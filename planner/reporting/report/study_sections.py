@@ -347,12 +347,7 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
                    bands=[(lines[low][scenario], lines[high][scenario]) for low, high in widths])
             for scenario, middle in lines["p50"].items()
         ]  # fmt: skip
-        key = f"fan-{output.replace('_', '-')}"
-        charts.append(
-            TimeChart(
-                key=key, title=title, summary=said, unit=unit, start=calendar.start, days=calendar.days, series=series
-            )
-        )
+        charts.append(calendar.chart((f"fan-{output.replace('_', '-')}", title, said, unit), series))
     return charts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
+from typing import Any
 
 from planner.reporting.report.contents import Contents, Table
 from planner.reporting.report.html import Html, join, paragraph, table
@@ -41,6 +42,13 @@ class Calendar:
         return (
             datetime.fromisoformat(stamp) - datetime.combine(self.start, datetime.min.time())
         ).total_seconds() / 86400
+
+    def chart(self, texts: tuple[str, str, str, str], series: Sequence[Series], **more: Any) -> TimeChart:
+        """Return a chart over these months, with key, title, summary and unit, and whatever else a chart may have."""
+        key, title, summary, unit = texts
+        return TimeChart(
+            key=key, title=title, summary=summary, unit=unit, start=self.start, days=self.days, series=series, **more
+        )
 
 
 def _first(month: str) -> date:
@@ -100,10 +108,8 @@ def line_chart(
     ]
     values = [v for line in points.values() for _, v in line if v]
     wide = unit == "usd" and bool(values) and max(values) > 8 * min(values)
-    return TimeChart(
-        key=key, title=title, summary=summary + (" Logarithmic scale." if wide else ""), unit=unit,
-        start=calendar.start, days=calendar.days, series=series, logarithmic=wide, markers=happened,
-    )  # fmt: skip
+    said = summary + (" Logarithmic scale." if wide else "")
+    return calendar.chart((key, title, said, unit), series, logarithmic=wide, markers=happened)
 
 
 def _cluster_chart(
@@ -119,8 +125,6 @@ def _cluster_chart(
 
 
 def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: tuple[str, str, str, str]) -> Html:
-    key, title, summary, unit = texts
-    key = contents.anchor + key
     table_ = contents.table("timeline_workloads")
     if table_ is None or column not in table_:
         return Html("")
@@ -128,13 +132,8 @@ def _workload_chart(contents: Contents, calendar: Calendar, column: str, texts: 
     if column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
     series = [Series(name=name, points=line, colour=i) for i, (name, line) in enumerate(points.items())]
-    stacked = unit in ("tokens", "accelerator-hours")
-    return draw(
-        TimeChart(
-            key=key, title=title, summary=summary, unit=unit, start=calendar.start, days=calendar.days,
-            series=series, stacked=stacked, logarithmic=False,
-        )
-    )  # fmt: skip
+    stacked = texts[3] in ("tokens", "accelerator-hours")
+    return draw(calendar.chart((contents.anchor + texts[0], *texts[1:]), series, stacked=stacked))
 
 
 def demand_chart(contents: Contents) -> TimeChart | None:
@@ -158,12 +157,9 @@ def demand_chart(contents: Contents) -> TimeChart | None:
         start, middle = calendar.day(f"{first}-01"), calendar.middle(first)
         label = f"the promise first breaks in {first}"
         broken.append(Marker(kind="promise", start=start, end=2 * middle - start, label=label))
-    return TimeChart(
-        key=f"{contents.anchor}demand", title="Demand against capacity", unit="accelerators", start=calendar.start,
-        days=calendar.days, series=series, markers=[*broken, *markers(contents, calendar)],
-        summary="Accelerators in service, and those that all work asked for would keep busy at its mix, routing and "
-        "speed.",
-    )  # fmt: skip
+    said = "Accelerators in service, and those that all work asked for would keep busy at its mix, routing and speed."
+    texts = (f"{contents.anchor}demand", "Demand against capacity", said, "accelerators")
+    return calendar.chart(texts, series, markers=[*broken, *markers(contents, calendar)])
 
 
 def power_chart(contents: Contents) -> TimeChart | None:
@@ -180,11 +176,8 @@ def power_chart(contents: Contents) -> TimeChart | None:
         if any(value is not None for value in fleet.numbers(column))
     ]
     limited = "" if len(series) > 1 else " No limit is stated."
-    return TimeChart(
-        key=f"{contents.anchor}power", title="Power against its limit", unit="kW", start=calendar.start,
-        days=calendar.days, series=series,
-        summary=f"Highest hour of each month at the meter, cooling and distribution included, in kW.{limited}",
-    )  # fmt: skip
+    said = f"Highest hour of each month at the meter, cooling and distribution included, in kW.{limited}"
+    return calendar.chart((f"{contents.anchor}power", "Power against its limit", said, "kW"), series)
 
 
 def timeline_section(contents: Contents) -> Section | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, Part, bar_table, join, paragraph, table
 from planner.reporting.report.page import Section
-from planner.reporting.report.timechart import Series, TimeChart, draw
+from planner.reporting.report.timechart import Series, draw
 from planner.reporting.report.timelines import Calendar
 from planner.reporting.report.words import dollars, figure, measured
 from planner.reporting.scales import TOTAL
@@ -59,10 +59,8 @@ def forecast_section(contents: Contents) -> Section | None:
         series.append(Series(name="actual", points=line("actual"), colour=TOTAL))
         unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
         title = name.removesuffix("_usd").removesuffix("_fraction").replace("_", " ").capitalize()
-        charts.append(
-            draw(TimeChart(key=f"forecast-{name.replace('_', '-')}", title=title, unit=unit, start=calendar.start,
-                           days=calendar.days, series=series, summary="The bands hold nine of ten replications."))
-        )  # fmt: skip
+        said = "The bands hold nine of ten replications."
+        charts.append(draw(calendar.chart((f"forecast-{name.replace('_', '-')}", title, said, unit), series)))
     return Section(key="time", asks="What is to come", body=join([*charts, _moved(contents)], "\n"))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError
+from planner.files import write_file
 
 PHASES = ("idle", "copy", "read", "gemm", "decode", "prefill")
 _TEXT_FIELDS = frozenset({"phase", "date", "device", "torch_version", "driver_version", "model", "precision", "note"})
@@ -67,22 +67,13 @@ _INTEGER_FIELDS = frozenset({"layers", "layers_measured", "batch", "context_toke
 
 
 def write_rows(rows: list[ProbeRow], path: Path) -> None:
-    """Write rows as CSV, whole or not at all: a temporary file beside the target is renamed onto it."""
+    """Write rows as CSV, whole or not at all."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)
-        # mkstemp makes a private file; a result is as readable as any other file the user writes.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_file(path, stream.getvalue().encode())
 
 
 def read_rows(path: Path) -> list[ProbeRow]:

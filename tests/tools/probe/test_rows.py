@@ -57,7 +57,7 @@ def test_the_columns_of_the_kernel_measurements_are_all_there() -> None:
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "probe.csv"
     target.mkdir()
-    with pytest.raises(OSError, match="probe"):
+    with pytest.raises(ScenarioError, match="cannot be written"):
         write_rows([ROW], target)
     assert list(tmp_path.iterdir()) == [target]
 
