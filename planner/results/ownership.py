@@ -215,8 +215,9 @@ def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
     the horizon ended there, so the last month of the fleet is the measure of the whole run. Under tax, each cluster is
     taxed on its own income.
     """
-    prices = np.full(quantity.shape, np.nan)
-    for month, column in np.ndindex(quantity.shape):
-        price = owner.price_usd(quantity[: month + 1, column] / MILLION, column)
-        prices[month, column] = np.nan if price is None else price
-    return prices
+    millions = np.ascontiguousarray(quantity.T) / MILLION
+    prices = [
+        [owner.price_usd(sold[: month + 1], column) for month in range(sold.size)]
+        for column, sold in enumerate(millions)
+    ]
+    return np.array(prices, dtype=np.float64).T

@@ -157,8 +157,8 @@ class Contents:
     """Files that a reader may open, by name: tables, the workbook, a plan that was found."""
     plan: str = ""
     """Scenario whose rows alone are read, where tables hold those of several; empty for all."""
-    _parsed: dict[str, Table] = field(default_factory=dict, repr=False, compare=False)
-    """Tables read already; a report asks for the same one more than once."""
+    _parsed: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Tables and JSON read already; a report asks for the same one more than once."""
 
     @property
     def plans(self) -> list[str]:
@@ -201,10 +201,12 @@ class Contents:
         """Return a JSON file; an absent one is empty."""
         if name not in self.files:
             return {}
-        try:
-            content = json.loads(self.files[name])
-        except (ValueError, RecursionError):
-            raise ScenarioError(Problem(file=name, message="is not JSON")) from None
+        if name not in self._parsed:
+            try:
+                self._parsed[name] = json.loads(self.files[name])
+            except (ValueError, RecursionError):
+                raise ScenarioError(Problem(file=name, message="is not JSON")) from None
+        content = self._parsed[name]
         if not isinstance(content, dict):
             raise ScenarioError(Problem(file=name, message="is not a JSON object"))
         return content
@@ -217,7 +219,7 @@ class Contents:
         elif file in self.files:
             if file not in self._parsed:
                 self._parsed[file] = self._parse(file)
-            table = self._parsed[file]
+            table: Table = self._parsed[file]
         else:
             return None
         return table.where("scenario", self.plan) if self.plan and "scenario" in table else table
