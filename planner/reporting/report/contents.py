@@ -214,12 +214,13 @@ class Contents:
     def table(self, name: str) -> Table | None:
         """Return a table by its name without suffix; None where there is none."""
         file = f"{name}.csv"
+        table: Table
         if name in self.tables:
             table = self.tables[name]
         elif file in self.files:
             if file not in self._parsed:
                 self._parsed[file] = self._parse(file)
-            table: Table = self._parsed[file]
+            table = self._parsed[file]
         else:
             return None
         return table.where("scenario", self.plan) if self.plan and "scenario" in table else table
