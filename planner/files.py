@@ -222,10 +222,8 @@ def _check_place(folder: Path) -> None:
 def _check_content(folder: Path, *, work: bool) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ScenarioError(Problem(file=str(folder), message="exists and is not a folder", hint="choose --out"))
-    if not folder.exists():
-        return
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    if not present:
+    if not present:  # nothing there, or no such folder
         return
     known = _known(folder)
     if not known:
@@ -287,8 +285,7 @@ def clear_up(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if scratch.exists():
             if not folder.exists():  # stopped between two renames; the manifest is written last, so it says "whole"
-                is_whole = (scratch / "new" / MANIFEST).exists()
-                source = scratch / ("new" if is_whole else "old")
+                source = scratch / ("new" if (scratch / "new" / MANIFEST).exists() else "old")
                 if source.exists():
                     source.replace(folder)
             shutil.rmtree(scratch, ignore_errors=True)
@@ -374,7 +371,10 @@ def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
     with writing(folder, work=True):
         manifest = read_json(folder / MANIFEST)
         try:
-            _check_listed(folder, [name for name in manifest["files"] if name not in files])
+            for name in manifest["files"]:
+                if name not in files and not (folder / name).is_file():
+                    message = "is not there, and the manifest lists it"
+                    raise ScenarioError(Problem(file=str(folder / name), message=message, hint="run again"))
             for name, content in files.items():
                 write_synced(part_of(folder, name), content)
             sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -387,13 +387,6 @@ def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
             if not (folder / _CHANGING).exists():  # what was not announced is taken back
                 for name in files:
                     part_of(folder, name).unlink(missing_ok=True)
-
-
-def _check_listed(folder: Path, names: list[str]) -> None:
-    for name in names:
-        if not (folder / name).is_file():
-            message = "is not there, and the manifest lists it"
-            raise ScenarioError(Problem(file=str(folder / name), message=message, hint="run again"))
 
 
 def _complete_change(folder: Path) -> None:
