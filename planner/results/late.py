@@ -208,7 +208,11 @@ def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[
             amount[r, :, w] = np.divide(peak, rates, out=np.full(months, np.nan), where=rates > 0.0)
         amount[0, :, w] *= plan.clusters[best].node_power.full_kw * (1.0 + float(plan.site.overhead_ratio.mean()))
         main = int(result.monthly.served_requests[:, :, w].sum(axis=0).argmax())
-        amount[5, :, w] = _nodes_to_halve(result, main, w, requests[5:, :, w].sum(axis=0))
+        queued = requests[5:, :, w].sum(axis=0)
+        amount[5, :, w] = _nodes_to_halve(result, main, w, queued)
+        is_named = queued.sum() >= _LEAST_NAMED * result.monthly.demand_requests[:, w].sum()
+        is_spread = is_named and _spreading_halves(result, w, float(requests[5, :, w].sum()))
+        spread = ", and so would routing: proportional, on what idles" if is_spread else ""
         amount[6, :, w] = fastest[quickest, w] if fastest[quickest, w] > 0.0 else np.nan
         more = f"more nodes of {name} would carry it"
         words.append((
@@ -217,7 +221,7 @@ def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[
             else "more site.parking.headroom_fraction would carry it",
             f"{more}, but for hours in which the site is dark",
             f"{more}, and so would mending incidents sooner", f"{more} as headroom", more,
-            f"more nodes of {plan.clusters[main].name} would halve it",
+            f"more nodes of {plan.clusters[main].name} would halve it{spread}",
             f"s as its slo.ttft_s would halve it on {plan.clusters[quickest].name}",
         ))  # fmt: skip
     if plan.site.cap_kw is None:
@@ -228,18 +232,45 @@ def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[
 
 
 def _nodes_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> Floats:
-    """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1).
+    """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1)."""
+    at, halved = _loads_to_halve(result, cluster, w, late)
+    nodes = result.monthly.present_node_h[:, cluster] / np.diff(result.plan.month_edges_h)
+    more = np.divide(nodes * (at - halved), halved, out=np.full(at.size, np.nan), where=halved > 0.0)
+    return np.asarray(more)
 
-    ρ is the load, up to capacity, at which the cluster has the month's late share, and ρ½ that with half as much of it.
+
+def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
+    """Say whether a workload would queue half as much, were work spread evenly over all that serve it.
+
+    Each hour all clusters would be as utilised as they are together, each by what its nodes serve of the workload.
+    Machines paid by the hour do not stand idle.
     """
+    plan, spread = result.plan, 0.0
+    if plan.preferred_utilisation == 0.0:  # it is spread so already
+        return False
+    tables = _calm(plan).late_tables[:, w]
+    loads = np.linspace(0.0, MOST_LOAD, tables.shape[-1])
+    owned = [c for c in plan.workloads[w].cluster_order if not plan.clusters[c].is_paid_by_the_hour]
+    months = np.repeat(np.arange(len(plan.months.labels)), np.diff(plan.month_edges_h))
+    monthly = np.broadcast_to(plan.requests_per_node_h[:, w], (len(plan.clusters), len(plan.months.labels)))
+    for given, window in zip(result.run.inputs, result.run.windows, strict=True):
+        rates = monthly[owned][:, months[given.hours]]
+        room = given.nodes[owned] * rates
+        whole = np.maximum(room.sum(axis=0), 1e-9)
+        load = (window.busy_nodes[owned] * rates).sum(axis=0) / whole
+        for c, share in zip(owned, room / whole, strict=True):
+            queue = np.interp(load, loads, tables[c]) - tables[c, 0]
+            spread += float((given.demand_requests[w] * share * queue).sum())
+    return spread <= 0.5 * queued
+
+
+def _loads_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> tuple[Floats, Floats]:
+    """Return ρ, the load up to capacity at which a cluster has a month's late share, and ρ½, with half of it queued."""
     plan, monthly = result.plan, result.monthly
     table = (plan.late_tables if plan.calm_tables is None else plan.calm_tables[0])[cluster, w, : _CAPACITY_CELL + 1]
     loads = np.linspace(0.0, 1.0, table.size)
     queued = np.maximum(np.nan_to_num(ratio(late, monthly.demand_requests[:, w])) - table[0], 0.0)
-    at, halved = (np.interp(table[0] + part * queued, table, loads) for part in (1.0, 0.5))
-    nodes = monthly.present_node_h[:, cluster] / np.diff(plan.month_edges_h)
-    more = np.divide(nodes * (at - halved), halved, out=np.full(at.size, np.nan), where=halved > 0.0)
-    return np.asarray(more)
+    return np.interp(table[0] + queued, table, loads), np.interp(table[0] + 0.5 * queued, table, loads)
 
 
 def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | float | None]]:

@@ -183,6 +183,22 @@ def test_where_lateness_rises_evenly_with_load_as_many_nodes_again_halve_what_is
         assert found == pytest.approx(nodes)
 
 
+@pytest.mark.parametrize(("nodes", "requests_per_s"), [((12, 12), 100), ((6, 12), 100), ((8, 8), 120), ((4, 3), 60)])
+def test_where_others_idle_it_is_said_that_spreading_work_halves_what_queues(
+    nodes: tuple[int, int], requests_per_s: float
+) -> None:
+    """As a run with that routing has it: nobody buys nodes against queues beside idle ones."""
+    still = ("site.power_cap_kw=null", "site.outages_per_year=0", "software.incident_multiplier=0")
+    calm = (*still, "reliability.failure_multiplier=0", "workloads.batch=null", LEFT_OUT["bursts"])
+    fleet = [f"clusters.{name}.nodes={count}" for name, count in zip(("h200", "mi325x"), nodes, strict=True)]
+    stated = (*calm, *fleet, f"workloads.chat.requests_per_s={requests_per_s}")
+    ordered, spread = (lost_requests(run(*stated, *routing)) for routing in ((), ("routing=proportional",)))
+    place = [*REASONS].index("queueing")
+    halves = spread.requests[place].sum() <= 0.5 * ordered.requests[place].sum()
+    assert ("routing: proportional" in ordered.mends[place][0]) == halves
+    assert "routing" not in spread.mends[place][0]
+
+
 def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_less() -> None:
     busy = ("workloads.batch.requests_per_s=300", "workloads.batch.deferrable_within_h=2", "site.outages_per_year=0")
     capped, free = run(*busy, "site.power_cap_kw=45"), run(*busy, "site.power_cap_kw=null")
