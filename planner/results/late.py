@@ -256,9 +256,9 @@ def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
     for given, window in zip(result.run.inputs, result.run.windows, strict=True):
         rates = monthly[owned][:, months[given.hours]]
         room = given.nodes[owned] * rates
-        whole = np.maximum(room.sum(axis=0), 1e-9)
-        load = (window.busy_nodes[owned] * rates).sum(axis=0) / whole
-        for c, share in zip(owned, room / whole, strict=True):
+        together = np.maximum(room.sum(axis=0), 1e-9)
+        load = (window.busy_nodes[owned] * rates).sum(axis=0) / together
+        for c, share in zip(owned, room / together, strict=True):
             queue = np.interp(load, loads, tables[c]) - tables[c, 0]
             spread += float((given.demand_requests[w] * share * queue).sum())
     return spread <= 0.5 * queued
