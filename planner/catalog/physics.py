@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from planner.catalog.entries import Sourced
@@ -44,49 +45,26 @@ def part_of(name: str, catalog: Catalog) -> Part:
     )
 
 
+_NAMES = {
+    "hidden_size": "hidden",
+    "intermediate_size": "intermediate",
+    "expert_intermediate_size": "moe_intermediate",
+    "vocabulary": "vocab",
+    "sliding_window_tokens": "sliding_window",
+    "max_context_tokens": "max_context",
+    "attention_parameters_per_layer": "attention_parameters",
+}
+"""Facts of a model that the formula knows by a shorter name."""
+
+
 def shape_of(name: str, catalog: Catalog) -> ModelShape:
-    """Turn a catalogue model into what the throughput formula needs."""
-    entry = catalog.model(name)
-
-    def optional(field: str) -> int:
-        fact = getattr(entry, field)
-        return 0 if fact is None else int(fact.value)
-
-    return ModelShape(
-        name=name,
-        layers=entry.layers.value,
-        hidden=entry.hidden_size.value,
-        intermediate=entry.intermediate_size.value,
-        heads=entry.heads.value,
-        kv_heads=entry.kv_heads.value,
-        head_dim=entry.head_dim.value,
-        vocab=entry.vocabulary.value,
-        experts=optional("experts"),
-        experts_per_token=optional("experts_per_token"),
-        moe_intermediate=optional("expert_intermediate_size"),
-        shared_experts=optional("shared_experts"),
-        dense_layers=optional("dense_layers"),
-        q_lora_rank=optional("q_lora_rank"),
-        kv_lora_rank=optional("kv_lora_rank"),
-        qk_rope_head_dim=optional("qk_rope_head_dim"),
-        qk_nope_head_dim=optional("qk_nope_head_dim"),
-        v_head_dim=optional("v_head_dim"),
-        sliding_window=optional("sliding_window_tokens"),
-        sliding_layers_fraction=entry.sliding_layers_fraction.value if entry.sliding_layers_fraction else 0.0,
-        tied_embeddings=bool(entry.tied_embeddings and entry.tied_embeddings.value),
-        max_context=entry.max_context_tokens.value,
-        architecture_class="moe"
-        if entry.architecture_class.value == "mixture-of-experts"
-        else entry.architecture_class.value,
-        native_precision=entry.native_precision.value
-        if entry.native_precision
-        else catalog.precision_with("activations"),
-        shared_precision=entry.shared_precision.value if entry.shared_precision else "",
-        family=entry.family.value if entry.family else "",
-        qk_norm=bool(entry.qk_norm and entry.qk_norm.value),
-        attention_parameters=entry.attention_parameters_per_layer.value
-        if entry.attention_parameters_per_layer
-        else 0.0,
-        attended_tokens=optional("attended_tokens"),
-        cache_fraction=entry.cache_fraction.value if entry.cache_fraction else 1.0,
-    )
+    """Turn a catalogue model into what the throughput formula needs, which has defaults for what is not stated."""
+    taken = {field.name for field in dataclasses.fields(ModelShape)}
+    facts = {
+        _NAMES.get(key, key): fact.value for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced)
+    }
+    stated: dict[str, Any] = {key: value for key, value in facts.items() if key in taken}
+    stated.setdefault("native_precision", catalog.precision_with("activations"))
+    if stated["architecture_class"] == "mixture-of-experts":
+        stated["architecture_class"] = "moe"
+    return ModelShape(name=name, **stated)

@@ -123,8 +123,7 @@ def _means(finished: Finished, every: int, groups: int) -> Iterator[Statistic]:
     for output in dict.fromkeys((finished.prepared.headline.name, IN_TIME, SHED)):
         table = finished.output(output)[::every]
         for which, name in enumerate(finished.prepared.names):
-            estimate = mean_estimate(table[:, which], groups)
-            yield Statistic(scenario=name, output=output, statistic="mean", estimate=estimate)
+            yield Statistic(name, output, "mean", mean_estimate(table[:, which], groups))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ def _share(estimate: Estimate) -> tuple[float, float, float]:
 def band_columns(bands: Iterable[Band]) -> Columns:
     """Lay out monthly_bands.csv."""
     return STUDY_TABLES["monthly_bands"].filled(
-        (row.scenario, row.output, row.cluster, row.month, row.mean, *row.percentiles, row.completed) for row in bands
+        (*of_month, *percentiles, completed) for *of_month, percentiles, completed in bands
     )
 
 
@@ -103,10 +103,7 @@ def promise_columns(prepared: Prepared, standings: Iterable[Standing]) -> Column
 
 def driver_columns(drivers: Iterable[Driver], completed: int) -> Columns:
     """Lay out sensitivity.csv; ``completed`` replications, with every scenario run, stand behind it."""
-    return STUDY_TABLES["sensitivity"].filled(
-        (row.scenario, row.against, row.method, row.input, row.measure, row.value, row.low, row.high, completed)
-        for row in drivers
-    )
+    return STUDY_TABLES["sensitivity"].filled((*driver, completed) for driver in drivers)
 
 
 def completed_rows(headline: Floats) -> int:

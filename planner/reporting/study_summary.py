@@ -64,8 +64,8 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         ],
         "warnings": list(finished.prepared.warnings),
         "failures": [
-            {"replication": failure.replication, "scenario": failure.scenario, "error": failure.message}
-            for failure in finished.failures()
+            {"replication": row, "scenario": scenario, "error": message}
+            for row, scenario, message in finished.failures()
         ],
         "dropped": finished.dropped(),
     }

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,9 +37,8 @@ _BAND_BYTES = 128_000_000
 """Most memory that one pass over monthly figures takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistic:
-    """One statistic of one output of one scenario."""
+class Statistic(NamedTuple):
+    """One statistic of one output of one scenario: a row of percentiles.csv."""
 
     scenario: str
     output: str
@@ -46,9 +46,8 @@ class Statistic:
     estimate: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
-    """One month of a monthly output of one scenario."""
+class Band(NamedTuple):
+    """One month of a monthly output of one scenario: a row of monthly_bands.csv."""
 
     scenario: str
     output: str
@@ -62,9 +61,8 @@ class Band:
     """Replications behind them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
-    """One measure of how the headline follows one input."""
+class Driver(NamedTuple):
+    """One measure of how the headline follows one input: a row of sensitivity.csv."""
 
     scenario: str
     against: str
@@ -77,8 +75,7 @@ class Driver:
     high: float = float("nan")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """A run that failed."""
 
     replication: int
@@ -107,10 +104,8 @@ class Finished:
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
-        return [
-            Failure(replication=row, scenario=self.prepared.names[which], message=message)
-            for row, which, message in self.store.errors(self.rows)
-        ]
+        names = self.prepared.names
+        return [Failure(row, names[which], message) for row, which, message in self.store.errors(self.rows)]
 
     def dropped(self) -> list[str]:
         """Say of each scenario how many replications could not be run, why, and what those have in common."""
@@ -161,7 +156,7 @@ class Finished:
                 if needed_by(output.name) and not np.isfinite(table[:, which]).any():
                     continue  # nothing is sold, or nothing is there to hold it against
                 for statistic, figure in _statistics(table[:, which], scramblings, output):
-                    yield Statistic(scenario=name, output=output.name, statistic=statistic, estimate=figure)
+                    yield Statistic(name, output.name, statistic, figure)
 
     def bands(self) -> Iterator[Band]:
         """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory."""
@@ -175,7 +170,7 @@ class Finished:
                     months = range(first, min(first + at_once, len(labels)))
                     table = self.store.monthly(output, cluster, which, months)[: self.rows]
                     for place, month in enumerate(months):
-                        yield _band((base.name, output, cluster), labels[month], table[:, place])
+                        yield Band(base.name, output, cluster, labels[month], *_spread(table[:, place]))
 
     def decisions(self) -> list[Comparison]:
         """Return how the scenarios compare on the headline."""
@@ -220,7 +215,7 @@ class Finished:
                     _given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.entries))
                 )
                 if against and is_numeric(drawn.distribution) and (at := flip(values, output)) is not None:
-                    of_output.append(_flip(scenario, against, drawn.name, at))
+                    of_output.append(Driver(scenario, against, "flip", drawn.name, "threshold", at))
         for of_output in drivers:
             yield from of_output
         yield from self.information()
@@ -248,18 +243,9 @@ class Finished:
             known = np.sum([np.log(self.input(name)) for name in terms if name], axis=0)
             worth = worth_of_knowing(known, table, scramblings, lower_is_better=headline.lower_is_better)
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
-            worths.append(
-                Driver(
-                    scenario=self.prepared.names[chosen],
-                    against="",
-                    method="information",
-                    input=f"throughput.{part}.{engine}.{model}",
-                    measure=measure,
-                    value=worth.value * factor,
-                    low=max(0.0, worth.low * factor),
-                    high=max(0.0, worth.high * factor),
-                )
-            )
+            ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
+            pair, scenario = f"throughput.{part}.{engine}.{model}", self.prepared.names[chosen]
+            worths.append(Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends))
         yield from sorted(worths, key=lambda driver: -driver.value)
 
     def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
@@ -308,25 +294,13 @@ def _statistics(rows: Floats, scramblings: int, output: Output) -> Iterator[tupl
     yield "cvar95", tail_mean_estimate(rows, scramblings, upper=output.lower_is_better)
 
 
-def _band(of: tuple[str, str, str], month: str, rows: Floats) -> Band:
-    """Return one month of a scenario's output, of the fleet or a cluster."""
-    scenario, output, cluster = of
+def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
+    """Return the mean and the percentiles of replications, and how many could be run."""
     known = rows[np.isfinite(rows)]
     if known.size == 0:
-        nothing = (float("nan"),) * 5
-        return Band(
-            scenario=scenario, output=output, cluster=cluster, month=month, mean=nothing[0], percentiles=nothing
-        )
+        return np.nan, (np.nan,) * len(PERCENTILES), 0
     percentiles = np.percentile(known, PERCENTILES, method="median_unbiased")
-    return Band(
-        scenario=scenario,
-        output=output,
-        cluster=cluster,
-        month=month,
-        mean=float(known.mean()),
-        percentiles=tuple(percentiles.tolist()),
-        completed=known.size,
-    )
+    return float(known.mean()), tuple(percentiles.tolist()), known.size
 
 
 def _given_data(
@@ -343,20 +317,7 @@ def _given_data(
         ("pawn", "noise_level", shares.pawn_noise, np.nan, np.nan),
     )
     for method, measure, value, low, high in measures:
-        yield Driver(
-            scenario=scenario,
-            against=against,
-            method=method,
-            input=name,
-            measure=measure,
-            value=value,
-            low=low,
-            high=high,
-        )
-
-
-def _flip(scenario: str, against: str, name: str, at: float) -> Driver:
-    return Driver(scenario=scenario, against=against, method="flip", input=name, measure="threshold", value=at)
+        yield Driver(scenario, against, method, name, measure, value, low, high)
 
 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:

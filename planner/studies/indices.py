@@ -140,16 +140,7 @@ def _of(
         value, low, high = (
             (figure, np.nan, np.nan) if isinstance(figure, float) else (figure.value, figure.low, figure.high)
         )
-        return Driver(
-            scenario=who[0],
-            against=who[1],
-            method=design.name,
-            input=name,
-            measure=measure,
-            value=value,
-            low=low,
-            high=high,
-        )
+        return Driver(*who, design.name, name, measure, value, low, high)
 
     match design:
         case OneAtATime():
