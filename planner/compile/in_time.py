@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Floats
+from planner.compile import overload
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
-from planner.fleet.plan import MOST_LOAD
 from planner.language.cluster import Cluster
 from planner.language.workload import Length, Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec
-from planner.physics.replica_times import Asked, Lengths
+from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
 # cells are finest there, and those of the longest two thousandths each half the one before; a short reply has few
@@ -48,13 +48,6 @@ def pooled_nodes(nodes: int) -> int:
 _QUEUED = Lateness(
     loads=(0.0, 1.0, 1.0 + 1e-6), late_fractions=(0.0, 0.0, 1.0), refused_fractions=(0.0, 0.0, 0.0), refuses=False
 )  # by mean times: all in time up to capacity, and beyond it a queue without end
-_OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capacity at which refusals are worked out
-_FAR_BEYOND = (2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # the same where few are missed at the last of those
-_FEW_MISSED = 0.025
-"""Share missed at twice the capacity, beyond what is too long on an idle replica, up to which capacity says little of
-what a replica can do: a few long prompts that nothing may delay make it small. Held against the zoom, beside which what
-is said of overload flatters replicas that are bound by the time per token."""
-_MANY_MISSED = 0.1  # of the same: from there on no more is offered
 _RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
 
 
@@ -230,60 +223,28 @@ def in_time_point(
     yearly, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
     batch, tpot_s = curve.at(rate * accelerators)
     _, peak_tpot_s = curve.at(curve.most_in_time_requests_per_s())
+    # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
+    held_s = 0.5 * (tpot_s + peak_tpot_s)
     return best, Point(
         yearly=yearly * factor,
         outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot_s * speed,
         prefill_fraction=_prefill_fraction(candidates.replicas, best, workload, rate * accelerators / speed),
-        # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
-        held_tpot_s=0.5 * (tpot_s + peak_tpot_s) * speed,
-        lateness=_lateness(candidates, best, speed, workload, curve),
+        held_tpot_s=held_s * speed,
+        lateness=_lateness(candidates, (best, speed), workload, curve, held_s),
     )
 
 
-def _lateness(candidates: Candidates, best: int, speed: float, workload: Workload, curve: Curve) -> Lateness:
+def _lateness(
+    candidates: Candidates, chosen: tuple[int, float], workload: Workload, curve: Curve, held_s: float
+) -> Lateness:
     """Return the shares late and refused by load over capacity, for what becomes of late requests by the scenario."""
-    capacity = curve.capacity_requests_per_s
-    if capacity <= 0.0:
-        return SHARP
-    loads = np.append(0.0, curve.requests_per_s / capacity)
-    late = np.append(curve.too_long_fraction, curve.late_fraction)
     if workload.on_overload == "queue":
-        # More than a replica can take at all queues up without end, and nothing of it is in time.
-        return Lateness(
-            loads=(*loads.tolist(), float(loads[-1]) * (1.0 + 1e-6)),
-            late_fractions=(*late.tolist(), 1.0),
-            refused_fractions=(0.0,) * (loads.size + 1),
-            too_long_fraction=curve.too_long_fraction,
-            alone_s=curve.alone_s,
-            refuses=False,
-        )
-    # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
-    at_capacity = float(np.interp(1.0, loads, late))
-    asked = candidates.asked(best, workload)
-
-    def beyond_capacity(overloads: tuple[float, ...]) -> tuple[Floats, Floats]:
-        refused, beyond = refusing(
-            candidates.replicas, best, speed, lengths_of(workload), asked, capacity * np.array(overloads)
-        )
-        missed = np.maximum.accumulate(np.maximum(refused + (1.0 - refused) * beyond, at_capacity))
-        return np.minimum(np.maximum.accumulate(refused), missed), missed
-
-    overloads: tuple[float, ...] = _OVERLOADS
-    refused, missed = beyond_capacity(overloads)
-    if missed[-1] - curve.too_long_fraction < _FEW_MISSED:
-        refused, missed = beyond_capacity(overloads + _FAR_BEYOND)
-        kept = min(int((missed - curve.too_long_fraction < _MANY_MISSED).sum()) + 1, missed.size)
-        overloads, refused, missed = (overloads + _FAR_BEYOND)[:kept], refused[:kept], missed[:kept]
-    below = loads < 1.0
-    return Lateness(
-        loads=(*loads[below].tolist(), 1.0, *overloads),
-        late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
-        refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
-        too_long_fraction=curve.too_long_fraction,
-        alone_s=curve.alone_s,
-    )
+        return overload.queueing(curve)
+    (index, speed), lengths, replicas = chosen, lengths_of(workload), candidates.replicas
+    refuse = functools.partial(refusing, replicas, index, speed, lengths, candidates.asked(index, workload))
+    return overload.refusing(curve, refuse, (ReplicaTimes(replicas, index, speed, lengths), lengths, held_s))
 
 
 def mean_point(

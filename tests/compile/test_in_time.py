@@ -14,7 +14,6 @@ from planner.compile.capacity import _candidates, build_services, service_of
 from planner.compile.in_time import (
     Candidates,
     _as_tokens_grow,
-    _lateness,
     _prefill_fraction,
     in_time_point,
     lengths_of,
@@ -23,6 +22,7 @@ from planner.compile.in_time import (
     separate,
     traffic_of,
 )
+from planner.compile.overload import queueing
 from planner.compile.placement import _speed
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
@@ -103,7 +103,7 @@ def test_what_can_wait_is_served_as_fast_as_its_steps() -> None:
 def test_who_queues_is_never_refused_and_late_beyond_what_a_replica_takes() -> None:
     asked = workload(on_overload="queue")
     tried, _ = candidates(asked)
-    lateness = _lateness(tried, 1, 1.0, asked, tried.curve(1, 1.0, asked, lengths_of(asked)))
+    lateness = queueing(tried.curve(1, 1.0, asked, lengths_of(asked)))
     assert np.all(np.diff(lateness.loads) > 0.0)
     late, refused = lateness.at(np.array([0.5, 10.0]))
     assert late[0] < 0.01
