@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.fleet import quantities
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD
+from planner.fleet.plan import load_grid
 from planner.fleet.window import evaluate_window, missed_under
 from planner.language.loading import load_scenario
 from planner.reporting.summary import mend_words
@@ -175,7 +175,7 @@ def test_where_lateness_rises_evenly_with_load_as_many_nodes_again_halve_what_is
     """1% late on an idle replica, 3% at capacity, as many as are late in the month: half of the two is at half load."""
     result = run()
     table = np.zeros_like(result.plan.late_tables)
-    table[:] = 0.01 + 0.02 * np.linspace(0.0, MOST_LOAD, LOAD_CELLS + 1)
+    table[:] = 0.01 + 0.02 * load_grid(table.shape[2] - 1)
     even = dataclasses.replace(result, plan=dataclasses.replace(result.plan, late_tables=table, calm_tables=None))
     nodes = result.monthly.present_node_h[:, 0] / np.diff(result.plan.month_edges_h)
     for late in (0.03, 0.02):
