@@ -344,9 +344,11 @@ def test_more_nodes_serve_no_less() -> None:
 
 @pytest.mark.prove
 def test_more_nodes_hardly_ever_serve_less() -> None:
-    """Of 9 in 6,000, 6 load weights on the way back from an hour placed for its own work to the placement of the review,
-    which nobody looks at; 1 has what it does not serve still waiting; 2 give the first of two workloads of a priority a
-    cluster whole, and so none of the nodes on which it would serve more.
+    """Of 9 in 6,000, 6 load weights on the way back from an hour placed for its own work to the review's placement.
+
+    That is held to suffice as if they stood. 1 has what it does not serve still waiting; in 2 the first of two
+    workloads of a priority has room enough where it is offered it first, and none of the nodes on which it would serve
+    more.
     """
     assert np.mean([serves_less_with_more(seed) for seed in range(400)]) < 0.01
 
