@@ -27,7 +27,7 @@ from planner.arrays import Bools, Floats
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
 from planner.fleet.hourly import WindowInput
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, missed_under
 from planner.results.kept import per_run
@@ -249,7 +249,7 @@ def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
     if plan.preferred_utilisation == 0.0:  # it is spread so already
         return False
     tables = _calm(plan).late_tables[:, w]
-    loads = np.linspace(0.0, MOST_LOAD, tables.shape[-1])
+    loads = load_grid(tables.shape[-1] - 1)
     owned = [c for c in plan.workloads[w].cluster_order if not plan.clusters[c].is_paid_by_the_hour]
     months = np.repeat(np.arange(len(plan.months.labels)), np.diff(plan.month_edges_h))
     monthly = np.broadcast_to(plan.requests_per_node_h[:, w], (len(plan.clusters), len(plan.months.labels)))
