@@ -142,8 +142,7 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     """
     starts, lengths = plan.month_edges_h[:-1], np.diff(plan.month_edges_h)
     served, nodes, busy, placed, loading = (
-        np.concatenate([getattr(window, name) for window in windows], axis=-1)
-        for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
+        _hourly(windows, name) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
     deployments, size = (
         placement.deployments,
@@ -171,6 +170,12 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
         held_node_h=np.add.reduceat(held, starts, axis=1).T,
         load_node_h=np.add.reduceat(load, starts, axis=1).T,
     )
+
+
+def _hourly(windows: Sequence[WindowResult], name: str) -> Floats:
+    """Return the hours of all windows one after the other, to be read alone: those of a single window are its own."""
+    parts: list[Floats] = [getattr(window, name) for window in windows]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:

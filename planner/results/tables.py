@@ -14,6 +14,7 @@ from planner.finance.cents import split_cents, usd
 from planner.finance.statements import Frequency, monthly_statements
 from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.fleet import quantities
+from planner.fleet.elementwise import in_hours
 from planner.fleet.hourly import WindowResult
 from planner.fleet.placement import Residence, residence
 from planner.fleet.plan import Deployment, Plan
@@ -72,7 +73,7 @@ def _power_limit_kw(plan: Plan) -> Floats:
 def _needed(result: Replication) -> tuple[Floats, Floats]:
     """Return accelerators that all work asked for would keep busy, each month's mean and highest hour."""
     plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
-    per_request = plan.tokens_per_request[plan.months.hour_periods].T
+    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
     busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
     served, refused = (
         np.concatenate([(came * per_request[:, _hours(window)]).sum(axis=0) for came, window in parts])
@@ -294,7 +295,7 @@ def _by_hours(result: Replication, step_h: int, stamp: str) -> Columns:
     def joined(arrays: Iterable[Floats]) -> Floats:
         return np.add.reduceat(np.concatenate([*arrays], axis=-1), np.arange(0, plan.hours, step_h), axis=-1)
 
-    per_request = plan.tokens_per_request[plan.months.hour_periods].T
+    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
 
     def tokens(requests: Iterable[Floats]) -> Floats:
         """Add up tokens over workloads, the axis before the hours."""
