@@ -5,8 +5,7 @@ printed; ``progress`` is told in a few words what goes on. ``strict`` takes ever
 is written. What a verb needs is loaded when it is called.
 """
 
-from planner.verbs.common import Stopped
-from planner.verbs.many_runs import actuals, size, study, sweep
+from planner.verbs.many_runs import Stopped, actuals, size, study, sweep
 from planner.verbs.plans import compare, memo, report, run, simulate
 
 __all__ = ["Stopped", "actuals", "compare", "memo", "report", "run", "simulate", "size", "study", "sweep"]

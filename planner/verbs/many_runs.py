@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ActualsAnswer, Method, SizeAnswer, StudyAnswer, SweepAnswer
-from planner.errors import CapacityError, ScenarioError, refuse
-from planner.verbs.common import Place, Say, Stopped, folder_of, listed, silent, tell
+from planner.errors import CapacityError, ScenarioError, printable, refuse
+from planner.verbs.plans import Place, Say, folder_of, silent
 
 if TYPE_CHECKING:
     from planner.language.loading import Source
@@ -24,6 +24,21 @@ SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
 """Replications, trajectories or points of a method, where nothing else is asked for."""
 _POINTS_PER_WORKER = 16
 """Points of a sweep for which another process pays."""
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupted sweep or study: what is done is kept, and ``resume=True`` continues it."""
+
+
+def _listed(words: Sequence[str]) -> Sequence[str]:
+    """Return a list of words; a single one that was not put into a list is one."""
+    return [words] if isinstance(words, str) else words
+
+
+def _tell(notes: Iterable[str], progress: Say) -> None:
+    """Say what was found in a folder: a lock taken over, damaged files."""
+    for note in notes:
+        progress(f"note: {printable(note)}")
 
 
 def sweep(
@@ -56,7 +71,7 @@ def sweep(
     from planner.studies.runner import workforce
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
 
-    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else listed(vary)
+    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
     axes = parse_axes(texts)
     check_size(axes, confirmed=yes)
     loaded = load_scenario(scenario, overrides)
@@ -67,7 +82,7 @@ def sweep(
     seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
     work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
     work.open(resume=resume, restart=restart)
-    tell(work.notes, progress)
+    _tell(work.notes, progress)
 
     def count(number: int) -> None:
         if number % 10 == 0 or total <= 10:
@@ -132,7 +147,7 @@ def study(
     from planner.studies.runner import Until, workforce
     from planner.studies.study import goal_of, open_store, store_of
 
-    force, overrides = workforce(workers, scheduler), listed(overrides)
+    force, overrides = workforce(workers, scheduler), _listed(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
     check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
@@ -147,7 +162,7 @@ def study(
     goal = goal_of(prepared, design, count, stop)
     progress(_begun(prepared, goal, drawn=isinstance(design, MonteCarlo)))
     hint = prepared.uneven(count) if isinstance(design, MonteCarlo) and stop is None else None
-    tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
+    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
     try:
         finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))
         if not isinstance(design, MonteCarlo):
@@ -215,9 +230,9 @@ def size(
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
     narrowed = {"choose.budget_usd": budget, "choose.power_kw": power, "promise.in_time": promise}
     asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
-    loaded = load_scenario(scenario, [*listed(overrides), *asked])
+    loaded = load_scenario(scenario, [*_listed(overrides), *asked])
     folder = folder_of(out, f"{loaded.name}-size")
-    trial = trial_of(loaded, listed(parts), None if study is None else Path(study), objective, seed)
+    trial = trial_of(loaded, _listed(parts), None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
     refuse(warnings, strict=strict)
     force = workforce(workers, scheduler)
@@ -227,7 +242,7 @@ def size(
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     work = SizeWork(folder, loaded, trial)
     work.open(resume=resume, restart=restart)
-    tell(work.notes, progress)
+    _tell(work.notes, progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     options = ["--study", os.fspath(study)] if study is not None else []
     options += ["--parts", ",".join(parts)] if parts else []
@@ -272,7 +287,7 @@ def actuals(
 
     check_whole(replications=replications - 1, seed=seed or 0)
     file, earlier, seeded = planned_from(Path(plan))
-    laid = [*earlier, *listed(overrides)]
+    laid = [*earlier, *_listed(overrides)]
     prepared = prepare(file, laid, seeded if seed is None else seed)
     name = prepared.names[0] if scenario is None else scenario
     if name not in prepared.names:
@@ -283,7 +298,7 @@ def actuals(
     seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
     folder = folder_of(out, f"{name}-actuals")
     check_target(folder)
-    tell(prepared.study.notes, progress)
+    _tell(prepared.study.notes, progress)
     held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
     form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
     options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.answers import ComparisonAnswer, RunAnswer
 from planner.errors import Problem, ScenarioError, refuse
 from planner.results.measure_names import DRAWS
-from planner.verbs.common import Place, Say, folder_of, silent
 
 if TYPE_CHECKING:
     from planner.language.loading import Source
     from planner.results.result import RunResult
     from planner.simulation.processes import Process
+
+Place = str | os.PathLike[str]
+Say = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+def folder_of(out: Place | None, name: str) -> Path:
+    """Return the output folder: the one asked for, or one of the plan's name under outputs."""
+    return Path("outputs") / name if out is None else Path(out)
 
 
 def simulate(
