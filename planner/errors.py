@@ -58,11 +58,15 @@ class ScenarioError(PlannerError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def refuse(warnings: Iterable[str], *, strict: bool) -> None:
-    """Raise warnings as one ScenarioError where a user takes every warning as an error."""
-    problems = [Problem(message=warning) for warning in warnings] if strict else []
+def raise_all(problems: list[Problem]) -> None:
+    """Raise all that is wrong as one ScenarioError; nothing where nothing is."""
     if problems:
         raise ScenarioError(problems)
+
+
+def refuse(warnings: Iterable[str], *, strict: bool) -> None:
+    """Raise warnings as one ScenarioError where a user takes every warning as an error."""
+    raise_all([Problem(message=warning) for warning in warnings] if strict else [])
 
 
 class CapacityError(PlannerError):

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from planner.catalog.entries import Fraction
 from planner.documents import MAX_BYTES, document_from, read_bytes
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, raise_all
 from planner.files import write_file
 from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
 from planner.physics.doubt import Spread
@@ -178,8 +178,7 @@ def calibration_from(raw: bytes, path: str) -> CalibrationFile:
         for name in names
         if name not in NAMES
     ]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return file
 
 

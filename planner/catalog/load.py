@@ -27,7 +27,7 @@ from planner.catalog.entries import (
     with_provenance,
 )
 from planner.documents import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.validation import Strict, choices, nearest, validate
 
 FOLDER = Path(__file__).parent
@@ -262,8 +262,7 @@ def _check_sources(catalog: Catalog, document: Document) -> None:
         if " " not in fact.source and fact.source not in catalog.sources:
             message = f"source {fact.source!r} is not in sources; add it there or say it in words"
             problems.append(document.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
-    if problems:
-        raise ScenarioError(list(dict.fromkeys(problems)))
+    raise_all(list(dict.fromkeys(problems)))
 
 
 def _check_names(catalog: Catalog, document: Document) -> None:
@@ -275,8 +274,7 @@ def _check_names(catalog: Catalog, document: Document) -> None:
             hint = nearest(name, known) or f"the catalogue has {choices(known)}"
             problems.append(document.problem(path, f"unknown {section[:-1]} {name!r}", hint))
     problems += [document.problem(path, message) for path, message in _contradictions(catalog)] if not problems else []
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:

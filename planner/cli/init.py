@@ -183,7 +183,7 @@ def check_options(name: str, model: str, time_unit: str, out: Path | None) -> No
     """Raise every problem with the options before a large file is read."""
     import re
 
-    from planner.errors import Problem, ScenarioError
+    from planner.errors import Problem, raise_all
     from planner.tools.traffic_log import TIME_UNITS
 
     problems = []
@@ -196,8 +196,7 @@ def check_options(name: str, model: str, time_unit: str, out: Path | None) -> No
         problems.append(Problem(path="--time-unit", message=message))
     if out is not None and out.exists():
         problems.append(Problem(file=str(out), message="exists and will not be overwritten"))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -21,7 +21,7 @@ def validate(
     quiet: Quiet = False,
 ) -> None:
     """Check scenario and study files without running them; list every problem of every file."""
-    from planner.errors import Problem, ScenarioError, printable, refuse
+    from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
     from planner.files import json_text
 
     problems: list[Problem] = []
@@ -43,8 +43,7 @@ def validate(
     if as_json:
         typer.echo(json_text({"files": told}), nl=False)
         raise typer.Exit(ScenarioError.exit_code if problems else 0)
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 def schema(

@@ -20,7 +20,7 @@ from planner.compile.service import Service
 from planner.demand.growth import TableGrowth
 from planner.demand.plan import WorkloadDemand
 from planner.documents import KeyPath
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, raise_all
 from planner.finance.months import add_months
 from planner.fleet.plan import ClusterPlan, Plan
 from planner.fleet.power import allowed_it_kw
@@ -63,8 +63,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
     warnings += _all_drained(plan)
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return warnings, notes
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, raise_all
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
@@ -88,8 +88,7 @@ class Bursts:
         if not 1.0 <= self.index_of_dispersion < np.inf:
             message = f"must be at least 1 (Poisson), not {self.index_of_dispersion}"
             problems.append(Problem(path="burst_index_of_dispersion", message=message))
-        if problems:
-            raise ScenarioError(problems)
+        raise_all(problems)
 
     @property
     def minute_rate_cv(self) -> float:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, raise_all
 
 LN_2 = float(np.log(2.0))
 _BLOCK_HOURS = 24  # fastest of 8..64 where measured; a whole number of days needs no padding
@@ -35,8 +35,7 @@ class LognormalNoise:
             problems.append(
                 Problem(path="noise.correlation_h", message=f"must be at least 0, not {self.correlation_h}")
             )
-        if problems:
-            raise ScenarioError(problems)
+        raise_all(problems)
 
     @property
     def hourly_correlation(self) -> float:
@@ -61,8 +60,7 @@ class LaunchSpike:
             problems.append(Problem(path="event.multiple", message=f"must be at least 0, not {self.multiple}"))
         if not 0.0 < self.decay_days < np.inf:
             problems.append(Problem(path="event.decay_days", message=f"must be above 0, not {self.decay_days}"))
-        if problems:
-            raise ScenarioError(problems)
+        raise_all(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +87,7 @@ class Tenant:
             problems.append(Problem(path=f"{path}.mean_on_h", message=f"must be above 0, not {self.mean_on_h}"))
         if not 0.0 <= self.mean_off_h < np.inf:
             problems.append(Problem(path=f"{path}.mean_off_h", message=f"must be at least 0, not {self.mean_off_h}"))
-        if problems:
-            raise ScenarioError(problems)
+        raise_all(problems)
 
     @property
     def on_fraction(self) -> float:

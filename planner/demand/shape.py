@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.demand.calendar import HOURS_PER_WEEK, Horizon, local_day_index, local_hour_index
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import DAYS_PER_YEAR
 
 DEFAULT_PEAK_HOUR = 14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time
@@ -68,8 +68,7 @@ def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tup
     ]
     if not problems and profile.sum() == 0.0:
         problems = [Problem(path="weekly_profile", message="all 168 factors are zero")]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return tuple((profile / profile.mean()).tolist())
 
 
@@ -137,8 +136,7 @@ def _check_weekly(peak: float, weekend: float, trough: float | None, peak_hour: 
         problems.append(Problem(path="trough_to_mean", message=f"must lie in 0..1, not {trough}"))
     if not 0 <= peak_hour <= 23:
         problems.append(Problem(path="peak_hour", message=f"must be an hour 0..23, not {peak_hour}"))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 def _von_mises_day(angle: Floats, high: float) -> Floats:

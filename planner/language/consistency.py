@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from planner.catalog.load import Catalog
 from planner.demand.calendar import is_zone, zone_names
 from planner.documents import KeyPath
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
 from planner.language.cluster import Cluster
 from planner.language.contract import ON_SITE, OnDemand, Spot
@@ -59,8 +59,7 @@ def check_scenario(scenario: Scenario) -> None:
             key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
             report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
     _check_prices(scenario, report)
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 Report = Callable[..., None]

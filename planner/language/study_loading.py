@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.documents import Document, KeyPath, Location, read_document
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.language.loading import document_of, merge, scenario_from_document
 from planner.language.scenario import Scenario
 from planner.language.study import Study
@@ -31,8 +31,7 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
             scenarios[name] = _scenario(study, name, path.parent / entry.extends, overrides)
         except ScenarioError as error:
             problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     _check_horizons(study, scenarios)
     return study, scenarios
 
@@ -131,5 +130,4 @@ def _check_horizons(study: Study, scenarios: dict[str, Scenario]) -> None:
         for name, other in others
         if (other.start, other.horizon_months) != (first.start, first.horizon_months)
     ]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.compile import build_plan
-from planner.errors import ConservationError, Problem, ScenarioError
+from planner.errors import ConservationError, Problem, ScenarioError, raise_all
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors, bridge
 from planner.finance.cents import usd
@@ -100,8 +100,7 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
         warnings += _policy_warnings(other, base)
         if any(getattr(other.finance, name) != getattr(base.finance, name) for name in PRICE_OF_CAPITAL):
             warnings.append(f"{other.name} has another discount rate; savings are discounted at that of {base.name}")
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return tuple(warnings)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.documents import KeyPath
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.language import study as language
 from planner.validation import choices, nearest
 
@@ -92,8 +92,7 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
         else:
             pairs[first, second] = number
             ranks[first, second] = ranks[second, first] = entry.rank
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     if not is_valid(ranks):
         raise ScenarioError(_invalid(study, names, ranks, pairs))
     return factor(ranks)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.compile import build_plan
 from planner.compile.contradictions import hardly_meant
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.language.study import Study
 from planner.language.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
@@ -141,8 +141,7 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         inputs = resolve_inputs(study, bases)
     except ScenarioError as error:
         raise ScenarioError([*error.problems, *problems]) from None
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     for base in bases.values():
         base.scenario.document.is_sealed = True
     return Prepared(

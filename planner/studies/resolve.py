@@ -15,7 +15,7 @@ from planner.compile.capacity import build_services, served_precision
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.documents import KeyPath, dotted, parse_scalar
-from planner.errors import PlannerError, Problem, ScenarioError
+from planner.errors import PlannerError, Problem, ScenarioError, raise_all
 from planner.language import study as language
 from planner.language.consistency import check_scenario
 from planner.language.plausible import far_off, mark_at
@@ -47,8 +47,7 @@ def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> In
         mixing = mixing_of(study, [entry.name for entry in inputs])
     except ScenarioError as error:
         problems += error.problems
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return Inputs(entries=tuple(inputs), mixing=mixing)
 
 
@@ -147,8 +146,7 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
     if not problems and not 2 <= len(values) <= language.MOST_VALUES:
         message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
         problems.append(Problem(file=str(path), message=message))
-    if problems:
-        raise ScenarioError(problems[:20])
+    raise_all(problems[:20])
     return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.compile import build_plan
 from planner.compile.contradictions import hardly_meant
-from planner.errors import Problem, ScenarioError, refuse
+from planner.errors import Problem, ScenarioError, raise_all, refuse
 from planner.fleet.plan import Plan
 from planner.language.loading import Source, load_scenario
 from planner.language.scenario import Scenario
@@ -47,8 +47,7 @@ def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str
                 load_scenario(scenario, [*overrides, f"{axis.path}={value}"])
             except ScenarioError as error:
                 problems += error.problems
-    if problems:
-        raise ScenarioError(list(dict.fromkeys(problems)))
+    raise_all(list(dict.fromkeys(problems)))
 
 
 def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:

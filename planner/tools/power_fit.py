@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics.power import (
     PowerCoefficients,
     clock_bound_fraction,
@@ -80,8 +80,7 @@ def read_power_measurements(path: Path) -> list[PowerMeasurement]:
         rows.append(PowerMeasurement(numbers=numbers, **texts))
     if not lines:
         problems.append(Problem(message="has no rows", file=str(path)))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return rows
 
 

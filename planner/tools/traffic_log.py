@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
 from planner.demand.tokens import RequestLog
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
             hint = f"did you mean {near[0]!r}?" if near else f"roles are {', '.join(ROLES)}"
             problems.append(Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint))
         chosen[role] = column
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return chosen
 
 
@@ -117,8 +116,7 @@ def read_request_log(
     if not problems and float(np.ptp(times_s)) > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
         message = f"times span {np.ptp(times_s) / SECONDS_PER_YEAR:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
         problems.append(Problem(file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     order = np.argsort(times_s, kind="stable")
     clients = _client_numbers(table[names["client"]])[order] if "client" in names else None
     one_clock = clients is None or not _every_client_starts_at_zero(times_s[order], clients)
@@ -160,8 +158,7 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     problems = _row_problems(path, chosen, ~_is_count(rates), table[chosen], 2)
     if not rates.size:
         problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     first_hour, start_s = _first_hour_of_week(table, chosen, path)
     end_s = None if start_s is None else start_s + rates.size * SECONDS_PER_HOUR
     return HourlyRates(column=chosen, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
@@ -259,8 +256,7 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
             guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
             hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
             problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return columns
 
 

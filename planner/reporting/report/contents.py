@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import MANIFEST, PRODUCT, is_inside, settle, sha256_of
 from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS, shown_cells
 
@@ -303,8 +303,7 @@ def _read(folder: Path, manifest: dict[str, Any], names: list[str]) -> Contents:
         if hashlib.sha256(content).hexdigest() != known[name]:
             problems.append(Problem(file=str(folder / name), message=_CHANGED, hint="run again"))
         files[name] = content
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
     return Contents(manifest=identity, files=files, beside=openable(known))
 

@@ -15,7 +15,7 @@ import numpy as np
 from planner.arrays import Bools, Floats
 from planner.catalog.calibration import ByRequest, CalibrationFile, Coverage, Errors, ErrorSpread, PromisedRow
 from planner.catalog.load import Catalog, load_catalog
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, Calibration, prior_calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
 from planner.physics.replica import ReplicaSpec
@@ -66,8 +66,7 @@ def read_rows(path: Path, catalog: Catalog) -> tuple[pd.DataFrame, BenchmarkRows
         for line, reason in zip(frame.index, rows.reasons, strict=True)
         if reason
     ]
-    if problems:
-        raise ScenarioError(problems[:MAX_PROBLEMS])
+    raise_all(problems[:MAX_PROBLEMS])
     return frame, rows
 
 

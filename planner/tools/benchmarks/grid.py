@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.catalog.load import Catalog
 from planner.catalog.physics import formats_of
-from planner.errors import CapacityError, Problem, ScenarioError
+from planner.errors import CapacityError, Problem, ScenarioError, raise_all
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration
 from planner.physics.doubt import Doubt, interval
 from planner.physics.memory import memory_fit, smallest_fit
@@ -164,8 +164,7 @@ def _check(grid: Grid) -> None:
     if grid.separate_pools and (grid.offline or grid.ttft_objective_s < np.inf or grid.cached_fraction > 0.0):
         message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
         problems.append(Problem(path="--separate-pools", message=message))
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
 
 
 def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import write_file
 
 PHASES = ("idle", "copy", "read", "gemm", "decode", "prefill")
@@ -90,8 +90,7 @@ def read_rows(path: Path) -> list[ProbeRow]:
         raise ScenarioError(Problem(message=f"cannot be read: {error.strerror}", file=str(path))) from error
     problems: list[Problem] = []
     rows = [_parse(line, number, path, problems) for number, line in enumerate(lines, start=2)]
-    if problems:
-        raise ScenarioError(problems)
+    raise_all(problems)
     return [row for row in rows if row is not None]
 
 
