@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -241,14 +240,8 @@ def losses(contents: Contents) -> Picture | None:
         return None
     calendar = Calendar(table.texts("month"))
 
-    def by_month(column: str) -> dict[str, float]:
-        sums: dict[str, float] = defaultdict(float)
-        for month, hours in table.rows("month", totals=[column]):
-            sums[month] += hours
-        return sums
-
-    present = by_month("present_node_h")
-    lost = {name: by_month(column) for column, name in LOST.items() if column in table}
+    present = table.summed("month", "present_node_h")
+    lost = {name: table.summed("month", column) for column, name in LOST.items() if column in table}
     series = [
         Series(name=name, colour=colour, points=[(calendar.middle(m), h / present[m] if present[m] else 0.0)
                                                  for m, h in hours.items()])

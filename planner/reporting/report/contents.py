@@ -112,6 +112,13 @@ class Table:
         columns = [*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals)]
         return zip(*columns, strict=True)
 
+    def summed(self, by: str, column: str) -> dict[str, float]:
+        """Return the sums of a column by the cells of another."""
+        sums: dict[str, float] = defaultdict(float)
+        for name, number in self.rows(by, totals=[column]):
+            sums[name] += number
+        return sums
+
     def sums(self, first: str, second: str, column: str) -> dict[str, dict[str, float]]:
         """Return the sums of a column by the cells of two others; what is not there is zero."""
         sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))

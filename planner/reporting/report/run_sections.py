@@ -143,10 +143,7 @@ def losses_section(contents: Contents) -> Section | None:
         return None
     columns = {name: column for column, name in LOSSES.items() if column in losses}
     by_cluster, months = node_hours(contents) or {}, losses.texts("month")
-    by_month: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for name, column in columns.items():
-        for month, hours in losses.rows("month", totals=[column]):
-            by_month[name][month] += hours
+    by_month = {name: losses.summed("month", column) for name, column in columns.items()}
     calendar = Calendar(months)
     lost = [name for name in columns if name not in ("at work", IDLE)]
     series = [
@@ -194,12 +191,9 @@ def node_hours(contents: Contents) -> dict[str, dict[str, float]] | None:
     losses = contents.table("losses")
     if not losses:
         return None
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for column, name in LOSSES.items():
-        if column in losses:
-            for cluster, hours in losses.rows("cluster", totals=[column]):
-                sums[cluster][name] += hours
-    return sums
+    hours = {name: losses.summed("cluster", column) for column, name in LOSSES.items() if column in losses}
+    clusters = dict.fromkeys(losses.texts("cluster"))
+    return {cluster: {name: by_cluster[cluster] for name, by_cluster in hours.items()} for cluster in clusters}
 
 
 def _loss_colour(names: Sequence[str], name: str) -> int:
