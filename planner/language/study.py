@@ -30,44 +30,37 @@ class _Draw(Strict):
     the value."""
 
 
-class Triangular(_Draw):
+class _Hump(_Draw):
+    """A distribution between two ends, with a most likely value."""
+
+    low: Number
+    """Lowest, in the unit of the field."""
+    mode: Number
+    """Most likely, in the unit of the field."""
+    high: Number
+    """Highest, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "_Hump":
+        if not (self.low <= self.mode <= self.high and self.low < self.high):
+            raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
+        return self
+
+
+class Triangular(_Hump):
     """Rises straight to the most likely value and falls straight from it."""
 
     kind: Literal["triangular"]
     """Triangular."""
-    low: Number
-    """Lowest, in the unit of the field."""
-    mode: Number
-    """Most likely, in the unit of the field."""
-    high: Number
-    """Highest, in the unit of the field."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Triangular":
-        if not (self.low <= self.mode <= self.high and self.low < self.high):
-            raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
-        return self
 
 
-class Pert(_Draw):
+class Pert(_Hump):
     """A smooth hump between a lowest and a highest value: a beta distribution (Malcolm and others 1959)."""
 
     kind: Literal["pert"]
     """PERT."""
-    low: Number
-    """Lowest, in the unit of the field."""
-    mode: Number
-    """Most likely, in the unit of the field."""
-    high: Number
-    """Highest, in the unit of the field."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 4.0
     """How much the most likely value counts against the ends. Default 4: the classic PERT."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Pert":
-        if not (self.low <= self.mode <= self.high and self.low < self.high):
-            raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
-        return self
 
 
 class Uniform(_Draw):
