@@ -1,17 +1,19 @@
-"""From an output folder to its report."""
+"""From an output folder to its report; what a folder cannot say is one line that names the command which says it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.files import change_files
+from planner.reporting.folder import command_line
+from planner.reporting.judgement import choose
 from planner.reporting.report import (
     compare_sections,
     drivers,
-    elsewhere,
     evidence,
     plans,
     run_answer,
@@ -22,10 +24,67 @@ from planner.reporting.report import (
     variance_sections,
     zoom_sections,
 )
+from planner.reporting.report.compare_sections import swept_plans
 from planner.reporting.report.contents import REPORT, Contents, fitting, openable, read_contents
-from planner.reporting.report.html import Html, join
+from planner.reporting.report.html import Html, join, paragraph
 from planner.reporting.report.memo import has_memo, memo_body
-from planner.reporting.report.page import Section, page
+from planner.reporting.report.page import Section, code, page
+
+NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; {} says why."
+POINTERS: dict[tuple[str, str], tuple[str, str]] = {
+    ("run", "hangs"): (
+        "One run cannot say which input moves its answer. {} draws the tornado, of a study file that names this "
+        "scenario and what is uncertain about it; planner montecarlo gives the interval.",
+        "planner sensitivity STUDY",
+    ),
+    ("comparison", "hangs"): (
+        "One replication and one value for each input cannot say which of them decides. Put these scenarios into a "
+        "study: {} draws the tornado of their difference, and planner montecarlo says how often the order holds.",
+        "planner sensitivity STUDY",
+    ),
+    ("sweep", "time"): ("A sweep keeps whole-horizon figures. {} gives the months of one combination.", "{run}"),
+    ("sweep", "money"): ("A sweep keeps whole-horizon figures. {} gives the ledger of one combination.", "{run}"),
+    ("sweep", "losses"): ("A sweep keeps whole-horizon figures. {} gives the losses of one combination.", "{run}"),
+    ("sweep", "hangs"): (
+        "The table above is what the answer hangs on, for what was varied. {} measures it for everything uncertain.",
+        "planner sensitivity STUDY",
+    ),
+    ("study", "time"): (NO_RUN, "planner run"),
+    ("study", "money"): (NO_RUN, "planner run"),
+    ("study", "losses"): (NO_RUN, "planner run"),
+    ("study", "hangs"): (
+        "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and {} draws the tornado.",
+        "planner sensitivity STUDY",
+    ),
+}
+"""What is said, and the command it names, by kind of folder and section."""
+
+
+def _maker(key: str) -> Callable[[Contents], Section | None]:
+    def make(contents: Contents) -> Section | None:
+        if (contents.kind, key) not in POINTERS:
+            return None
+        said, command = POINTERS[contents.kind, key]
+        before, _, after = said.partition("{}")
+        shown = command.replace("{run}", _run_of_choice(contents))
+        return Section(key=key, body=paragraph(before, code(shown), after))
+
+    return make
+
+
+def _run_of_choice(contents: Contents) -> str:
+    """Return the command that runs the combination of a sweep that is recommended, or comes nearest to it."""
+    manifest, points = contents.manifest, swept_plans(contents)
+    file = str(manifest.get("scenario_file") or f"{manifest.get('scenario')}.yaml")
+    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
+    settings = next((settings for plan, settings in points if plan is chosen), [])
+    options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
+    return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
+
+
+POINTED = {key: _maker(key) for key in ("answer", "time", "money", "losses", "hangs")}
+"""What makes the one line of a section, for folders that should have it."""
+
 
 SectionMaker = Callable[[Contents], Section | None]
 
@@ -45,24 +104,24 @@ SECTIONS: Sequence[SectionMaker] = (
     variance_sections.figures_section,
     evidence.warnings_section,
     evidence.measures_section,
-    elsewhere.MAKERS["answer"],
+    POINTED["answer"],
     compare_sections.timeline_section,
     study_sections.fan_section,
     plans.single(timelines.timeline_section),
     plans.timeline_section,
-    elsewhere.MAKERS["time"],
+    POINTED["time"],
     compare_sections.bridge_section,
     variance_sections.dollars_section,
     plans.single(run_sections.money_section),
     plans.money_section,
-    elsewhere.MAKERS["money"],
+    POINTED["money"],
     plans.single(run_sections.losses_section),
     run_sections.late_section,
     plans.single(run_sections.routing_section),
     plans.losses_section,
-    elsewhere.MAKERS["losses"],
+    POINTED["losses"],
     drivers.hangs_section,
-    elsewhere.MAKERS["hangs"],
+    POINTED["hangs"],
     evidence.uncertain_section,
     evidence.assumptions_section,
     evidence.error_section,
@@ -91,7 +150,7 @@ def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -
     sections: dict[str, Section] = {}
     for make in makers:
         section = make(contents)
-        if section is None or (make in elsewhere.MAKERS.values() and section.key in sections):
+        if section is None or (make in POINTED.values() and section.key in sections):
             continue
         if before := sections.get(section.key):
             section = replace(before, body=join([before.body, section.body], "\n"))
