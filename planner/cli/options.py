@@ -82,14 +82,14 @@ def answer_study(
     from planner.verbs import study as run_study
 
     written = asked.get("method") != "importance"  # which reads what a study wrote, and writes nothing
-    with stoppable(command_again()), watching(quiet=quiet) as watch:
+    with stoppable(resume_command()), watching(quiet=quiet) as watch:
         answer = run_study(study, number, out, **asked, progress=say(quiet=quiet), watch=watch)
     tell(answer, as_json=as_json, quiet=quiet, written=written)
 
 
-def command_again(*, add: tuple[str, ...] = ("--resume",)) -> str:
-    """Return the command line that was called, with options added."""
+def resume_command() -> str:
+    """Return the command line that goes on with what was called."""
     import shlex
 
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
-    return shlex.join(["planner", *words, *add])
+    return shlex.join(["planner", *words, "--resume"])

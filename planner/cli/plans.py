@@ -120,7 +120,7 @@ def sweep(
     """Run every combination of some values and write one tidy CSV."""
     from planner.verbs import sweep
 
-    with stoppable(options.command_again()):
+    with stoppable(options.resume_command()):
         answer = sweep(
             scenario,
             vary,

@@ -39,12 +39,12 @@ class Axis:
     """Whether lines cross the panel at the ticks."""
 
 
-def even_axis(low: float, high: float, label: str = "", *, unit: str = "", grid: bool = True) -> Axis:
+def even_axis(low: float, high: float, label: str = "", *, unit: str = "") -> Axis:
     """Return an axis with equal differences at equal distances, labelled in ``unit`` as the report's axes are."""
     scale = Scale(low=low, high=high)
     ticks = scale.ticks(7)
     labels = [axis_label(tick, unit) for tick in ticks] if unit else _alike(ticks)
-    return Axis(scale=scale, ticks=list(zip(ticks, labels, strict=True)), label=label, grid=grid)
+    return Axis(scale=scale, ticks=list(zip(ticks, labels, strict=True)), label=label)
 
 
 def _alike(ticks: Sequence[float]) -> list[str]:

@@ -37,14 +37,14 @@ class Point:
     """What is hardly meant about it."""
 
 
-def check_values(scenario: Source, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> None:
+def check_values(scenario: Source, axes: Sequence[Axis]) -> None:
     """Refuse a key that does not exist or a value it cannot have, before any run."""
     problems: list[Problem] = []
     for axis in axes:
         ends = dict.fromkeys((axis.values[0], axis.values[-1], *axis.values[1 : 1 + 50]))
         for value in ends:
             try:
-                load_scenario(scenario, [*overrides, f"{axis.path}={value}"])
+                load_scenario(scenario, [f"{axis.path}={value}"])
             except ScenarioError as error:
                 problems += error.problems
     raise_all(list(dict.fromkeys(problems)))
