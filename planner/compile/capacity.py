@@ -11,15 +11,13 @@ import numpy as np
 from planner.arrays import Floats
 from planner.catalog.load import Catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile.apart import Apart, apart_point
 from planner.compile.in_time import (
     POOL_STEPS,
-    Apart,
     Candidates,
-    apart_point,
     in_time_point,
     mean_point,
     pooled_nodes,
-    separate,
     stated_over_formula,
     traffic_of,
 )
@@ -214,9 +212,6 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0).reshape(3, -1)
     rate, roofline, wide = rates / replicas.accelerators
     best = int(np.argmax(rate))
-    apart = None if cluster.pools == "shared" else separate(specs, replicas, workload)
-    if apart is not None and cluster.pools == "auto" and apart.rate <= rate[best]:
-        apart = None
     single = at_concurrency(replicas, np.arange(len(specs)), traffic_of(workload), 1.0)
     candidates = Candidates(
         replicas=replicas,
@@ -228,13 +223,19 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     )
     claim = stated_over_formula(cluster, workload, candidates)
     speed = _multiplier(cluster, workload, catalog) if claim is None else claim
-    if apart is not None:
-        best, held = apart.decode, apart_point(specs, replicas, workload, apart, horizon_months, speed)
-    elif workload.priority == "deferrable":
+    # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
+    speeds = (1.0, claim) if claim else (speed, 1.0)
+    if workload.priority == "deferrable":
         held = mean_point(replicas, best, workload, point, horizon_months, speed)
     else:
-        # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
-        best, held = in_time_point(candidates, workload, horizon_months, (1.0, claim) if claim else (speed, 1.0))
+        best, held = in_time_point(candidates, workload, horizon_months, speeds)
+    apart = None
+    if cluster.pools != "shared":
+        apart, pooled = apart_point(candidates, specs, workload, horizon_months, speeds)
+        if cluster.pools == "auto" and pooled.yearly[0] <= held.yearly[0]:
+            apart = None
+        else:
+            best, held = apart.decode, pooled
     if held.yearly[0] <= 0:
         fastest = int(np.argmin(single.tpot_s))
         raise CapacityError(
@@ -266,6 +267,7 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
         wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
         layout=_layout_in_words(spec, apart),
+        is_apart=apart is not None,
         doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         held_tpot_s=held.held_tpot_s,
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody

@@ -15,9 +15,9 @@ from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.language.cluster import Cluster
 from planner.language.workload import Length, Workload
-from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
+from planner.physics.operating import OperatingPoint, Traffic, at_objective
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
-from planner.physics.replica import Replicas, ReplicaSpec
+from planner.physics.replica import Replicas
 from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
@@ -45,9 +45,6 @@ def pooled_nodes(nodes: int) -> int:
     return max((step for step in POOL_STEPS if step <= nodes), default=1)
 
 
-_QUEUED = Lateness(
-    loads=(0.0, 1.0, 1.0 + 1e-6), late_fractions=(0.0, 0.0, 1.0), refused_fractions=(0.0, 0.0, 0.0), refuses=False
-)  # by mean times: all in time up to capacity, and beyond it a queue without end
 _RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
 
 
@@ -93,6 +90,8 @@ class Candidates:
     accelerators_per_node: int
     most_replicas: float = np.inf
     """Replicas that the workload's own traffic takes, beyond which there are none to choose from."""
+    share: float = 1.0
+    """Of the accelerators, those that do this part of the work."""
 
     def asked(self, index: int, workload: Workload) -> Asked:
         """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
@@ -102,7 +101,7 @@ class Candidates:
             ttft_s=workload.slo.ttft_s,
             tpot_s=workload.slo.tpot_s,
             percentile=workload.slo.percentile,
-            pooled_replicas=float(np.clip(min(pooled, self.most_replicas), 1.0, _MOST_POOLED)),
+            pooled_replicas=float(np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED)),
         )
 
     def curve(self, index: int, speed: float, workload: Workload, lengths: Lengths) -> Curve:
@@ -186,7 +185,7 @@ class Point:
     lateness: Lateness = SHARP
 
 
-def _as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[float], float]) -> tuple[Floats, float]:
+def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[float], float]) -> tuple[Floats, float]:
     """Return rates after 0, 1, 2, ... years of growth in tokens, and the years after which there is none.
 
     ``rate`` has that of requests so many times as long as on day one. Once they are too long for the objective nothing
@@ -220,7 +219,7 @@ def in_time_point(
         later = curve if growth == 1.0 else candidates.curve(best, speed, workload, lengths_of(workload, growth))
         return later.capacity_requests_per_s / accelerators
 
-    yearly, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
+    yearly, outgrown_years = as_tokens_grow(workload, horizon_months, after)
     batch, tpot_s = curve.at(rate * accelerators)
     _, peak_tpot_s = curve.at(curve.most_in_time_requests_per_s())
     # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
@@ -260,7 +259,7 @@ def mean_point(
         rate = float(later.requests_per_s[place])
         return rate / float(replicas.accelerators[best]) if np.isfinite(rate) else 0.0
 
-    rates, outgrown_years = _as_tokens_grow(workload, horizon_months, after)
+    rates, outgrown_years = as_tokens_grow(workload, horizon_months, after)
     return Point(
         yearly=rates * speed,
         outgrown_years=outgrown_years,
@@ -268,61 +267,6 @@ def mean_point(
         tpot_s=float(point.tpot_s[best]),
         held_tpot_s=float(point.tpot_s[best]),
         prefill_fraction=_prefill_fraction(replicas, best, workload, float(point.requests_per_s[best])),
-    )
-
-
-def apart_point(
-    specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, apart: Apart, horizon_months: int, speed: float
-) -> Point:
-    """Return the point of a decode pool in balance with its prefill pool."""
-    rates, outgrown_years = _as_tokens_grow(
-        workload, horizon_months, lambda growth: separate(specs, replicas, workload, growth).rate
-    )
-    return Point(
-        yearly=rates * speed,
-        outgrown_years=outgrown_years,
-        batch=float(apart.point.running_sequences[apart.decode]),
-        tpot_s=float(apart.point.tpot_s[apart.decode]),
-        held_tpot_s=float(apart.point.tpot_s[apart.decode]),
-        lateness=SHARP if workload.on_overload == "refuse" else _QUEUED,
-        prefill_fraction=apart.prefill_share,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
-    """A prefill pool and a decode pool in balance."""
-
-    rate: float
-    """Requests per second and accelerator of both together."""
-    decode: int
-    """The decode workers' layout, by its place among the candidates."""
-    prefill_accelerators: int
-    """Accelerators of one prefill worker."""
-    prefill_share: float
-    """Share of the accelerators that prefill."""
-    point: OperatingPoint
-
-
-def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> Apart:
-    """Balance the best prefill workers with the best decode workers: 1/rate = 1/prefill rate + 1/decode rate."""
-    traffic = traffic_of(workload, growth)
-    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
-    cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
-    moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
-    network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
-    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
-    prefill = pools.prefill_requests_per_s / replicas.accelerators
-    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
-    decode = decoded / replicas.accelerators
-    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
-    total = float(prefill[first] + decode[second])
-    return Apart(
-        rate=float(prefill[first] * decode[second] / total) if total > 0 else 0.0,
-        decode=second,
-        prefill_accelerators=specs[first].accelerators,
-        prefill_share=float(decode[second] / total) if total > 0 else 0.0,
-        point=pools.decode,
     )
 
 

@@ -48,5 +48,7 @@ class Service:
     """The shares of requests late and refused by load over capacity, without bursts."""
     layout: str = ""
     """How a replica is laid out, in words."""
+    is_apart: bool = False
+    """Whether prompts are prefilled by accelerators of their own."""
     doubt: Doubt | None = None
     """How far the throughput may be off; None where the calibration knows nothing of it."""

@@ -10,16 +10,16 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile.apart import separate
 from planner.compile.capacity import _candidates, build_services, service_of
 from planner.compile.in_time import (
     Candidates,
-    _as_tokens_grow,
     _prefill_fraction,
+    as_tokens_grow,
     in_time_point,
     lengths_of,
     mean_point,
     pooled_nodes,
-    separate,
     traffic_of,
 )
 from planner.compile.overload import queueing
@@ -130,7 +130,7 @@ def test_separate_pools_are_in_balance_by_accelerator() -> None:
 def test_the_month_in_which_requests_are_too_long_is_the_first_whole_one() -> None:
     """Doubling every year and too long after 7.2 months: from the eighth on, at the rate of the seventh until then."""
     tokens = {"input": {"mean": 100}, "output": {"mean": 100}, "growth_per_year": 1.0}
-    rates, years = _as_tokens_grow(
+    rates, years = as_tokens_grow(
         workload(tokens=tokens), 24, lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0
     )
     assert years * 12 == pytest.approx(8)

@@ -91,6 +91,10 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
     services, _ = build_services(scenario, reuse, {})
+    for name in sorted({name for (name, _), service in services.items() if service.is_apart}):
+        message = "prompts are prefilled by accelerators of their own, which are not simulated request by request"
+        hint = f"zoom with --set clusters.{name}.pools=shared"
+        raise ScenarioError(scenario.document.problem(("clusters", name, "pools"), message, hint))
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)

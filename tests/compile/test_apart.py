@@ -1,0 +1,119 @@
+"""Prompts on accelerators of their own: what two pools keep in time, beside requests simulated one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.compile import apart
+from planner.compile.capacity import _candidates, service_of
+from planner.compile.in_time import Candidates
+from planner.compile.reuse import Reuse
+from planner.compile.service import Service
+from planner.physics.promptness import Curve
+from planner.physics.replica import price_replicas
+from planner.simulation.zoom.outcome import outcomes
+from planner.simulation.zoom.zoom import Asked, zoom
+from tests.compile.test_load_tables import long_prompts
+from tests.shipped import shipped_calibration
+from tests.simulation.worlds import merged, scenario_of
+
+CHAT: dict[str, Any] = {
+    "model": "llama-3.1-70b", "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+    "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
+}  # fmt: skip
+LARGE = {**CHAT, "model": "llama-3.1-405b", "slo": {"ttft_s": 3.0, "tpot_s": 0.06}}
+
+
+def service(load: dict[str, Any], **cluster: Any) -> Service:
+    scenario = scenario_of(merged(long_prompts(1.0, **load), {"clusters": {"h200": cluster}}))
+    found = service_of(scenario.clusters["h200"], scenario.workloads["chat"], scenario, Reuse(scenario))
+    assert isinstance(found, Service)
+    return found
+
+
+def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve, Curve]:
+    """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
+    scenario = scenario_of(merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": {"tensor_parallel": 1}}}))
+    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
+    specs = _candidates(cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500)
+    replicas = price_replicas(specs, shipped_calibration())
+    whole, by_mean = Candidates(
+        replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=8
+    ), apart.separate  # fmt: skip
+    monkeypatch.setattr(
+        apart, "separate", lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share)
+    )
+    _, prefill, decode = apart._in_time(whole, specs, load, 1.0, 1.0)
+    return prefill, decode
+
+
+def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first: bool) -> float:
+    """Return the share of requests that eight such replicas miss, by their first token or their time per token."""
+    stated = long_prompts(requests_per_s, **load, on_overload="queue")
+    zoomed = zoom(
+        scenario_of(merged(stated, {"clusters": {"h200": {"tensor_parallel": 1}}})),
+        Asked(at=datetime(2026, 1, 10, 12), minutes=4, requests=15_000),
+    )
+    (outcome,) = outcomes(zoomed)
+    in_time = outcome.ttft_s <= ttft_s if first else outcome.in_time
+    return 1.0 - float(in_time.mean())
+
+
+def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica that finds every prompt in its cache is one: steep, so capacity lies between two loads close by."""
+    _, decode = curves(monkeypatch, prefill_share=0.0)
+    bare = {**CHAT, "prefix_cache_hit_fraction": 0.9999, "slo": {"ttft_s": 60.0, "tpot_s": 0.05}}
+    below, above = (missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False) for load in (0.95, 1.1))
+    assert below < 0.002
+    assert above > 0.2
+
+
+def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica whose replies have hardly a token is one."""
+    prefill, _ = curves(monkeypatch, prefill_share=1.0)
+    bare = {**CHAT, "tokens": {**CHAT["tokens"], "output": {"mean": 1}}}
+    below, above = (missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True) for load in (0.85, 1.1))
+    assert below < 0.01
+    assert above > 0.05
+
+
+def test_two_pools_keep_the_stated_share_in_time_at_capacity() -> None:
+    pools = service(CHAT, nodes=4, pools="separate")
+    late, refused = pools.lateness.at(np.array([0.5, 1.0, 1.5]))
+    assert late[0] == pytest.approx(pools.lateness.too_long_fraction, abs=0.0005)
+    assert late[1] == pytest.approx(0.01, abs=0.001)
+    assert refused[2] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> None:
+    """By mean times two nodes served three times as much with separate pools, and most of it late."""
+    few, many = (service(LARGE, nodes=nodes, pools="separate") for nodes in (2, 16))
+    assert few.requests_per_s < 0.5 * many.requests_per_s
+    for nodes, is_apart in ((2, False), (16, True)):
+        chosen = service(LARGE, nodes=nodes, pools="auto")
+        assert chosen.is_apart == is_apart
+        shared, separate = (service(LARGE, nodes=nodes, pools=pools) for pools in ("shared", "separate"))
+        assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
+
+
+def test_what_can_wait_is_served_by_mean_times() -> None:
+    waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
+    assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
+        service(waits, nodes=16, pools="separate").requests_per_s
+    )
+
+
+def test_the_zoom_says_that_it_knows_no_separate_pools(write: Callable[..., Path], planner: Callable[..., Any]) -> None:
+    stated = ("--set", "clusters.h200.pools=separate", "--set", "clusters.mi325x=null")
+    planner("zoom", write(), "--at", "2026-01-10T12:00", *stated).refused("clusters.h200.pools", "pools=shared")
