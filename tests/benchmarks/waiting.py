@@ -69,7 +69,7 @@ def _simulate_ms() -> tuple[float, float]:
 def move_ms(path: str, values: Iterable[object]) -> float:
     """Return the median of the server's processor time from a move of the live page to its answer."""
     desk, times = Desk(load_scenario(REFERENCE)), []
-    desk.plan(())  # the page has shown the stated plan before anybody turns a knob
+    desk.begin()  # the page has shown the stated plan before anybody turns a knob
     for value in values:
         start = time.thread_time()
         plan = desk.plan((f"{path}={value}",))
