@@ -56,7 +56,7 @@ class Outcome:
     refused: Bools
     in_flight: Bools
     in_time: Bools
-    """Met both objectives; of deferrable work, all that is not refused."""
+    """Met both objectives, or has not missed them yet, in flight; of deferrable work, all that is not refused."""
     reason: Ints
     """Index into REASONS of what was not in time; −1 for the rest."""
     retries: Floats
@@ -123,7 +123,10 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     ttft_s, total_s = first_s - arrived_s, finished_s - arrived_s
     tpot_s = (finished_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
     in_flight = ~refused & np.isnan(finished_s)
-    in_time = (ttft_s <= promise.ttft_s) & (tpot_s <= promise.tpot_s)
+    # A reply that goes on is late once its time is over, and until then it is not.
+    end_s = (zoom.span.minutes + zoom.span.after) * BURST_S
+    so_far_s = (end_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
+    in_time = (ttft_s <= promise.ttft_s) & (np.where(in_flight, so_far_s, tpot_s) <= promise.tpot_s)
     if promise.is_deferrable:
         in_time = ~refused  # it has a deadline of hours, not of seconds
     late = {"ttft": ~(ttft_s <= promise.ttft_s), "refused": refused, "in_time": in_time}

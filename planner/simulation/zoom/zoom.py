@@ -36,8 +36,10 @@ from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.validation import nearest
 
 DEFAULT_REQUESTS = 100_000
-_BEFORE_MINUTES = 1  # until batches are as full as the hour keeps them: a reply takes seconds
-_AFTER_MINUTES = 4  # for the longest replies of the last minute to end under the load they began in
+_BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps them
+_BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
+_AFTER_MINUTES = 4  # at least, for the longest replies of the last minute to end under the load they began in
+_LONGEST = 0.99  # of replies, which end within those minutes at the pace promised
 _LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
 _TRIED_SHARES = 400
 _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
@@ -141,10 +143,9 @@ class _Simulation:
 
     def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, draw: Streams) -> None:
         self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
-        self.env = simpy.Environment(initial_time=-_BEFORE_MINUTES * BURST_S if asked.log is None else 0.0)
-        is_log = asked.log is not None
-        self.span = Span(before=0 if is_log else _BEFORE_MINUTES, minutes=asked.minutes, after=_AFTER_MINUTES)
         self.promises = promises_of(scenario, plan)
+        self.span = self._span()
+        self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
         self.router = Router(self.env, self.promises)
         urgent = np.array([not promise.is_deferrable for promise in self.promises])
         if not urgent.any():
@@ -158,6 +159,18 @@ class _Simulation:
         """Requests that count and are neither finished nor refused, deferrable work left out."""
         self.all_ended = self.env.event()
         self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
+
+    def _span(self) -> Span:
+        """Return the minutes to simulate: a reply of thousands of tokens takes minutes, and fills batches as slowly."""
+        before, after = _BEFORE_MINUTES, _AFTER_MINUTES
+        for promise, lengths in zip(self.promises, self.hour.lengths, strict=True):
+            if not promise.is_deferrable:
+                output = self.scenario.workloads[promise.name].tokens.output
+                longest = output.distribution.quantile(_LONGEST) / output.mean
+                mean_minutes = lengths.output_mean_tokens * promise.tpot_s / BURST_S
+                before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
+                after = max(after, math.floor(longest * mean_minutes))
+        return Span(before=0 if self.asked.log is not None else before, minutes=self.asked.minutes, after=after)
 
     def _group(self, stand: Stand, count: int) -> Group:
         """Return a stand's replicas in pools as the scenario's routers have them."""

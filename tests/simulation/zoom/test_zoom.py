@@ -23,8 +23,10 @@ from planner.simulation.zoom.hour import Breakdown, stand_in_hour
 from planner.simulation.zoom.outcome import Outcome, outcomes
 from planner.simulation.zoom.zoom import Asked, Zoom, simulate_hour, zoom
 from planner.tools.traffic_log import read_request_log
+from tests.compile.test_load_tables import long_prompts
 from tests.conftest import Planner, WriteScenario
 from tests.demand.shared_traces import trace
+from tests.simulation.worlds import merged, plan_of, scenario_of
 
 CHAT = """\
 name: chat-and-batch
@@ -295,3 +297,20 @@ def test_the_interval_of_a_share_is_that_of_a_ratio_of_sums() -> None:
     p99 = scenario_free.percentile("ttft_s", 0.99)
     assert p99.low < -np.log(0.01) < p99.high
     assert replace(scenario_free, minutes=1).share(scenario_free.in_time).low < share.value
+
+
+@pytest.mark.parametrize(("load", "fewest", "most"), [(0.5, 0.0, 0.002), (2.0, 0.9, 1.0)])
+def test_replies_that_take_minutes_are_waited_for_and_judged_by_their_pace(
+    load: float, fewest: float, most: float
+) -> None:
+    """Replies of 4,000 tokens at half the capacity are all in time, as by the hour, and at twice hardly any."""
+    words = {"input": {"mean": 800, "p95": 2500}, "output": {"mean": 4000, "p95": 12000}}
+    slo, cluster = {"ttft_s": 3.0, "tpot_s": 0.05}, {"clusters": {"h200": {"nodes": 1}}}
+    asked = long_prompts(1.0, model="deepseek-r1", tokens=words, slo=slo, on_overload="queue")
+    sustained = plan_of(merged(asked, cluster)).requests_per_node_h.item() / 3600
+    change = merged(asked, cluster, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
+    zoomed = zoom(scenario_of(change), Asked(at=datetime(2026, 1, 10, 12), minutes=3))
+    (outcome,) = outcomes(zoomed)
+    assert zoomed.span.before >= 10
+    assert zoomed.span.after >= 15
+    assert fewest <= 1.0 - outcome.in_time.mean() <= most
