@@ -35,14 +35,14 @@ def sizes_of(
         known: Services = {pair: service for pair, service in services.items() if pair[0] == name}
         steps = _steps(scenario, name) if known and scenario.router_pool == "cluster" else []
         begins = pooled_nodes(as_first_bought(scenario, name).nodes)
-        largest = _resized(scenario, known, steps[-1], factors, reuse) if steps[1:] else known
+        largest = resized(scenario, known, steps[-1], factors, reuse) if steps[1:] else known
         worked_out: list[ClusterSize] = []
-        resized = known
+        now = known
         for nodes in steps:
-            if nodes > begins and all(_over(largest, resized, pair) <= _SAME for pair in known):
+            if nodes > begins and all(_over(largest, now, pair) <= _SAME for pair in known):
                 break
-            resized = known if nodes == begins else _resized(scenario, known, nodes, factors, reuse)
-            worked_out.append(_size(scenario, name, nodes, resized, known, reuse))
+            now = known if nodes == begins else resized(scenario, known, nodes, factors, reuse)
+            worked_out.append(_size(scenario, name, nodes, now, known, reuse))
         if worked_out[1:]:
             sizes[c] = tuple(worked_out)
     return sizes
@@ -62,15 +62,15 @@ def _steps(scenario: Scenario, name: str) -> list[int]:
     return steps if rules else []
 
 
-def _resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse) -> Services:
+def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse) -> Services:
     """Return how a cluster of some nodes serves its workloads in its layouts; as it does where it could not so."""
-    resized = {}
+    services = {}
     for (name, workload), service in known.items():
         groups = 1 if service.spec is None else service.spec.attention_data_parallel
         attention = "data-parallel" if groups > 1 else "tensor-parallel"
         layout = {"nodes": nodes, "tensor_parallel": service.tensor_parallel, "attention": attention}
-        resized[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
-    return resized
+        services[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
+    return services
 
 
 def _over(one: Services, other: Services, pair: tuple[str, str]) -> float:
@@ -78,14 +78,14 @@ def _over(one: Services, other: Services, pair: tuple[str, str]) -> float:
     return one[pair].requests_per_s / other[pair].requests_per_s
 
 
-def _size(scenario: Scenario, name: str, nodes: int, resized: Services, known: Services, reuse: Reuse) -> ClusterSize:
+def _size(scenario: Scenario, name: str, nodes: int, now: Services, known: Services, reuse: Reuse) -> ClusterSize:
     """Return a size's figures from its services and those of the size that the cluster begins with."""
     alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
-    tables = load_tables(alone, resized, reuse)
+    tables = load_tables(alone, now, reuse)
     pairs = [(name, workload) for workload in scenario.workloads]
     return ClusterSize(
         nodes=nodes,
-        speed=np.array([_over(resized, known, pair) if pair in known else 1.0 for pair in pairs]),
+        speed=np.array([_over(now, known, pair) if pair in known else 1.0 for pair in pairs]),
         late_table=tables.late_tables[0],
         refused_table=tables.refused_tables[0],
         calm_tables=tables.calm_tables[:, 0],

@@ -19,7 +19,7 @@ from planner.arrays import Floats
 from planner.compile.in_time import traffic_of
 from planner.compile.service import Service
 from planner.errors import ConservationError, Problem, ScenarioError
-from planner.fleet.hourly import WindowResult
+from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.sizes import at_sizes
 from planner.language.scenario import Scenario
@@ -104,11 +104,17 @@ def hour_of(scenario: Scenario, plan: Plan, at: datetime) -> int:
     return hour
 
 
+def window_of(run: Run, hour: int) -> tuple[WindowInput, WindowResult]:
+    """Return the window that an hour lies in."""
+    windows = zip(run.inputs, run.windows, strict=True)
+    return next(pair for pair in windows if pair[0].hours.start <= hour < pair[0].hours.stop)
+
+
 def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
     """Return the hour in which a moment lies, as one replication has it."""
     hour = hour_of(scenario, plan, at)
-    number = next(n for n, w in enumerate(run.windows) if w.first_hour <= hour < w.first_hour + w.nodes.shape[1])
-    window, plan = run.windows[number], at_sizes(plan, run.inputs[number].sizes)
+    given, window = window_of(run, hour)
+    plan = at_sizes(plan, given.sizes)
     place = hour - window.first_hour
     month = int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
     healthy = _healthy_nodes(plan, run, hour)

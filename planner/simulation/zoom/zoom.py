@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.compile import build_plan
 from planner.compile.capacity import build_services
+from planner.compile.cluster_sizes import resized
 from planner.compile.reuse import Reuse
 from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
@@ -30,7 +31,7 @@ from planner.language.scenario import Scenario
 from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
 from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
-from planner.simulation.zoom.hour import Breakdown, Hour, Stand, stand_in_hour
+from planner.simulation.zoom.hour import Breakdown, Hour, Stand, hour_of, stand_in_hour, window_of
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.validation import nearest
@@ -99,6 +100,10 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
         raise ScenarioError(scenario.document.problem(("clusters", name, "pools"), message, hint))
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
+    for c, size in enumerate(window_of(run, hour_of(scenario, plan, asked.at))[0].sizes):
+        if size >= 0:  # a rule has resized it, and its routers hold another pace
+            of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
+            services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
     hour = stand_in_hour(scenario, plan, run, services, asked.at)
     return simulate_hour(scenario, plan, hour, asked, seed)
 

@@ -314,3 +314,17 @@ def test_replies_that_take_minutes_are_waited_for_and_judged_by_their_pace(
     assert zoomed.span.before >= 10
     assert zoomed.span.after >= 15
     assert fewest <= 1.0 - outcome.in_time.mean() <= most
+
+
+def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
+    """One node that became eight, a tenth beyond what they sustain: at the pace of one it refused five points more."""
+    rule = {"when": "utilisation_above", "threshold_fraction": 0.01, "months": 1, "cluster": "h200", "nodes": 7}
+    words = {"input": {"mean": 2000}, "output": {"mean": 400}}
+    asked = long_prompts(100.0, model="deepseek-v3", tokens=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
+    change = merged(asked, {"horizon_months": 3, "expansion": {"rules": [{**rule, "most_nodes": 8, "lead_weeks": 1}]}})
+    zoomed = zoom(scenario_of(change), Asked(at=datetime(2026, 3, 20, 12), minutes=3, requests=20_000))
+    (outcome,) = outcomes(zoomed)
+    assert zoomed.hour.stands[0].replicas == 8
+    missed = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
+    assert missed == pytest.approx(1.0 - float(outcome.in_time.mean()), abs=0.015)
+    assert missed > 0.01
