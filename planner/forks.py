@@ -117,6 +117,7 @@ def _fork(help_out: Callable[[], dict[int, Result]]) -> tuple[int, int]:
         os.close(write)
         raise
     if child == 0:
+        os.close(read)  # or it would wait for itself to read what it says, for good, were its parent killed
         _be_helper(help_out, write)
     os.close(write)
     return child, read

@@ -103,6 +103,29 @@ def test_an_error_is_told_once_and_no_process_is_left() -> None:
     assert told == "the third\nnone left\n"
 
 
+def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """What they say is more than a pipe holds: a helper that nobody reads has to notice, or it waits for good.
+
+    What is printed is known when the last process that could print has ended.
+    """
+    told = alone(
+        f"""
+        import signal
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(number)).touch()
+            return bytes(1_000_000)
+        def killed():
+            while len(list(folder.iterdir())) < 4:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        shared([functools.partial(piece, n) for n in range(4)], 3, killed)
+        """
+    )
+    assert told == ""
+
+
 def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
     told = alone(
         """
