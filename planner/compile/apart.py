@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.compile.in_time import Candidates, Point, as_tokens_grow, lengths_of, traffic_of
+from planner.compile.overload import without_end
 from planner.demand.bursts import SHARP, Lateness
 from planner.language.workload import Workload
 from planner.physics.operating import OperatingPoint, separate_pools
@@ -178,12 +179,4 @@ def _lateness(prefill: Curve, decode: Curve) -> Lateness:
     in_time = np.ones_like(loads)
     for at, late in by_pool:
         in_time *= 1.0 - np.interp(loads, at, late)
-    late = np.maximum.accumulate(1.0 - in_time)
-    return Lateness(
-        loads=(*loads.tolist(), last * (1.0 + 1e-6)),
-        late_fractions=(*late.tolist(), 1.0),
-        refused_fractions=(0.0,) * (loads.size + 1),
-        too_long_fraction=prefill.too_long_fraction,
-        alone_s=prefill.alone_s,
-        refuses=False,
-    )
+    return without_end(loads, np.maximum.accumulate(1.0 - in_time), prefill)

@@ -48,8 +48,14 @@ def queueing(curve: Curve) -> Lateness:
     """Return the shares late where requests queue."""
     if curve.capacity_requests_per_s <= 0.0:
         return SHARP
-    loads, late = _up_to_all(curve)
-    # More than a replica can take at all queues up without end, and nothing of it is in time.
+    return without_end(*_up_to_all(curve), curve)
+
+
+def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
+    """Return late shares by load that end where a replica takes no more: beyond, all queue up and nothing is in time.
+
+    ``curve`` is that of the replica on which a first token waits.
+    """
     return Lateness(
         loads=(*loads.tolist(), float(loads[-1]) * (1.0 + 1e-6)),
         late_fractions=(*late.tolist(), 1.0),

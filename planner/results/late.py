@@ -251,7 +251,7 @@ def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
     tables = _calm(plan).late_tables[:, w]
     loads = load_grid(tables.shape[-1] - 1)
     owned = [c for c in plan.workloads[w].cluster_order if not plan.clusters[c].is_paid_by_the_hour]
-    months = np.repeat(np.arange(len(plan.months.labels)), np.diff(plan.month_edges_h))
+    months = plan.months.hour_periods
     monthly = np.broadcast_to(plan.requests_per_node_h[:, w], (len(plan.clusters), len(plan.months.labels)))
     for given, window in zip(result.run.inputs, result.run.windows, strict=True):
         rates = monthly[owned][:, months[given.hours]]
@@ -266,10 +266,8 @@ def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
 
 def _loads_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> tuple[Floats, Floats]:
     """Return ρ, the load up to capacity at which a cluster has a month's late share, and ρ½, with half of it queued."""
-    plan, monthly = result.plan, result.monthly
-    table = (plan.late_tables if plan.calm_tables is None else plan.calm_tables[0])[cluster, w, : _CAPACITY_CELL + 1]
-    loads = np.linspace(0.0, 1.0, table.size)
-    queued = np.maximum(np.nan_to_num(ratio(late, monthly.demand_requests[:, w])) - table[0], 0.0)
+    table, loads = _calm(result.plan).late_tables[cluster, w, : _CAPACITY_CELL + 1], load_grid(_CAPACITY_CELL)
+    queued = np.maximum(np.nan_to_num(ratio(late, result.monthly.demand_requests[:, w])) - table[0], 0.0)
     return np.interp(table[0] + queued, table, loads), np.interp(table[0] + 0.5 * queued, table, loads)
 
 
