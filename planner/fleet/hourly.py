@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from planner.arrays import Floats, Ints
 
 
@@ -35,7 +37,10 @@ class WindowInput:
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
     lit_fraction: Floats | None = None
     """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
-    over the whole hour, so they fall with it."""
+    over the whole hour, so those on site fall with it."""
+    carried_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
+    """Arrivals while the site is dark for which a provider's machines have room, by cluster and workload, shape
+    (hours,); none where the site is never dark or nothing stands elsewhere."""
     replicas_before: Floats | None = None
     """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
     awake_before: Floats | None = None
@@ -49,17 +54,28 @@ class WindowInput:
         """The window's hours within the horizon."""
         return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
 
-    def lit(self, hours: Ints) -> Floats | float:
-        """Return the share of some hours in which the site has power."""
-        return 1.0 if self.lit_fraction is None else self.lit_fraction[hours]
+    def reached_requests(self, workload: int) -> Floats:
+        """Return the arrivals of a workload that find machines with power, shape (hours,): all but the dark ones."""
+        came: Floats = self.demand_requests[workload]
+        if self.lit_fraction is None:
+            return came
+        return came * self.lit_fraction + sum(self.carried_by(workload).values())
 
     def dark_requests(self, workload: int) -> Floats | float:
-        """Return the arrivals of a workload while the site is dark, shape (hours,); 0 where it never is.
+        """Return the arrivals of a workload that an outage of the site loses, shape (hours,); 0 where there is none.
 
-        Requests come evenly within an hour, so they are demand × dark share. Machines that are lit for the rest of the
-        hour cannot serve them, however much room they have: who cannot wait is gone.
+        Requests come evenly within an hour, so demand × dark share come in the dark. Machines that are lit for the rest
+        of the hour cannot serve them, however much room they have: who cannot wait is gone, but for those whom machines
+        elsewhere carry.
         """
-        return 0.0 if self.lit_fraction is None else self.demand_requests[workload] * (1.0 - self.lit_fraction)
+        if self.lit_fraction is None:
+            return 0.0
+        dark: Floats = self.demand_requests[workload] * (1.0 - self.lit_fraction)
+        return np.maximum(dark - sum(self.carried_by(workload).values()), 0.0)
+
+    def carried_by(self, workload: int) -> dict[int, Floats]:
+        """Return what each of a provider's clusters carries of a workload in the dark, shape (hours,)."""
+        return {c: requests for (c, w), requests in self.carried_requests.items() if w == workload}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

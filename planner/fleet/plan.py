@@ -332,12 +332,13 @@ class Plan:
     """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
-        """Return the load of the repair crews: Σ nodes · crew's hours a node and hour / crews.
+        """Return the load of the repair crews: Σ nodes on site · crew's hours a node and hour / crews.
 
         Those are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that fails
         f times an hour.
         """
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
+        nodes = nodes * self.on_site
         shared = sum(d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains)
         return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
 

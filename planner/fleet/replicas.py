@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from planner.fleet.elementwise import Hours, at_least, divisor, in_hours, part_of
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
+from planner.fleet.outage import with_carried
 from planner.fleet.placement import ROUNDING
 from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
@@ -53,14 +54,14 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         speed={(pool, pair[1]): window.speed[pair] for pool, pair in pairs if pair in window.speed},
         incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
     )
-    standing = whole_nodes(window)
+    standing = whole_nodes(plan, window)
     share = _serving_share(window.nodes, standing)
     ways = ways_of(placement.pools, window)
     replicas = _placed(plan, placement, window, ways, standing, share)
     nodes, loading = _pool_nodes(placement, window, replicas, share)
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
-    pools = dataclasses.replace(window, demand_requests=demand, nodes=nodes)
+    pools = with_carried(placement.pools, dataclasses.replace(window, demand_requests=demand, nodes=nodes), ways)
     return PlacedWindow(window=pools, ways=ways, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
 
@@ -142,13 +143,16 @@ def on_clusters(
     )
 
 
-def whole_nodes(window: WindowInput) -> Floats:
+def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
     """Return the nodes among which replicas are placed, shape (clusters, hours).
 
     A node that is down for part of an hour still holds its model: it counts whole, and serves for the rest.
     """
-    lit = 1.0 if window.lit_fraction is None else np.maximum(window.lit_fraction, ROUNDING)
-    return np.ceil(window.nodes / lit - ROUNDING)
+    nodes = window.nodes
+    if window.lit_fraction is not None:
+        lit = np.maximum(window.lit_fraction, ROUNDING)
+        nodes = nodes / np.where(plan.on_site[:, None] > 0.0, lit, 1.0)
+    return np.ceil(nodes - ROUNDING)
 
 
 def _serving_share(nodes: Floats, standing: Floats) -> Floats:
@@ -167,7 +171,9 @@ def _placed(
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
     counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)).astype(np.intp)
     review = np.repeat(placement.review_requests, counts, axis=1)
-    came = window.demand_requests if window.lit_fraction is None else window.demand_requests * window.lit_fraction
+    came = window.demand_requests
+    if window.lit_fraction is not None:
+        came = np.stack([window.reached_requests(w) for w in range(len(plan.workloads))])
     months = np.repeat(np.arange(float(counts.size)), counts)
     speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
     lit = () if window.lit_fraction is None else (window.lit_fraction,)

@@ -51,16 +51,23 @@ class Router:
         plan, window = self.plan, self.window
         short = np.zeros(self.shed.shape, dtype=np.bool_)
         urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
+        for (c, index), requests in window.carried_requests.items():
+            self.room.used[c] += self.ways[index].nodes(requests, c, slice(None))
         for index in urgent:
             self.shed[index] = window.dark_requests(index)
             wanted = window.demand_requests[index] - self.shed[index]
+            carried = window.carried_by(index)
+            if carried:
+                wanted = at_least(0.0, wanted - sum(carried.values()))
             hours, left = fill(wanted, self.room, self.ways[index], self._served(index))
+            for c, requests in carried.items():
+                self.served[c, index] += requests
             self.shed[index][hours] += left
             outgrown = self.ways[index].outgrown
             short[index][hours] = (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
         for group in self._sharing(urgent):
             if len(group) > 1:  # one workload alone has been offered every cluster it may use
-                self.place(np.flatnonzero(short[group].any(axis=0)), group)
+                self.place(self._evenly_lit(np.flatnonzero(short[group].any(axis=0))), group)
                 self._relieve(group)
         for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
             self._defer(plan.by_priority[:place])
@@ -109,7 +116,7 @@ class Router:
         The lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
         """
         on = serving(self.ways, which)
-        hours = np.flatnonzero(crowded(self.room, on))
+        hours = self._evenly_lit(np.flatnonzero(crowded(self.room, on)))
         for index in which:
             hours = hours[~self._is_undone(index, hours)]
         for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
@@ -177,7 +184,7 @@ class Router:
         """
         if len(which) == 1:
             return hours[:0]
-        on = serving(self.ways, which)
+        on, hours = serving(self.ways, which), self._evenly_lit(hours)
         hours = hours[sum(in_hours(self.window.nodes[c], hours) > 0.0 for c in on) > 1]
         closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
@@ -194,10 +201,21 @@ class Router:
         improvable: Chosen = hours[~(full & (tenants.sum(axis=0) <= 1))]
         return improvable
 
+    def _evenly_lit(self, hours: Chosen) -> Chosen:
+        """Return some hours less those dark in part in which a provider carries what comes in the dark.
+
+        A plan of the whole hour would hand that to machines which had no power when it came.
+        """
+        if self.window.lit_fraction is None or not self.window.carried_requests:
+            return hours
+        lit = self.window.lit_fraction[hours]
+        even: Chosen = hours[(lit == 0.0) | (lit == 1.0)]
+        return even
+
     def _is_undone(self, index: int, hours: Chosen) -> NDArray[np.bool_]:
         """Say whether a workload was shed for want of room in some hours."""
-        came = in_hours(self.window.demand_requests[index], hours)
-        return np.asarray(in_hours(self.shed[index], hours) > came * (1.0 - self.window.lit(hours) + _SLACK))
+        came, dark = self.window.demand_requests[index], self.window.dark_requests(index)
+        return np.asarray(in_hours(self.shed[index], hours) > in_hours(came * _SLACK + dark, hours))
 
     def _make_room(self, hours: Chosen, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Wants, Floats]:
         """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
@@ -220,7 +238,7 @@ class Router:
                 requests[place] = sum(in_hours(served, hours) for served in self._served(index).values())
             else:
                 levels.append(workload.priority)
-                requests[place] = in_hours(self.window.demand_requests[index], hours) * self.window.lit(hours)
+                requests[place] = in_hours(self.window.reached_requests(index), hours)
         return Wants(workloads=which, levels=levels, requests=requests, hours=hours)
 
     def _allocate(self, wants: Wants, nodes: Floats, allowed_kw: Floats | None = None) -> Floats:

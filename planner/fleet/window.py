@@ -12,6 +12,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.fleet.elementwise import Hours, added, at_most, in_hours, part_of, quotient
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
+from planner.fleet.outage import with_carried
 from planner.fleet.overdue import beyond_share, with_overdue
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, awake, facility_kw, hold, it_kw, load_fraction, parked_kw
@@ -36,6 +37,7 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
 
 def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
     """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make."""
+    window = with_carried(plan, window)
     placement = plan.placement
     if placement is None or not any(placement.placed):
         return _evaluate(Router(plan, window), range(len(plan.clusters)))
@@ -68,6 +70,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     replicas = np.zeros((0, 1))
     if beyond is not None:
         window = replace(window, demand_requests=window.demand_requests - beyond)
+    window = with_carried(plan, window)
     if placement is not None and any(placement.placed):
         placed = place_window(plan, placement, window)
         plan, window, absent, replicas = placement.pools, placed.window, placed.absent_requests, placed.replicas

@@ -163,7 +163,8 @@ class Site(Strict):
     outages_per_year: Annotated[
         NonNegative, Plausible(0.01, 12, "one in a hundred years to one a month: assumption")
     ] = 0.2
-    """Outages of the whole site. Default 0.2: one in five years (assumption; Uptime reports one in three operators)."""
+    """Outages of the whole site, which spare machines at a provider's. Default 0.2: one in five years (assumption;
+    Uptime reports one in three operators)."""
     outage_h: Annotated[Positive, Plausible(0.05, 168, "minutes to a week: assumption")] = 4.0
     """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0

@@ -87,7 +87,7 @@ def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
 
 
 def _dark(plan: Plan, run: Run) -> list[str]:
-    """Shed ≥ demand × dark share of the hour, for every workload that cannot wait."""
+    """Shed ≥ demand × dark share of the hour, for workloads that can neither wait nor be served at a provider's."""
     if not run.log.site:
         return []
     moments = np.array(run.log.site).ravel()  # outages follow one another: start, end, start, end, ...
@@ -100,7 +100,7 @@ def _dark(plan: Plan, run: Run) -> list[str]:
         problems += [
             f"{workload.name}: requests that arrived in an outage were served"
             for w, workload in enumerate(plan.workloads)
-            if not workload.deadline_h and short[w].any()
+            if not workload.deadline_h and plan.on_site[list(workload.cluster_order)].all() and short[w].any()
         ]
     return problems
 

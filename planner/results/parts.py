@@ -49,7 +49,7 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     queues: dict[str, list[tuple[float, int]]] = {}
     engineer_load = functools.cache(plan.engineer_load)  # of a team and its number, which is the same for many months
     for month in nodes:
-        if crews := reliability.crews.number(float(month @ per_node)):
+        if crews := reliability.crews.number(float((month * plan.on_site) @ per_node)):
             name = "repair crews (reliability.repair_crews)"
             queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))
         for number, team in enumerate(plan.software.teams):

@@ -2,7 +2,8 @@
 
 Those that a scenario states run with it (:func:`stated`); a process of one's own may call them with other figures,
 ``return failures_of(world, DomainPlan(name="pdu", nodes=12, per_year=0.1, repair_h=5.0))``. Nodes of one domain are
-those with neighbouring numbers in their cluster.
+those with neighbouring numbers in their cluster. Racks, feeds and windows are the site's: machines at a provider's have
+no part in them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def failures_of(world: World, domain: DomainPlan) -> Steps:
     Waits are exponential, which has no memory, so a wait that is cut short to count the domains anew changes nothing.
     """
     while True:
-        places = [(c, p) for c in world.clusters for p in sorted({node // domain.nodes for node in world.nodes(c)})]
+        places = [(c, p) for c in world.on_site for p in sorted({node // domain.nodes for node in world.nodes(c)})]
         wait_h = world.random.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
         yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
         if wait_h <= _LOOK_AGAIN_H and places:
@@ -65,7 +66,7 @@ def windows(world: World, work: PlannedWork, reserve: int | None = None) -> Step
     """Open windows in which as many nodes are drained as Poisson draws of those on site, within the reserve."""
     while True:
         yield world.timeout(work.every_h)
-        for cluster in world.clusters:
+        for cluster in world.on_site:
             nodes = world.nodes(cluster)
             count = min(int(world.random.poisson(work.nodes_fraction * len(nodes))), len(nodes))
             chosen = sorted(world.random.choice(nodes, count, replace=False).tolist()) if count else []
@@ -73,7 +74,7 @@ def windows(world: World, work: PlannedWork, reserve: int | None = None) -> Step
 
 
 def rollouts(world: World, work: PlannedWork, reserve: int | None = None, cause: str = "firmware") -> Steps:
-    """Drain every node of every cluster once a round, never more of a cluster than its reserve.
+    """Drain every node of every cluster on site once a round, never more of a cluster than its reserve.
 
     Rounds begin one interval apart, the first after one interval; one that takes longer puts off the next.
     """
@@ -86,7 +87,7 @@ def rollouts(world: World, work: PlannedWork, reserve: int | None = None, cause:
             world.env,
             [
                 world.env.process(_drain(world, cluster, world.nodes(cluster), cause, work.length_h, reserve))
-                for cluster in world.clusters
+                for cluster in world.on_site
             ],
         )
         world.note(f"round {number} done after {(world.now_h - begun_h) / HOURS_PER_DAY:.1f} days")

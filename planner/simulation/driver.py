@@ -48,7 +48,7 @@ class NodeHours:
     failed: Floats
     """Of those, out of service for a hardware fault."""
     dark: Floats
-    """Of the rest, without power in a site outage."""
+    """Of the rest, on site and without power in an outage of it."""
 
     healthy: Floats
     """The rest: nodes that can work."""
@@ -201,7 +201,7 @@ class Simulation:
         healthy = present - failed
         dark = np.zeros(shape)
         if lit is not None:
-            np.multiply(healthy, 1.0 - lit, out=dark)
+            np.multiply(healthy, 1.0 - lit, out=dark, where=self.plan.on_site[:, None] > 0.0)
             healthy -= dark
         return NodeHours(present=present, failed=failed, dark=dark, healthy=healthy)
 

@@ -159,7 +159,11 @@ class OpenShop:
                 continue  # what is down cannot fail again
             claim = Claim(self.plan.causes[cause].name, SEVERITIES[severity], cluster, node, whole_node=group < 0)
             self._claim(claim, keys)
-            self.env.process(self._repair(claim, keys, severity, repair_h))
+            if severity == HARD:
+                self.broken.append((float(self.env.now), cluster, node))
+            # A provider mends its machines itself: none of them waits for a crew or a part of the site's.
+            needs = SOFT if self.clusters[cluster].is_hosted else severity
+            self.env.process(self._repair(claim, keys, needs, repair_h))
 
     def _keys(self, cluster: int, node: int, group: int = -1) -> list[GroupKey]:
         per_node = self.clusters[cluster].accelerators_per_node // self.clusters[cluster].group_accelerators
@@ -171,7 +175,6 @@ class OpenShop:
     def _repair(self, claim: Claim, keys: list[GroupKey], severity: int, repair_h: float) -> Steps:
         """Wait for a part and a crew where they are needed, and mend."""
         if severity == HARD:
-            self.broken.append((float(self.env.now), claim.cluster, claim.node))
             claim.turn = self.take_spare(claim.cluster)
             yield claim.turn
         if severity != SOFT:

@@ -16,7 +16,7 @@ from planner.units import HOURS_PER_YEAR
 def site_outages(
     env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams
 ) -> Generator[simpy.Event, Any, None]:
-    """Let the whole site lose power now and then, each time for an exponential while."""
+    """Let the whole site lose power now and then, each time for an exponential while; a provider's machines keep on."""
     draw = streams("site/outages")
     if plan.site.outages_per_year <= 0:
         return

@@ -51,6 +51,8 @@ class World:
         """Random numbers of this process alone: the same for the same seed, whatever else happens."""
         self.clusters = tuple(cluster.name for cluster in run.plan.clusters)
         """Names of the clusters."""
+        self.on_site = tuple(cluster.name for cluster in run.plan.clusters if not cluster.is_hosted)
+        """Names of those whose machines stand at the site, and not at a provider's."""
         self._run = run
 
     @property

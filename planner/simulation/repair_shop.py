@@ -190,7 +190,10 @@ class RepairShop:
         self.owner.append(owner)
         node = joined.node * len(self.clusters) + owner
         numbers = range(first, first + order.size)
-        columns = (joined.time_h, owner, node, joined.group, joined.severity, joined.repair_h)
+        # A provider mends its machines itself: none of them waits for a crew or a part of the site's.
+        hosted = np.array([plan.is_hosted for plan in self.clusters])[owner]
+        severity = np.where(hosted, SOFT, joined.severity)
+        columns = (joined.time_h, owner, node, joined.group, severity, joined.repair_h)
         return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:

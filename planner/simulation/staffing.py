@@ -11,7 +11,7 @@ from planner.fleet.reliability_plan import ReliabilityPlan
 
 
 class Staffing:
-    """How many crews and spares the nodes on site need, and from when."""
+    """How many crews and spares the nodes on site need, and from when; a provider mends its machines itself."""
 
     def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
         self.plan = plan
@@ -23,7 +23,7 @@ class Staffing:
     def accelerators(self) -> int:
         """Accelerators on site."""
         nodes = zip(self.on_site, self.clusters, strict=True)
-        return sum(count * cluster.accelerators_per_node for count, cluster in nodes)
+        return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
 
     def crews(self) -> int:
         """Return the crews for the accelerators on site."""
@@ -37,6 +37,8 @@ class Staffing:
     def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
         """Return when each crew begins that nodes need which enter service at these times, rising."""
         there, size = self.accelerators, self.clusters[cluster].accelerators_per_node
+        if self.clusters[cluster].is_hosted:
+            return []
         return _from(service_h, lambda more: self.plan.crews.number(there + more * size))
 
     def spares_from(self, cluster: int, service_h: Floats) -> list[float]:

@@ -74,7 +74,11 @@ def test_replicas_are_whole_and_fit(recipe: Recipe) -> None:
     if not any(placement.placed):
         return
     np.testing.assert_array_equal(result.replicas, np.round(result.replicas))
-    held, whole, pools = np.zeros_like(window.nodes), whole_nodes(window), place_window(plan, placement, window).window
+    held, whole, pools = (
+        np.zeros_like(window.nodes),
+        whole_nodes(plan, window),
+        place_window(plan, placement, window).window,
+    )
     on = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
     of_pools = evaluate_window(dataclasses.replace(placement.pools, placement=None), pools)
     for pool, d in enumerate(placement.pool_deployment):

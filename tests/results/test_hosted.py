@@ -120,3 +120,62 @@ def test_power_blocks_are_the_sites(run: Run) -> None:
     owned, rented = result.monthly.present_node_h[-1] / 744
     assert owned < 4
     assert rented == 40
+
+
+OUTAGES = ("reliability.failure_multiplier=0", "site.outages_per_year=60", "site.outage_h=6")
+
+
+@pytest.mark.parametrize("rented", [ON_DEMAND, SPOT, RESERVED])
+def test_an_outage_of_the_site_leaves_a_providers_machines_their_users(run: Run, rented: str) -> None:
+    """What comes in the dark is served there as far as there is room, and shed where there is none."""
+    alone, beside = run(*OUTAGES), run(*OUTAGES, rented)
+    assert alone.monthly.dark_node_h[:, 0].sum() > 100
+    assert beside.monthly.dark_node_h[:, 0] == pytest.approx(alone.monthly.dark_node_h[:, 0])
+    assert beside.monthly.dark_node_h[:, 1].sum() == 0
+    assert alone.monthly.shed_requests.sum() > 0.01 * alone.monthly.demand_requests.sum()
+    assert beside.monthly.shed_requests.sum() < 1e-6 * beside.monthly.demand_requests.sum()
+
+
+def test_in_an_outage_a_provider_serves_what_its_machines_have_room_for(run: Run) -> None:
+    """Of what comes in the dark one node's rate, but for the 0.3% that a full node refuses; in the light, all."""
+    few = ON_DEMAND.replace("40", "1")
+    result = run(*OUTAGES, few, "workloads.chat.requests_per_s=1000", "workloads.chat.noise.sigma=0")
+    plan, (window,) = result.plan, result.run.windows
+    dark_h = np.zeros(plan.hours)
+    for start_h, end_h in result.run.log.site:
+        hour = np.arange(plan.hours)
+        dark_h += np.clip(np.minimum(hour + 1, end_h) - np.maximum(hour, start_h), 0.0, 1.0)
+    black = dark_h == 1.0
+    came, shed = window.demand_requests[0], window.shed_requests[0]
+    speed = result.run.inputs[0].speed.get((1, 0), np.ones(plan.hours))
+    one_node = plan.requests_per_node_h[1, 0, 0] * speed
+    assert black.sum() > 20
+    assert (came[black] > one_node[black]).mean() > 0.5
+    assert window.served_requests[0, 0, black].sum() == 0
+    refused = shed - np.maximum(came - one_node, 0.0) * dark_h
+    assert refused.min() > -1e-6
+    assert np.all(refused < 0.003 * one_node * dark_h + 1e-6)
+
+
+def test_what_breaks_at_the_site_breaks_nothing_at_a_providers(run: Run) -> None:
+    """Domains, windows and rounds of the site; and where it has one crew and no parts, a provider waits for neither."""
+    breaking = (
+        "reliability.failure_domains={rack: {nodes: 1, failures_per_year: 50, repair_h: 10}}",
+        "reliability.maintenance={per_1000_node_days: 50, length_h: 5}", "reliability.firmware={rollouts_per_year: 12}",
+        "site.outages_per_year=0",
+    )  # fmt: skip
+    result = run(*breaking, "reliability.failure_multiplier=0", ON_DEMAND)
+    own, rented = result.monthly.failed_node_h.sum(axis=0)
+    assert own > 50
+    assert rented == 0
+    broken = (
+        "reliability.failure_multiplier=30", "reliability.spares=0", "reliability.repair_crews=1",
+        "site.outages_per_year=0",
+    )  # fmt: skip
+    for more in ((), breaking[:1]):  # by the fast kernel, and event by event
+        result = run(*broken, *more, RESERVED)
+        outages = result.run.shop.outages()
+        waits = [[outage.wait_h for outage in outages if outage.cluster == index] for index in (0, 1)]
+        assert max(waits[0]) > 24 * 7
+        assert len(waits[1]) > 20
+        assert max(waits[1]) == 0

@@ -328,7 +328,8 @@ class _Simulation:
     def _break(self, breakdown: Breakdown) -> None:
         """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""
         if breakdown.cluster is None:
-            hit = [(group, place) for g, group in enumerate(self.groups) for place in range(self.replicas[g])]
+            dark = [g for g, at in enumerate(self.hour.stands) if not self.plan.clusters[at.cluster].is_hosted]
+            hit = [(self.groups[g], place) for g in dark for place in range(self.replicas[g])]
         else:
             generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
             hit = self._struck(breakdown, generator)

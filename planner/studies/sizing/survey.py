@@ -167,12 +167,16 @@ def _tail(plan: Plan, demand: Floats) -> Floats:
 def _lit(result: RunResult) -> Floats:
     """Return the share of each hour in which requests can be served, shape (workloads, hours): not in a site outage.
 
-    What can wait, or is served on rented accelerators elsewhere, is not lost to one.
+    What can wait, or may be served on a provider's machines, is not lost to one.
     """
     plan = result.plan
     lit = np.ones((len(plan.workloads), plan.hours))
     if plan.money.market.burst is None:
-        urgent = [place for place, load in enumerate(plan.workloads) if not load.deadline_h]
+        urgent = [
+            place
+            for place, load in enumerate(plan.workloads)
+            if not load.deadline_h and all(plan.on_site[c] for c in load.cluster_order)
+        ]
         hour = np.arange(plan.hours)
         for outage in result.run.log.site:
             dark = np.clip(np.minimum(hour + 1.0, outage.end_h) - np.maximum(hour, outage.start_h), 0.0, 1.0)
