@@ -10,12 +10,12 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.catalog.load import Catalog
-from planner.compile.capacity import PREFERRED_UTILISATION, Factors, build_services, capacity_table
+from planner.compile.capacity import PREFERRED_UTILISATION, Factors, capacity_table
 from planner.compile.cluster_sizes import sizes_of
 from planner.compile.clusters import cluster_plan, reliability_plan
 from planner.compile.contradictions import contradictions, slower_drafts
 from planner.compile.load_tables import load_tables
-from planner.compile.placement import deployments_of, narrowed, sharing_notes
+from planner.compile.placement import deployments_of, services_of, sharing_notes
 from planner.compile.prices_and_rates import money_plan
 from planner.compile.reuse import Reuse
 from planner.compile.software import software_plan
@@ -46,8 +46,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     edges = months.edge_hours
-    services, refused = build_services(scenario, reuse, throughput_factors or {})
-    services = narrowed(scenario, services, throughput_factors or {}, reuse)
+    services, refused = services_of(scenario, throughput_factors or {}, reuse)
     mid_years = months.mid_years
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
     workloads = tuple(

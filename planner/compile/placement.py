@@ -132,7 +132,13 @@ def _accelerators(group: Sequence[_Engine]) -> int:
     return _replicas(group) * max(engine.spec.accelerators for engine in group)
 
 
-def narrowed(
+def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[dict[tuple[str, str], Service], list[str]]:
+    """Return how each cluster serves each workload, in layouts for which it has room, and why others do not."""
+    services, refused = build_services(scenario, reuse, factors)
+    return _narrowed(scenario, services, factors, reuse), refused
+
+
+def _narrowed(
     scenario: Scenario, services: dict[tuple[str, str], Service], factors: Factors, reuse: Reuse
 ) -> dict[tuple[str, str], Service]:
     """Return services on the fewest accelerators that stay fast enough, on clusters too small for each at its best.

@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from planner.catalog.calibration import CalibrationFile, ErrorSpread, shipped_file
 from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION, Catalog
-from planner.compile.capacity import build_services, served_precision
+from planner.compile.capacity import served_precision
 from planner.compile.contracts import rent_prior
+from planner.compile.placement import services_of
 from planner.compile.reuse import Reuse
 from planner.documents import KeyPath, dotted
 from planner.language.contract import OnDemand, Reserved, Spot
@@ -76,7 +77,7 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
         told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
         yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
     reuse = Reuse(scenario)
-    services, _ = build_services(scenario, reuse, {})
+    services, _ = services_of(scenario, {}, reuse)
     for (cluster, workload), service in services.items():
         tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
         standing = service.doubt.in_words() if service.doubt else "not cross-validated"

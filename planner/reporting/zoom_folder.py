@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.files import json_text
 from planner.reporting.columns import tables_of
 from planner.reporting.csv_table import SCHEMA_VERSION, csv_files
@@ -155,12 +156,14 @@ def zoom_summary(zoom: Zoom, by_workload: Sequence[Outcome]) -> dict[str, Any]:
             {"name": name, "simulated": simulated, "in_service": stand.replicas}
             for name, simulated, stand in zip(group_names(zoom), zoom.replicas, zoom.hour.stands, strict=True)
         ],
-        "hourly_utilisation_fraction": {
-            cluster.name: _plain(share)
-            for cluster, share in zip(zoom.plan.clusters, zoom.hour.utilisation_fraction, strict=True)
-        },
+        "utilisation_fraction": _by_cluster(zoom, zoom.utilisation_fraction),
+        "hourly_utilisation_fraction": _by_cluster(zoom, zoom.hour.utilisation_fraction),
         "workloads": workloads,
     }
+
+
+def _by_cluster(zoom: Zoom, shares: Floats) -> dict[str, Any]:
+    return {cluster.name: _plain(share) for cluster, share in zip(zoom.plan.clusters, shares, strict=True)}
 
 
 def _plain(number: float) -> float | int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.catalog.calibration import shipped_file, write_calibration
+from planner.compile import build_plan
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.reporting.assumptions import assumptions
@@ -120,3 +121,18 @@ def test_a_calibration_that_is_not_there_or_not_one_is_refused(write: Write, tmp
     (tmp_path / "c.yaml").write_text("rows: 2\n")
     with pytest.raises(ScenarioError, match=r"calibration: .*measurements: is required"):
         load_scenario(write(), [f"calibration={tmp_path / 'c.yaml'}"])
+
+
+def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: Write) -> None:
+    """One node holds three models, one of them on half the accelerators that are best for it: it serves less."""
+    words = "requests_per_s: 4, tokens: {input: {mean: 800}, output: {mean: 150}}, slo: {ttft_s: 1.0, tpot_s: 0.03}"
+    overrides = ["clusters.mi325x.nodes=1", "clusters.h200.nodes=0"]
+    for name, model in (("second", "qwen3-32b"), ("third", "llama-3.1-70b")):
+        overrides.append(f"workloads.{name}={{model: {model}, {words}}}")
+    path = write()
+    rows, plan = rows_of(path, *overrides), build_plan(load_scenario(path, overrides))
+    place = [cluster.name for cluster in plan.clusters].index("mi325x")
+    for w, load in enumerate(plan.workloads):
+        row = rows[f"throughput.mi325x.{load.name}.output_tokens_per_s_per_accelerator"]
+        served = plan.requests_per_node_h[place, w, 0] / 3600 / 8 * load.output_tokens[0]
+        assert float(row["value"]) == pytest.approx(served, rel=1e-4), load.name

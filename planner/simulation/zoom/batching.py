@@ -195,7 +195,7 @@ class Replica:
         if self._chunks:
             self._steps, self._growth_s = 1, 0.0
             return True
-        self._growth_s = self.times.kv_s_per_token * growth
+        self._growth_s = self.times.growth_s(sequences, context, growth)
         self._steps = self._steps_to_change()
         return True
 
@@ -213,7 +213,7 @@ class Replica:
             share = 1.0
             if sequences:
                 room_s = self._allowed_s(place) - times.decode_s(sequences, context)
-                cost_s = times.sequence_s * level.sequences + times.kv_s_per_token * level.context_tokens
+                cost_s = times.sequences_s(level.sequences, level.context_tokens)
                 share = min(max(room_s / cost_s, 0.0), 1.0) if cost_s > 0.0 else 1.0
             level.share = share
             sequences += share * level.sequences

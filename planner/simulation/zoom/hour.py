@@ -1,61 +1,26 @@
-"""The fleet as it stands in one hour of one replication: which replicas serve which model, how fast, and what fails.
-
-The hourly model moves nodes between models from hour to hour; here they stand still for the hour. Each cluster's nodes
-are divided among the replicas it needs in proportion to the work that the hourly model gives them, spare nodes too.
-Replicas are those of the hourly model: one layout for each workload, shared by the workloads of one model that have
-the same; deferrable work takes whatever replicas of its model there are.
-"""
+"""One hour of one replication as it comes to the zoom: the replicas that stand in it, what comes, and what fails."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.compile.in_time import traffic_of
-from planner.compile.service import Service
-from planner.errors import ConservationError, Problem, ScenarioError
+from planner.errors import Problem, ScenarioError
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.sizes import at_sizes
 from planner.language.scenario import Scenario
-from planner.physics.coefficients import Calibration
-from planner.physics.operating import at_objective
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from planner.simulation.driver import Run
 from planner.simulation.zoom.arrivals import Lengths
-from planner.simulation.zoom.steps import StepTimes
+from planner.simulation.zoom.stands import Services, Stand, Standing, spec_of, stands_of
 from planner.units import SECONDS_PER_HOUR
 
-Services = dict[tuple[str, str], Service]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
-    """Replicas of one layout of one model on one cluster."""
-
-    cluster: int
-    model: str
-    accelerators: int
-    """Of one replica."""
-    replicas_per_node: int
-    replicas: int
-    """In service at the beginning of the hour, on the whole cluster."""
-    busy_nodes: float
-    """Node-equivalents that the hourly model's work for it takes."""
-    times: StepTimes
-    served: tuple[int, ...]
-    """Workloads it may serve."""
-    most_sequences: dict[int, float]
-    """By workload, requests on one replica at which the mean time per token is just the objective."""
-    pace_s: dict[int, float]
-    """By workload, the mean time per token up to which a router that refuses takes requests."""
-    preferred_sequences: dict[int, float]
-    """The same at the utilisation up to which the policy fills a cluster before the next."""
+_ANY_LENGTH = 1 << 40  # tokens: no request is longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +93,9 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
     if window.parked_nodes is not None:
         off = off + window.parked_nodes[:, place]
     healthy = np.maximum(healthy - off, 0.0)
-    speeds = _speeds(run, hour)
-    stands = _stands(scenario, plan, window, services, (place, month, healthy, speeds))
+    stands = stands_of(
+        scenario, plan, window, services, Standing(hour=place, month=month, nodes=healthy, speeds=_speeds(run, hour))
+    )
     demand = window.demand_requests[:, place]
     served, late, shed = (
         window.served_requests[:, :, place].sum(axis=0),
@@ -216,139 +182,11 @@ def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
     return tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s))
 
 
-Place = tuple[int, int, Floats, dict[tuple[int, int], float]]
-"""An hour within its window, its month, healthy nodes by cluster, and speeds."""
-
-
-def _stands(
-    scenario: Scenario, plan: Plan, window: WindowResult, services: Services, place: Place
-) -> tuple[Stand, ...]:
-    """Divide each cluster's nodes among the replicas that the hour's work needs."""
-    calibration = scenario.load_calibration().calibration()
-    stands = []
-    for c, cluster in enumerate(plan.clusters):
-        work = _work(plan, window, services, c, place)
-        total = sum(work.values())
-        for (model, accelerators), nodes in sorted(work.items()):
-            served = tuple(_served(plan, services, c, (model, accelerators), work))
-            leader = min(
-                served,
-                key=lambda w: (_layout(plan, services, c, w) != (model, accelerators), plan.workloads[w].priority, w),
-            )
-            service = services[cluster.name, plan.workloads[leader].name]
-            share = place[2][c] * nodes / total
-            per_node = service.accelerators_per_node // accelerators
-            count = round(share * per_node)
-            if count:
-                stand = Stand(
-                    cluster=c,
-                    model=model,
-                    accelerators=accelerators,
-                    replicas_per_node=per_node,
-                    replicas=count,
-                    busy_nodes=nodes,
-                    times=_times(service, place[3].get((c, leader), 1.0), calibration),
-                    served=served,
-                    most_sequences={},
-                    pace_s={w: _pace_s(plan, services, c, w) for w in served},
-                    preferred_sequences={},
-                )
-                stands.append(_with_sequences(scenario, plan, stand, service, calibration))
-    return tuple(stands)
-
-
-def _layout(plan: Plan, services: Services, cluster: int, workload: int) -> tuple[str, int] | None:
-    """Return the model and accelerators per replica by which a cluster serves a workload."""
-    service = services.get((plan.clusters[cluster].name, plan.workloads[workload].name))
-    return None if service is None else (plan.workloads[workload].model, service.tensor_parallel)
-
-
-def _work(
-    plan: Plan, window: WindowResult, services: Services, cluster: int, place: Place
-) -> dict[tuple[str, int], float]:
-    """Return the nodes that each layout keeps busy on a cluster, deferrable work with the layouts it shares.
-
-    Where the hourly model gives a cluster nothing to do, what the hour's demand would need there.
-    """
-    hour, month, _, speeds = place
-    table = plan.requests_per_node_h
-    work: dict[tuple[str, int], float] = {}
-    deferred: dict[tuple[str, int], float] = {}
-    served = window.served_requests[cluster, :, hour]
-    wanted = served if served.sum() > 0.0 else window.demand_requests[:, hour]
-    for w, workload in enumerate(plan.workloads):
-        layout = _layout(plan, services, cluster, w)
-        rate = float(table[cluster, w, month if table.shape[2] > 1 else 0]) * speeds.get((cluster, w), 1.0)
-        if layout is None or rate <= 0.0 or wanted[w] <= 0.0:
-            continue
-        kept = deferred if workload.deadline_h else work
-        kept[layout] = kept.get(layout, 0.0) + float(wanted[w]) / rate
-    for (model, accelerators), nodes in deferred.items():
-        sharing = {layout: busy for layout, busy in work.items() if layout[0] == model}
-        if not sharing:
-            work[model, accelerators] = nodes
-        for layout, busy in sharing.items():
-            work[layout] += nodes * busy / sum(sharing.values())
-    return work
-
-
-def _served(
-    plan: Plan, services: Services, cluster: int, layout: tuple[str, int], work: dict[tuple[str, int], float]
-) -> list[int]:
-    """Return the workloads that replicas of a layout serve."""
-    served = []
-    for w, workload in enumerate(plan.workloads):
-        at_home = _layout(plan, services, cluster, w)
-        if (
-            at_home is not None
-            and at_home[0] == layout[0]
-            and (at_home == layout or workload.deadline_h or at_home not in work)
-        ):
-            served.append(w)
-    return served
-
-
-def spec_of(service: Service) -> ReplicaSpec:
-    """Return the replica that serves a workload."""
-    if service.spec is None:
-        raise ConservationError("a service without a replica")
-    return service.spec
-
-
-def _times(service: Service, speed: float, calibration: Calibration) -> StepTimes:
-    return StepTimes.of(price_replicas([spec_of(service)], calibration), 0, service.speed * speed)
-
-
-def _pace_s(plan: Plan, services: Services, cluster: int, workload: int) -> float:
-    """Return the mean time per token up to which a router that refuses takes requests, at its day-one speed."""
-    service = services[plan.clusters[cluster].name, plan.workloads[workload].name]
-    return service.held_tpot_s / service.speed
-
-
-def _with_sequences(scenario: Scenario, plan: Plan, stand: Stand, service: Service, calibration: Calibration) -> Stand:
-    """Add the requests per replica at the objective, and at the load up to which the policy fills a cluster.
-
-    With t(n) = a + b·n a replica finishes n / t(n) requests' tokens a second; a share u of its most, N / t(N), is
-    reached at n = u·N·a / (t(N) − u·N·b).
-    """
-    replicas: Replicas = price_replicas([spec_of(service)], calibration)
-    most, preferred = {}, {}
-    for w in stand.served:
-        workload = scenario.workloads[plan.workloads[w].name]
-        allowed_s = workload.slo.tpot_s
-        slower = stand.times.fixed_s / float(replicas.fixed_s[0])
-        point = at_objective(replicas, np.zeros(1, dtype=np.intp), traffic_of(workload), np.inf, allowed_s / slower)
-        sequences = max(float(point.running_sequences[0]), 1.0)
-        step_s = float(point.tpot_s[0]) if math.isfinite(float(point.tpot_s[0])) else allowed_s
-        fixed_s = min(float(replicas.fixed_s[0] + replicas.routed_s[0]), step_s)
-        share = plan.preferred_utilisation
-        most[w] = sequences
-        preferred[w] = share * sequences * fixed_s / max(step_s - share * (step_s - fixed_s), 1e-12)
-    return replace(stand, most_sequences=most, preferred_sequences=preferred)
-
-
 def _lengths(plan: Plan, services: Services, stands: Sequence[Stand], workload: int, month: int) -> Lengths:
-    """Return how long a workload's requests are in a month, and how long they may be where it is served."""
+    """Return how long a workload's requests are in a month, and how long they may be where it is served.
+
+    Where no replica stands for it nobody asks how long they are: all are refused.
+    """
     load = plan.workloads[workload]
     context, memory = math.inf, math.inf
     for stand in stands:
@@ -359,6 +197,6 @@ def _lengths(plan: Plan, services: Services, stands: Sequence[Stand], workload: 
     return Lengths(
         input_mean_tokens=float(load.input_tokens[month]),
         output_mean_tokens=float(load.output_tokens[month]),
-        longest_tokens=math.floor(min(context, memory)) if math.isfinite(context) else 0,
+        longest_tokens=math.floor(min(context, memory)) if math.isfinite(context) else _ANY_LENGTH,
         longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
     )

@@ -2,9 +2,10 @@
 
 A *pool* is what one router chooses between: all replicas of a cluster that serve one model, those of one node, or one
 replica alone. Within a pool the replica with the fewest requests takes the next. Clusters are offered work in the order
-of the scenario's policy: the first that is below its preferred load, else the one with the lowest load. A pool in which
-no replica has room within the objective holds requests in one queue, or refuses those that would be late anyway, as
-the scenario says. Deferrable work waits in a queue of its own, from which replicas with time to spare help themselves.
+of the scenario's policy: the first that is below its preferred use, else the one with the lowest; use is the hourly
+model's, what it took lately over what it sustains. A pool in which no replica has room within the objective holds
+requests in one queue, or refuses those that would be late anyway, as the scenario says. Deferrable work waits in a
+queue of its own, from which replicas with time to spare help themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from planner.simulation.zoom.batching import PACE_FRACTION, YIELD_FRACTION, Repl
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
-_RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests is averaged
+_RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
 _DOWN = 1_000_000_000  # a load that no replica in service has
 
 
@@ -178,15 +179,37 @@ class Group:
 
     name: str
     pools: list[Pool]
-    most_sequences: Mapping[int, float]
-    """By workload, requests on one replica at which it keeps the time per token just so."""
-    preferred_sequences: Mapping[int, float]
-    """By workload, requests on one replica up to which the group is offered work before the next."""
+    capacity_requests_per_s: Mapping[int, float]
+    """By workload, what one replica sustains."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """By rank of workload, replicas that what it took lately keeps at work, times the seconds over which that fades."""
+    faded_s: float = -math.inf
+    work_s: float = 0.0
+    """Seconds for which all that it ever took keeps a replica at work."""
 
-    def sequences(self) -> float:
-        """Return requests per replica in service."""
+    def take(self, rank: int, workload: int, now_s: float) -> None:
+        """Note that a request was taken: it keeps 1 / capacity of a replica at work for a second."""
+        self._fade(now_s)
+        capacity = self.capacity_requests_per_s[workload]
+        work_s = 1.0 / capacity if capacity > 0.0 else 0.0
+        self.taken[rank] = self.taken.get(rank, 0.0) + work_s
+        self.work_s += work_s
+
+    def use(self, rank: int, now_s: float, began_s: float) -> float:
+        """Return the share of its replicas in service that a rank and those before it keep at work.
+
+        What was taken t seconds ago counts e^(−t/τ), in all τ·(1 − e^(−T/τ)) seconds since the beginning, T ago.
+        """
+        self._fade(now_s)
         up = sum(pool.up for pool in self.pools)
-        return sum(pool.requests for pool in self.pools) / up if up else math.inf
+        remembered_s = -math.expm1((began_s - now_s) / _RATE_MEMORY_S) * _RATE_MEMORY_S
+        taken = sum(part for other, part in self.taken.items() if other <= rank)
+        return taken / max(remembered_s, 1e-9) / up if up else math.inf
+
+    def _fade(self, now_s: float) -> None:
+        kept = math.exp((self.faded_s - now_s) / _RATE_MEMORY_S)
+        self.taken = {rank: kept * part for rank, part in self.taken.items()}
+        self.faded_s = now_s
 
 
 @dataclass(slots=True)
@@ -195,6 +218,10 @@ class Router:
 
     env: simpy.Environment
     promises: Sequence[Promise]
+    by_rank: Sequence[int]
+    """Workloads in the order in which the hourly model offers them to clusters; each sees those before it."""
+    preferred_use: float
+    """Share of a group's replicas up to which it is offered work before the next."""
     groups: list[Group] = field(default_factory=list)
     ways: dict[int, list[list[Group]]] = field(default_factory=dict)
     """By workload, the groups that may serve it, in the order of the policy; those that are alike together."""
@@ -204,6 +231,12 @@ class Router:
     done: int = 0
     on_end: Callable[[Request], None] = lambda _: None
     """Told of every request that is finished or refused."""
+    began_s: float = field(init=False)
+    ranks: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_s = self.env.now
+        self.ranks = {workload: rank for rank, workload in enumerate(self.by_rank)}
 
     def arrive(self, request: Request) -> None:
         """Count a request and find it a place."""
@@ -220,6 +253,7 @@ class Router:
         for group in self._in_order(request.workload, tiers):
             pool = group.pools[int(request.lot * len(group.pools))]
             if pool.offer(request, promise):
+                group.take(self.ranks[request.workload], request.workload, self.env.now)
                 return
         self.refuse(request)
 
@@ -234,12 +268,13 @@ class Router:
 
         The first tier with a group below its preferred use has it, the least used of those; then whoever is least used.
         """
-        if len(tiers) == 1 and len(tiers[0]) == 1:
-            return tiers[0]
+        if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
+            return tiers[0] if tiers else []
+        rank = self.ranks[workload]
         used = [
-            (load / group.most_sequences[workload], load < group.preferred_sequences[workload], at, group)
+            (use, use < self.preferred_use, at, group)
             for at, tier in enumerate(tiers)
-            for group, load in ((group, group.sequences()) for group in tier)
+            for group, use in ((group, group.use(rank, self.env.now, self.began_s)) for group in tier)
         ]
         used.sort(key=lambda row: row[0])
         first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])

@@ -5,7 +5,8 @@ The core (``planner.physics.operating``) prices a mean batch; here the batch is 
     t = fixed + routed·(1 − (1 − k/E)^B) + B·per sequence + per cached token · Σ context + Σ prefill of chunks
 
 With the same B sequences, n steps take n·t₀ + per cached token · Σ growth · n(n−1)/2, since every sequence's context
-grows by one token a step: that closed form is what lets a replica jump over hundreds of steps at once.
+grows by one token a step: that closed form is what lets a replica jump over hundreds of steps at once. A model that
+attends to so many tokens at most reads B times as many, as soon as its mean context is longer: then nothing grows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class StepTimes:
     log_expert_missed: float = 0.0
     window_tokens: float = 0.0
     windowed_fraction: float = 0.0
+    attended_tokens: float = math.inf
+    """The most of a context that a sequence reads: models of sparse attention choose."""
     kv_capacity_tokens: float = math.inf
     reserves_output: bool = False
     """Whether cache for the whole output is held from the start, so that nothing is ever evicted."""
@@ -41,7 +44,7 @@ class StepTimes:
     """Tokens of one step, prefill and decode together."""
 
     @staticmethod
-    def of(replicas: Replicas, index: int, speed: float = 1.0, most_sequences: int = MAX_SEQUENCES) -> StepTimes:
+    def of(replicas: Replicas, index: int, speed: float = 1.0) -> StepTimes:
         """Take one replica of the core; ``speed`` is its speed over the core's (stack, incidents, the user's own)."""
 
         def seconds(name: str) -> float:
@@ -57,18 +60,26 @@ class StepTimes:
             log_expert_missed=float(replicas.log_expert_missed[index]),
             window_tokens=float(replicas.window_tokens[index]),
             windowed_fraction=float(replicas.windowed_fraction[index]),
+            attended_tokens=float(replicas.attended_tokens[index]),
             kv_capacity_tokens=float(replicas.kv_capacity_tokens[index]),
             reserves_output=float(replicas.reserved_output_fraction[index]) >= 1.0,
             overhead_s=float(replicas.ttft_fixed_s[index]),
-            most_sequences=most_sequences,
+            most_sequences=int(replicas.max_sequences[index]),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:
         """Return one step of some sequences whose cached contexts add up to so many tokens."""
         touched = -math.expm1(sequences * self.log_expert_missed) if self.routed_s else 0.0
-        return (
-            self.fixed_s + self.routed_s * touched + self.sequence_s * sequences + self.kv_s_per_token * context_tokens
-        )
+        return self.fixed_s + self.routed_s * touched + self.sequences_s(sequences, context_tokens)
+
+    def sequences_s(self, sequences: float, context_tokens: float) -> float:
+        """Return what sequences add to a step, each its own work and its share of the cache read."""
+        read = min(context_tokens, sequences * self.attended_tokens) if sequences else 0.0
+        return self.sequence_s * sequences + self.kv_s_per_token * read
+
+    def growth_s(self, sequences: float, context_tokens: float, growth_tokens: float) -> float:
+        """Return by how much each step is longer than the one before, as contexts grow by so many tokens a step."""
+        return self.kv_s_per_token * growth_tokens if context_tokens < sequences * self.attended_tokens else 0.0
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
         """Return what a whole prompt adds to the steps that carry it."""
@@ -83,7 +94,7 @@ class StepTimes:
         attended = 0.5 * prompt_tokens
         if self.windowed_fraction:
             attended -= self.windowed_fraction * max(attended - self.window_tokens, 0.0)
-        whole_s = self.attention_s_per_token2 * attended / prompt_tokens
+        whole_s = self.attention_s_per_token2 * min(attended, self.attended_tokens) / prompt_tokens
         return self.prefill_s_per_token * (end - start) + whole_s * (end * end - start * start)
 
     def kept_tokens(self, context_tokens: float) -> float:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.compile import build_plan
-from planner.compile.capacity import build_services
 from planner.compile.cluster_sizes import resized
+from planner.compile.placement import services_of
 from planner.compile.reuse import Reuse
 from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
@@ -31,9 +31,10 @@ from planner.language.scenario import Scenario
 from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
 from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
-from planner.simulation.zoom.hour import Breakdown, Hour, Stand, hour_of, stand_in_hour, window_of
+from planner.simulation.zoom.hour import Breakdown, Hour, hour_of, stand_in_hour, window_of
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
+from planner.simulation.zoom.stands import Stand
 from planner.validation import nearest
 
 DEFAULT_REQUESTS = 100_000
@@ -83,6 +84,8 @@ class Zoom:
     """Those that count, in order of arrival."""
     seconds: Floats
     """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
+    utilisation_fraction: Floats
+    """As the hour's, of what replicas were given to do and could not put off, shape (clusters,); NaN where none are."""
     backlog_finished: NDArray[np.int64]
     """Deferrable requests from before the hour that were finished in it, shape (workloads,)."""
     counts: tuple[int, int, int, int]
@@ -93,7 +96,7 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     """Simulate one hour of one replication, request by request."""
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
-    services, _ = build_services(scenario, reuse, {})
+    services, _ = services_of(scenario, {}, reuse)
     for name in sorted({name for (name, _), service in services.items() if service.is_apart}):
         message = "prompts are prefilled by accelerators of their own, which are not simulated request by request"
         hint = f"zoom with --set clusters.{name}.pools=shared"
@@ -151,7 +154,7 @@ class _Simulation:
         self.promises = promises_of(scenario, plan)
         self.span = self._span()
         self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
-        self.router = Router(self.env, self.promises)
+        self.router = Router(self.env, self.promises, plan.by_priority, plan.preferred_utilisation)
         urgent = np.array([not promise.is_deferrable for promise in self.promises])
         if not urgent.any():
             urgent[:] = True
@@ -163,6 +166,8 @@ class _Simulation:
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
         self.all_ended = self.env.event()
+        self.work_s = [0.0] * len(self.groups)
+        """By group, what it took since the minutes that count began, in seconds of a replica at work."""
         self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
 
     def _span(self) -> Span:
@@ -186,8 +191,7 @@ class _Simulation:
         return Group(
             name=name,
             pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
-            most_sequences=stand.most_sequences,
-            preferred_sequences=stand.preferred_sequences,
+            capacity_requests_per_s=stand.capacity_requests_per_s,
         )
 
     def _find_ways(self) -> None:
@@ -240,6 +244,7 @@ class _Simulation:
             arrivals=arrivals,
             requests=tuple(counted),
             seconds=seconds,
+            utilisation_fraction=self._utilisation(),
             backlog_finished=self.backlog_finished,
             counts=counts,
         )
@@ -249,7 +254,7 @@ class _Simulation:
         load, lengths = self.plan.workloads[w], self.hour.lengths[w]
         if self.asked.log is not None and load.name == self._log_workload():
             return replay(self.asked.log, lengths, self.span, self.share, self.draw(f"zoom/{load.name}/log"))
-        rate = float(self.hour.demand_requests_per_s[w]) * self.share if self.router.ways[w] else 0.0
+        rate = float(self.hour.demand_requests_per_s[w]) * self.share
         return draw_arrivals(load.name, self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
 
     def _log_workload(self) -> str:
@@ -308,10 +313,22 @@ class _Simulation:
             if self.open == 0:
                 self.all_ended.succeed()
 
+    def _utilisation(self) -> Floats:
+        """Return the share of each cluster's simulated accelerators that work taken in the minutes counted takes.
+
+        By what the hourly model has them sustain, so that the two compare.
+        """
+        work, size = np.zeros((2, len(self.plan.clusters)))
+        for stand, count, work_s in zip(self.hour.stands, self.replicas, self.work_s, strict=True):
+            work[stand.cluster] += work_s * stand.accelerators
+            size[stand.cluster] += count * stand.accelerators * self.asked.minutes * BURST_S
+        return np.asarray(np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0))
+
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
-        """Write down queue, batch and cache at every second."""
+        """Write down queue, batch and cache at every second, and at the end what was taken."""
         if self.env.now < 0.0:
             yield self.env.timeout(-self.env.now)
+        before_s = [group.work_s for group in self.groups]
         for second in range(seconds.shape[0]):
             for g, group in enumerate(self.groups):
                 waiting = running = cached = 0.0
@@ -324,6 +341,7 @@ class _Simulation:
                 capacity = self.hour.stands[g].times.kv_capacity_tokens * self.replicas[g]
                 seconds[second, g] = waiting, running, cached / capacity
             yield self.env.timeout(1.0)
+            self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
 
     def _break(self, breakdown: Breakdown) -> None:
         """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""

@@ -166,7 +166,7 @@ def promised_tokens_per_s(
         return 0.0
     batch, token_s = curves[best].at(rates[best])
     count = max(min(pooled[best], int(_MOST_SEQUENCES / batch)), 1)
-    times = StepTimes.of(replicas, best, most_sequences=int(replicas.max_sequences[best]))
+    times = StepTimes.of(replicas, best)
     low, high = math.log(rates[best] / _BRACKET), math.log(rates[best] * _BRACKET)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

@@ -13,6 +13,7 @@ from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.replica_times import Lengths, ReplicaTimes
 from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
@@ -100,6 +101,32 @@ def test_chunks_of_a_prompt_add_up_to_the_cores_prefill() -> None:
     edges = [300.0, 1000.0, 4000.0, 9000.0]
     pieces = sum(times.chunk_s(9000.0, a, b) for a, b in itertools.pairwise(edges))
     assert pieces == pytest.approx(times.prefill_s(9000.0, 300.0))
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "gpt-oss-120b", "deepseek-v3.2", "qwen3.5-397b-a17b"])
+@pytest.mark.parametrize("prompt", [800.0, 9000.0])
+def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, prompt: float) -> None:
+    """Whatever a model's attention: full, in windows, to some chosen tokens, or linear."""
+    priced, one = replicas(model, count=8), np.ones(1)
+    lengths = Lengths(
+        prompt_tokens=prompt * one, prompt_weights=one, output_tokens=200.0 * one, output_weights=one,
+        cached_fraction=0.25,
+    )  # fmt: skip
+    hourly, times = ReplicaTimes(priced, 0, 1.0, lengths), StepTimes.of(priced, 0)
+    assert times.prefill_s(prompt, 0.25 * prompt) == pytest.approx(float(hourly.prefill_s[0]))
+    halfway = times.kept_tokens(prompt + 100.0)
+    assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(float(hourly.decode_s(np.array([32.0]))[0]))
+    assert times.most_sequences == priced.max_sequences[0]
+
+
+def test_a_model_that_attends_to_so_many_tokens_reads_no_more_as_it_goes_on() -> None:
+    times = StepTimes(fixed_s=0.01, kv_s_per_token=1e-6, prefill_s_per_token=1e-9, attended_tokens=1000)
+    short, long = Request(0, 0, 0, 0.0, (100, 0, 301)), Request(0, 0, 0, 0.0, (5000, 0, 301))
+    serve(times, [short])
+    serve(times, [long])
+    assert long.finished_s - long.first_token_s == pytest.approx(300 * (0.01 + 1e-6 * 1000))
+    # Contexts of 101 to 400 tokens.
+    assert short.finished_s - short.first_token_s == pytest.approx(300 * (0.01 + 1e-6 * 250.5))
 
 
 @pytest.mark.parametrize("reserves", [False, True])

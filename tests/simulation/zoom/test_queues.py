@@ -22,14 +22,10 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     """Return the waits of requests with exponential work on replicas that take one each: M/M/c, steps apart."""
     random = np.random.default_rng(seed)
     env = simpy.Environment()
-    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)])
+    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85)
     times = StepTimes(fixed_s=STEP_S, most_sequences=1)
-    group = Group(
-        name="g",
-        pools=[Pool(router, times, servers, {0: math.inf})],
-        most_sequences={0: 1.0},
-        preferred_sequences={0: 1.0},
-    )
+    pool = Pool(router, times, servers, {0: math.inf})
+    group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
     router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     tokens = np.maximum(np.rint(random.exponential(mean_s / STEP_S, count)), 1.0).astype(int)
@@ -82,32 +78,57 @@ def test_the_same_queue_in_an_independent_library() -> None:
     assert abs(own.mean() - other.mean()) < 4.0 * error + 2 * STEP_S
 
 
-def test_groups_that_are_alike_share_and_the_next_tier_waits_until_they_are_full() -> None:
+def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], preferred_use: float) -> list[list[int]]:
+    """Return how many requests of each workload groups took that sustain one a second and replica, in 300 seconds.
+
+    Groups have so many replicas, tier by tier; requests come evenly and none ends.
+    """
     env = simpy.Environment()
-    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)])
-    times = StepTimes(fixed_s=STEP_S, most_sequences=64)
-    groups = [
-        Group(
-            name=name,
-            pools=[Pool(router, times, size, {0: math.inf})],
-            most_sequences={0: 64.0},
-            preferred_sequences={0: 4.0},
-        )
-        for name, size in (("first", 1), ("twin", 2), ("other", 1))
+    promise = Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)
+    router = Router(env, [promise] * len(rates), by_rank, preferred_use)
+    capacity = dict.fromkeys(range(len(rates)), 1.0)
+    times = StepTimes(fixed_s=1.0, most_sequences=10_000)
+    laid_out = [
+        [
+            Group(name="g", pools=[Pool(router, times, size, capacity)], capacity_requests_per_s=capacity)
+            for size in tier
+        ]
+        for tier in tiers
     ]
-    router.groups, router.ways = groups, {0: [groups[:2], groups[2:]]}
-    for number in range(14):
-        router.arrive(Request(number, 0, 0, 0.0, (1, 0, 1000)))
-    assert [group.sequences() for group in groups] == [4, 4, 2]  # requests on each of their replicas
+    router.groups = [group for tier in laid_out for group in tier]
+    router.ways = dict.fromkeys(range(len(rates)), laid_out)
+    rows = sorted(((n + 0.5) / rate, w) for w, rate in enumerate(rates) for n in range(round(300 * rate)))
+    counts = np.zeros((len(router.groups), len(rates)), dtype=int)
+    for number, (time_s, w) in enumerate(rows):
+        env.run(until=time_s)
+        before = [group.pools[0].requests for group in router.groups]
+        router.arrive(Request(number, w, 0, time_s, (1, 0, 1_000_000)))
+        counts[:, w] += [group.pools[0].requests - had for group, had in zip(router.groups, before, strict=True)]
+    return [row.tolist() for row in counts]
+
+
+def test_groups_that_are_alike_share_and_the_next_tier_has_what_is_beyond_their_preferred_use() -> None:
+    first, twin, other = (row[0] for row in taken([[1, 2], [1]], [3.0], [0], 0.85))
+    assert [first, twin, other] == pytest.approx([255, 510, 135], abs=12)  # 85% of what each sustains, and the rest
+
+
+def test_beyond_the_preferred_use_of_all_and_where_there_is_none_all_are_used_alike() -> None:
+    for rate, preferred_use in ((3.8, 0.85), (2.0, 0.0)):
+        first, twin, other = (row[0] for row in taken([[1, 2], [1]], [rate], [0], preferred_use))
+        assert [first, twin, other] == pytest.approx([75 * rate, 150 * rate, 75 * rate], abs=12)
+
+
+def test_a_workload_does_not_see_those_that_clusters_are_offered_after_it() -> None:
+    first, other = taken([[1], [1]], [0.8, 0.5], [1, 0], 0.85)
+    assert first == pytest.approx([105, 150], abs=12)  # the second of the file comes first, and all of it finds room
+    assert other == pytest.approx([135, 0], abs=12)
 
 
 def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() -> None:
     env = simpy.Environment()
-    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)])
+    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85)
     times = StepTimes(fixed_s=0.02, sequence_s=1e-3, prefill_s_per_token=1e-4)
-    group = Group(
-        name="g", pools=[Pool(router, times, 4, {0: 0.0425})], most_sequences={0: 1.0}, preferred_sequences={0: 1.0}
-    )
+    group = Group(name="g", pools=[Pool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
     router.groups, router.ways = [group], {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))

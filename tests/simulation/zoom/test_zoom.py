@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.compile import build_plan
-from planner.compile.capacity import build_services
+from planner.compile.placement import services_of
 from planner.compile.reuse import Reuse
 from planner.demand.bursts import BURST_S
 from planner.errors import ScenarioError
@@ -196,7 +196,7 @@ def test_lengths_follow_the_workloads_distribution(tmp_path: Path) -> None:
 def test_breakdowns_send_requests_elsewhere(tmp_path: Path) -> None:
     scenario = chat_scenario(tmp_path, 100.0, 0.0)
     plan, asked = build_plan(scenario), Asked(at=NOON, minutes=1, requests=1)
-    services, _ = build_services(scenario, Reuse(scenario), {})
+    services, _ = services_of(scenario, {}, Reuse(scenario))
     calm = stand_in_hour(scenario, plan, run_engine(plan, 1)[0], services, NOON)
     assert calm.breakdowns == ()
     dark = Breakdown(cluster=None, accelerators=0, start_s=30.0, end_s=40.0)
