@@ -147,6 +147,7 @@ def workload_plan(
     deadline_h = _DEFAULT_DEADLINE_H if workload.deferrable_within_h is None else workload.deferrable_within_h
     growth = (1.0 + workload.tokens.growth_per_year) ** month_mid_years
     launch = workload.model_launch
+    tiers = _tiers(scenario, catalog, name, clusters, services)
     return WorkloadPlan(
         name=name,
         model=workload.model,
@@ -154,7 +155,8 @@ def workload_plan(
         output_tokens=workload.tokens.output.mean * growth,
         priority=_PRIORITY[workload.priority],
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
-        cluster_tiers=_tiers(scenario, catalog, name, clusters, services),
+        cluster_tiers=tiers,
+        rented_tiers=_rented_tiers(scenario, name, [clusters[tier[0]] for tier in tiers]),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,
     )
@@ -242,6 +244,12 @@ def _rank(scenario: Scenario, name: str, cluster: ClusterPlan) -> int:
     wanted = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
     position = {ranked: place for place, ranked in enumerate(wanted)}
     return position.get(cluster.name, len(position))
+
+
+def _rented_tiers(scenario: Scenario, name: str, first: list[ClusterPlan]) -> int:
+    """Return how many tiers, at the end, are rented by the hour, unless the user has ranked them; one of each given."""
+    unranked = len(scenario.workloads[name].cluster_preference) if scenario.routing == "preference" else 0
+    return sum(cluster.is_paid_by_the_hour and _rank(scenario, name, cluster) == unranked for cluster in first)
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:

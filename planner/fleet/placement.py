@@ -105,12 +105,18 @@ def _pool_plan(
 
     def in_pools(w: int, workload: WorkloadPlan) -> WorkloadPlan:
         rank = {c: place for place, tier in enumerate(workload.cluster_tiers) for c in tier}
-        tiers: dict[tuple[bool, int, float], list[int]] = {}
+        paid = len(workload.cluster_tiers) - workload.rented_tiers
+        tiers: dict[tuple[bool, bool, int, float], list[int]] = {}
         for pool, (c, d) in enumerate(pools):
             if c in rank and speed[pool, w].any():
                 of_others = d not in (None, deployment_of[c, w])
-                tiers.setdefault((of_others, rank[c], -speed[pool, w, 0]), []).append(pool)
-        return dataclasses.replace(workload, cluster_tiers=tuple(tuple(tiers[key]) for key in sorted(tiers)))
+                # What idles in others' pools is paid anyway: it goes before machines that are rented for the work.
+                tiers.setdefault((rank[c] >= paid, of_others, rank[c], -speed[pool, w, 0]), []).append(pool)
+        return dataclasses.replace(
+            workload,
+            cluster_tiers=tuple(tuple(tiers[key]) for key in sorted(tiers)),
+            rented_tiers=sum(is_rented for is_rented, *_ in tiers),
+        )
 
     spared = tuple(pool for c in plan.site.throttle_order for pool, at in enumerate(pool_cluster) if at == c)
     return dataclasses.replace(

@@ -69,6 +69,8 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    rented_tiers: int = 0
+    """How many of the tiers, at the end, are rented by the hour, and take only what the others' waits do not allow."""
     overdue_share: Floats | None = None
     """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
     shape (months,); None where it always meets it, or is refused then."""
@@ -383,6 +385,19 @@ class Plan:
             for load in self.workloads
         ]
         return np.stack(columns, axis=-1) / MILLION
+
+    @property
+    def allowed_loads(self) -> Floats:
+        """Load up to which waits allow a cluster to be filled, shape (clusters,).
+
+        The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time;
+        no less than the load up to which clusters are filled in order.
+        """
+        urgent = [w for w, workload in enumerate(self.workloads) if not workload.deadline_h]
+        cells = round(LOAD_CELLS / MOST_LOAD)
+        missed = (self.late_tables + self.refused_tables)[:, urgent, : cells + 1].max(axis=1, initial=0.0)
+        kept = np.minimum.accumulate(missed <= 1.0 - self.promise.in_time_fraction, axis=1).sum(axis=1)
+        return np.asarray(np.clip((kept - 1) / cells, self.preferred_utilisation, 1.0))
 
     @property
     def refusal_free_load(self) -> Floats:

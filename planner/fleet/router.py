@@ -116,16 +116,21 @@ class Router:
         The lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
         """
         on = serving(self.ways, which)
-        hours = self._evenly_lit(np.flatnonzero(crowded(self.room, on)))
+        rented = np.array([self.plan.clusters[c].is_paid_by_the_hour for c in on])
+        levelled = on if rented.all() else on[~rented]
+        hours = self._evenly_lit(np.flatnonzero(crowded(self.room, levelled)))
         for index in which:
             hours = hours[~self._is_undone(index, hours)]
         for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
             if not hours.size:
                 return
-            used, nodes = (sum(in_hours(of[c], hours) for c in on) for of in (self.room.used, self.window.nodes))
+            used, nodes = (sum(in_hours(of[c], hours) for c in levelled) for of in (self.room.used, self.window.nodes))
             tried = np.flatnonzero(used <= level * nodes)  # below the mean is hopeless
             wants = self._wants(hours[tried], which)
-            given = self._allocate(wants, level * self._nodes(wants))
+            nodes = level * self._nodes(wants)
+            if not rented.all():  # nobody rents more for the sake of others' waits than he has to
+                nodes[rented] = np.stack([in_hours(self.room.used[c], wants.hours) for c in on])[rented]
+            given = self._allocate(wants, nodes)
             enough = np.ones(tried.size, dtype=np.bool_)
             for place, asked in enumerate(wants.requests):
                 enough &= sum(self._requests(wants, given, place)) >= asked * (1.0 - _SLACK)
@@ -282,6 +287,8 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
     if table.shape[2] > 1:
         edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
         counts = np.diff(edges)
+    rents = any(workload.rented_tiers for workload in plan.workloads)
+    waits, any_wait = (plan.allowed_loads, np.ones(len(plan.clusters))) if rents else (None, None)
     ways = []
     for w, workload in enumerate(plan.workloads):
         rates = [_NOWHERE] * len(plan.clusters)
@@ -294,5 +301,14 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
             tokens = np.repeat(workload.tokens_per_request, counts)
             if np.any(table[list(workload.cluster_order), w] <= 0.0):
                 outgrown = np.repeat(np.all(table[:, w] <= 0.0, axis=0), counts)
-        ways.append(Way(tiers=workload.cluster_tiers, rates=rates, tokens_per_request=tokens, outgrown=outgrown))
+        ways.append(
+            Way(
+                tiers=workload.cluster_tiers,
+                rates=rates,
+                tokens_per_request=tokens,
+                rented=workload.rented_tiers,
+                allowed=None if not workload.rented_tiers else any_wait if workload.deadline_h else waits,
+                outgrown=outgrown,
+            )
+        )
     return ways

@@ -46,6 +46,10 @@ class Way:
     """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
     tokens_per_request: Floats
     """Shape (1,) or (hours,)."""
+    rented: int = 0
+    """How many tiers at the end are rented by the hour: they are offered what the others' waits do not allow."""
+    allowed: Floats | None = None
+    """Share of their nodes up to which the others' waits allow it, shape (clusters,); None where none is rented."""
     outgrown: NDArray[np.bool_] | None = None
     """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
     divisors: Mapping[int, Floats] = field(init=False)
@@ -104,13 +108,27 @@ def crowded(room: Room, clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
 def fill(wanted: Floats, room: Room, way: Way, served: Mapping[int, Floats]) -> tuple[Hours, Floats]:
     """Offer requests to clusters in order up to the preferred nodes of each; spread the rest over what is still free.
 
+    Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for.
     Clusters that are alike take in proportion to what each has free, as one of all their nodes would.
     ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, by cluster, so far zeros of shape
     (hours,), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
     """
-    left = wanted
-    hours: Hours = slice(None)
-    for tier in way.tiers:
+    paid = len(way.tiers) - way.rented
+    hours, left = _offer(wanted, slice(None), way.tiers[:paid], room, way, served)
+    if way.allowed is not None and left.size:
+        if room.preferred_utilisation < 1.0:
+            left = _spread(left, hours, room, way, served, way.allowed)
+        hours, left = _offer(left, hours, way.tiers[paid:], room, way, served)
+    if not left.size or room.preferred_utilisation == 1.0:
+        return hours, left
+    return hours, _spread(left, hours, room, way, served)
+
+
+def _offer(
+    left: Floats, hours: Hours, tiers: Sequence[Sequence[int]], room: Room, way: Way, served: Mapping[int, Floats]
+) -> tuple[Hours, Floats]:
+    """Offer requests to tiers in order up to their preferred nodes; return the hours, and the requests, left over."""
+    for tier in tiers:
         free = [_free_requests(room.preferred(cluster, hours), room, way, cluster, hours) for cluster in tier]
         total = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
         short = np.flatnonzero(total < left)
@@ -126,16 +144,23 @@ def fill(wanted: Floats, room: Room, way: Way, served: Mapping[int, Floats]) -> 
         else:
             left = left - taken
         if not short.size:
-            return hours, left
-    return hours, left if room.preferred_utilisation == 1.0 else _spread(left, hours, room, way, served)
+            break
+    return hours, left
 
 
-def _spread(left: Floats, hours: Hours, room: Room, way: Way, served: Mapping[int, Floats]) -> Floats:
-    """Spread requests over clusters in proportion to what each has free in some hours; return what found no room."""
-    free = [_free_requests(part_of(room.usable[cluster], hours), room, way, cluster, hours) for cluster in way.order]
-    total = sum(free[1:], start=free[0].copy())
+def _spread(
+    left: Floats, hours: Hours, room: Room, way: Way, served: Mapping[int, Floats], allowed: Floats | None = None
+) -> Floats:
+    """Spread requests over clusters in proportion to what each has free in some hours; return what found no room.
+
+    With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
+    """
+    over = way.order if allowed is None else [c for tier in way.tiers[: len(way.tiers) - way.rented] for c in tier]
+    shares = np.ones(len(room.usable)) if allowed is None else allowed
+    free = [_free_requests(part_of(room.usable[c], hours) * shares[c], room, way, c, hours) for c in over]
+    total = sum(free, start=np.zeros_like(left))
     share = np.minimum(left, total) / divisor(total)
-    for cluster, most in zip(way.order, free, strict=True):
+    for cluster, most in zip(over, free, strict=True):
         taken = np.multiply(most, share, out=most)
         served[cluster][hours] += taken
         room.used[cluster][hours] += way.nodes(taken, cluster, hours)

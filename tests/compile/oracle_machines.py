@@ -496,6 +496,12 @@ class Machines:
             tiers.setdefault(repr(sorted(kind.items())), []).append(index)
         return list(tiers.values())
 
+    def is_held_back(self, index: int, load: str) -> bool:
+        cluster = self.names[index]
+        is_ranked = cluster in self.workloads[load].get("cluster_preference", [])
+        is_rented = of(self.clusters[cluster], "contract.kind", "") in ("on-demand", "spot")
+        return bool(is_rented and not (is_ranked and self.doc.get("routing") == "preference"))
+
     def workload(self, name: str) -> Doc:
         stated = self.workloads[name]
         growth = (1 + of(stated, "tokens.growth_per_year", 0.0)) ** self.middle
@@ -508,6 +514,7 @@ class Machines:
             "priority": ["interactive", "standard", "deferrable"].index(priority),
             "deadline_h": of(stated, "deferrable_within_h", 24) if priority == "deferrable" else 0,
             "cluster_tiers": self.tiers_of(name),
+            "rented_tiers": sum(self.is_held_back(tier[0], name) for tier in self.tiers_of(name)),
             "launch_h": self.hour(stated["model_launch"]) if stated.get("model_launch") else None,
             "cached_input_fraction": of(stated, "prefix_cache_hit_fraction", 0.0),
             "overdue_share": None,

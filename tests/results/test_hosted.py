@@ -179,3 +179,43 @@ def test_what_breaks_at_the_site_breaks_nothing_at_a_providers(run: Run) -> None
         assert max(waits[0]) > 24 * 7
         assert len(waits[1]) > 20
         assert max(waits[1]) == 0
+
+
+@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])
+def test_a_provider_is_paid_for_what_the_own_machines_waits_do_not_allow_and_no_more(run: Run, routing: str) -> None:
+    """The rent of an hour is what of its work is beyond own capacity, however many machines may be rented."""
+    busy = ("workloads.chat.requests_per_s=2300", "workloads.chat.noise.sigma=0.05", f"routing={routing}", *STEADY)
+    paid = []
+    for nodes in ("2", "10", "40"):
+        result = run(*busy, ON_DEMAND.replace("40", nodes))
+        (window,) = result.run.windows
+        came, speed = window.demand_requests[0], result.run.inputs[0].speed.get((0, 0), 1.0)
+        beyond = np.maximum(came - 4 * result.plan.requests_per_node_h[0, 0, 0] * speed, 0.0)
+        assert beyond.sum() > 0.05 * came.sum()
+        assert window.served_requests[1, 0].sum() == pytest.approx(beyond.sum(), rel=0.005)
+        paid.append(by_cluster(result, Account.RENT)[1])
+    assert paid[1:] == pytest.approx(paid[:1] * 2, rel=0.001)
+
+
+def test_own_machines_are_filled_no_further_than_their_waits_allow(run: Run) -> None:
+    """With 99.8% promised, a load at which fewer are in time is left to the provider; rent buys what is promised."""
+    busy = ("workloads.chat.requests_per_s=2300", "workloads.chat.noise.sigma=0.05", *STEADY, ON_DEMAND)
+    lax, strict = run(*busy), run(*busy, "promise={in_time: 0.998}")
+    allowed = strict.plan.allowed_loads[0]
+    assert 0.85 < allowed < 1 == lax.plan.allowed_loads[0]
+    own = strict.run.windows[0].busy_nodes[0] / strict.run.windows[0].nodes[0]
+    assert own.max() == pytest.approx(allowed, rel=1e-4)  # less what is refused
+    assert by_cluster(strict, Account.RENT)[1] > 1.05 * by_cluster(lax, Account.RENT)[1]
+    missed = [
+        (r.monthly.late_requests + r.monthly.shed_requests).sum() / r.monthly.demand_requests.sum()
+        for r in (lax, strict)
+    ]
+    assert missed[1] < 0.002 < missed[0] < 0.01
+
+
+def test_who_ranks_rented_machines_first_has_them_work_first(run: Run) -> None:
+    busy = ("workloads.chat.requests_per_s=500", *STEADY, ON_DEMAND, "routing=preference")
+    ranked = run(*busy, "workloads.chat.cluster_preference=[rented]")
+    assert ranked.monthly.busy_node_h[:, 0].sum() == 0
+    left_open = run(*busy, "workloads.chat.cluster_preference=[h200]")
+    assert left_open.monthly.busy_node_h[:, 1].sum() == 0

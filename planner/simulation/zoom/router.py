@@ -184,6 +184,8 @@ class Group:
     taken: dict[int, float] = field(default_factory=dict)
     """By rank of workload, replicas that what it took lately keeps at work, times the seconds over which that fades."""
     faded_s: float = -math.inf
+    allowed_use: float = 1.0
+    """Share of its replicas up to which waits allow it to be filled before machines are rented by the hour."""
     work_s: float = 0.0
     """Seconds for which all that it ever took keeps a replica at work."""
 
@@ -225,6 +227,8 @@ class Router:
     groups: list[Group] = field(default_factory=list)
     ways: dict[int, list[list[Group]]] = field(default_factory=dict)
     """By workload, the groups that may serve it, in the order of the policy; those that are alike together."""
+    paid_tiers: dict[int, int] = field(default_factory=dict)
+    """By workload, how many of those tiers are paid anyway; those after them are rented by the hour."""
     deferred: dict[int, deque[Request]] = field(default_factory=dict)
     arrived: int = 0
     refused: int = 0
@@ -267,6 +271,7 @@ class Router:
         """Return the groups in the order in which a request is offered to them now.
 
         The first tier with a group below its preferred use has it, the least used of those; then whoever is least used.
+        Machines rented by the hour come after what the others' waits allow.
         """
         if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
             return tiers[0] if tiers else []
@@ -278,6 +283,9 @@ class Router:
         ]
         used.sort(key=lambda row: row[0])
         first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
+        paid = self.paid_tiers.get(workload, len(tiers))
+        if first[2] >= paid:
+            first = next((row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first)
         return [first[-1], *(row[-1] for row in used if row is not first)]
 
     def _defer(self, request: Request, groups: list[Group]) -> None:

@@ -27,6 +27,7 @@ from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
+from planner.fleet.router import allowed_loads
 from planner.language.scenario import Scenario
 from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
@@ -192,6 +193,7 @@ class _Simulation:
             name=name,
             pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
             capacity_requests_per_s=stand.capacity_requests_per_s,
+            allowed_use=float(allowed_loads(self.plan)[stand.cluster]),
         )
 
     def _find_ways(self) -> None:
@@ -208,6 +210,8 @@ class _Simulation:
                 for tier in load.cluster_tiers
             ]
             self.router.ways[w] = [groups for groups in tiers if groups]
+            paid = len(tiers) - load.rented_tiers
+            self.router.paid_tiers[w] = sum(bool(groups) for groups in tiers[:paid])
             self.router.deferred[w] = deque()
 
     def run(self, seed: int) -> Zoom:
