@@ -387,19 +387,6 @@ class Plan:
         return np.stack(columns, axis=-1) / MILLION
 
     @property
-    def allowed_loads(self) -> Floats:
-        """Load up to which waits allow a cluster to be filled, shape (clusters,).
-
-        The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time;
-        no less than the load up to which clusters are filled in order.
-        """
-        urgent = [w for w, workload in enumerate(self.workloads) if not workload.deadline_h]
-        cells = round(LOAD_CELLS / MOST_LOAD)
-        missed = (self.late_tables + self.refused_tables)[:, urgent, : cells + 1].max(axis=1, initial=0.0)
-        kept = np.minimum.accumulate(missed <= 1.0 - self.promise.in_time_fraction, axis=1).sum(axis=1)
-        return np.asarray(np.clip((kept - 1) / cells, self.preferred_utilisation, 1.0))
-
-    @property
     def refusal_free_load(self) -> Floats:
         """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
         cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load

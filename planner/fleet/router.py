@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
 from planner.fleet.elementwise import at_least, in_hours
 from planner.fleet.hourly import WindowInput
-from planner.fleet.plan import Plan
+from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, it_kw
 from planner.fleet.routing import Room, Way, crowded, fill, serving, spare
 from planner.fleet.scan import defer
@@ -280,6 +280,19 @@ class Router:
                 self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
 
 
+def allowed_loads(plan: Plan) -> Floats:
+    """Return the load up to which waits allow each cluster to be filled, shape (clusters,).
+
+    The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time; no
+    less than the load up to which clusters are filled in order.
+    """
+    urgent = [w for w, workload in enumerate(plan.workloads) if not workload.deadline_h]
+    cells = round(LOAD_CELLS / MOST_LOAD)
+    missed = (plan.late_tables + plan.refused_tables)[:, urgent, : cells + 1].max(axis=1, initial=0.0)
+    kept = np.minimum.accumulate(missed <= 1.0 - plan.promise.in_time_fraction, axis=1).sum(axis=1)
+    return np.asarray(np.clip((kept - 1) / cells, plan.preferred_utilisation, 1.0))
+
+
 def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
     """Return where each workload may go and the requests per node and hour there."""
     table = plan.requests_per_node_h
@@ -288,7 +301,7 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
         edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
         counts = np.diff(edges)
     rents = any(workload.rented_tiers for workload in plan.workloads)
-    waits, any_wait = (plan.allowed_loads, np.ones(len(plan.clusters))) if rents else (None, None)
+    waits, any_wait = (allowed_loads(plan), np.ones(len(plan.clusters))) if rents else (None, None)
     ways = []
     for w, workload in enumerate(plan.workloads):
         rates = [_NOWHERE] * len(plan.clusters)

@@ -10,10 +10,11 @@ from planner.arrays import Floats
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Trial
 from planner.studies.sizing.judged import judged
+from planner.studies.sizing.prices import Prices
 from planner.studies.sizing.program import Rows, minimised, rows_of
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.search import Search
-from planner.studies.sizing.survey import Prices, Survey
+from planner.studies.sizing.survey import Survey
 
 _ALL = frozenset({"nodes", "budget", "power"})
 

@@ -14,7 +14,8 @@ clusters, workload, month and bin of hours. For one replication, with H hours, D
 Hours are summed into bins, no node ever fails, and a node serves as many as are in time at any load, so every plan that
 keeps the promise in the simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its
 promise in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each
-of a set bound it by their order statistic (Luedtke and Ahmed 2008).
+of a set bound it by their order statistic (Luedtke and Ahmed 2008). Where hours at work are rented, so does the mean of
+the lowest, with as much of each one's rent as it has in the mean.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.arrays import Floats
-from planner.finance.present_value import discount_factors, running_months
 from planner.fleet.plan import Plan
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Choices
 from planner.studies.sizing.evaluate import Trial
+from planner.studies.sizing.prices import Prices
 from planner.studies.sizing.program import Places, Rows, rows_of
-from planner.studies.sizing.survey import BINS, Prices, Survey
+from planner.studies.sizing.survey import BINS, Survey, running_factors
 
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
 _ROUNDING = 1e-7  # of a solver's bound
@@ -94,10 +95,9 @@ class Relaxation:
         in_group = self.group < len(self.groups)
         cost = np.zeros(self.served.size)
         cost[in_group] = self.prices.work[first[self.group[in_group]], self.month[in_group]]
-        burst, capital = self.choices.plan.money.market.burst, self.choices.plan.money.capital
+        burst = self.choices.plan.money.market.burst
         if burst is not None:
-            edges = self.choices.plan.months.edge_coordinates
-            running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+            running = running_factors(self.choices.plan)
             cost[~in_group] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~in_group]]
         return cost * self.hours
 

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.arrays import Floats
+from planner.fleet.plan import load_grid
 from planner.fleet.promise import Promise
+from planner.fleet.router import allowed_loads
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Evaluator, Run, Trial, Workers
 from planner.studies.sizing.policies import Policies
+from planner.studies.sizing.prices import Prices, prices_of, weights_of, with_work
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
-from planner.studies.sizing.survey import Prices, Survey, averaged, prices_of, survey
+from planner.studies.sizing.survey import Survey, averaged, running_factors, survey
 
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
 _DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
@@ -51,7 +54,10 @@ class Surveyed:
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
         self._by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in choices.plan.clusters])
-        self._hourly: dict[tuple[float, ...], float] = {}
+        burst = choices.plan.money.market.burst is not None
+        self._rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
+        """Whether hours at work cost rent."""
+        self._rent: dict[tuple[float, ...], float] = {}
 
     @property
     def choices(self) -> Choices | Policies:
@@ -114,29 +120,44 @@ class Surveyed:
         return least
 
     def _least(self, surveys: Sequence[list[Survey]], allowed: Sequence[bool], *, working: bool = False) -> Floats:
-        return np.array(
-            self.workers.all(
-                least_cost,
-                [(self.trial.promise, variants, self.bound_prices, tuple(allowed), working) for variants in surveys],
-                runs=False,
-            )
-        )
+        return self._solved([(variants, self.bound_prices) for variants in surveys], allowed, working=working)
+
+    def _solved(
+        self, programs: Sequence[tuple[list[Survey], Prices]], allowed: Sequence[bool], *, working: bool = False
+    ) -> Floats:
+        """Return the least cost of each of some replications at its prices."""
+        calls = [(self.trial.promise, variants, prices, tuple(allowed), working) for variants, prices in programs]
+        return np.array(self.workers.all(least_cost, calls, runs=False))
+
+    def least_with_rent(self, allowed: Sequence[bool]) -> float:
+        """Return the least that a choice costs in the mean with the rent of hours at work; 0 where there is none.
+
+        With c the cost of a choice but for work and v that of its work in a replication, the mean of c + v·k/n over k
+        or more of n replications in which it keeps the promise is no more than what it costs in the mean over all; and
+        each of these is no less than its replication's least. So neither is the mean of the k lowest.
+        """
+        trial, count = self.trial, len(self.surveys)
+        if not self._rents:
+            return 0.0
+        kept = count - spared(count, trial.promise.in_replications_fraction)
+        prices, share = self.bound_prices, kept / count
+        priced = [(variants, with_work(trial, prices, variants[0], share)) for variants in self.surveys]
+        return float(np.sort(self._solved(priced, allowed))[:kept].mean())
 
     def predicted(self, counts: Sequence[float]) -> float:
         """Return about what a choice costs: its nodes as the relaxation counts them, and rent of hours at work."""
-        return self.standing(counts) + (self._hourly_usd(tuple(counts)) if self._by_the_hour.any() else 0.0)
+        return self.standing(counts) + (self._hourly(tuple(counts)) if self._rents else 0.0)
 
-    def _hourly_usd(self, counts: tuple[float, ...]) -> float:
+    def _hourly(self, counts: tuple[float, ...]) -> float:
         """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.
 
-        Those are filled up to the share at which work is sent on; the mean over some replications is taken.
+        Those are filled as far as their waits allow; the mean over some replications is taken, as the objective has it.
         """
-        if counts not in self._hourly:
-            nodes = self._nodes_of(counts)
-            self._hourly[counts] = float(
-                np.mean([self._rent_usd(variants[0], nodes) for variants in self.surveys[:_RENT_READ]])
-            )
-        return self._hourly[counts]
+        if counts not in self._rent:
+            nodes, read = self._nodes_of(counts), self.surveys[:_RENT_READ]
+            rents = [self._rent_usd(variants[0], nodes) for variants in read]
+            self._rent[counts] = float(np.mean(np.array(weights_of(self.trial, read)) * rents))
+        return self._rent[counts]
 
     def _nodes_of(self, counts: tuple[float, ...]) -> Floats:
         """Return the nodes of each cluster in a choice, shape (clusters,)."""
@@ -151,12 +172,31 @@ class Surveyed:
         there = nodes[:, None, None] * of.present * of.hours  # node-hours, shape (clusters, months, bins)
         rented = there * self._by_the_hour[:, None, None]
         paid = there - rented
-        needed, room = _taken(of, paid), self.trial.choices.plan.preferred_utilisation * paid.sum(axis=0)
+        needed, room = _taken(of, paid), np.einsum("c,cmb->mb", allowed_loads(self.trial.choices.plan), paid)
         left = np.where(needed > room, 1.0 - room / np.maximum(needed, 1e-12), 0.0)  # all of it where none serves it
         most, taken = rented.sum(axis=0), _taken(of, rented)
         worked = np.minimum(left * np.where(np.isfinite(taken), taken, 0.0), most)
         share = np.divide(worked, most, out=np.zeros_like(worked), where=most > 0)
-        return float((rented * share * of.busy_usd[:, :, None]).sum())
+        return float((rented * share * of.busy_usd[:, :, None]).sum()) + self._burst_usd(of, there)
+
+    def _burst_usd(self, of: Survey, there: Floats) -> float:
+        """Return what burst rental costs of what clusters refuse at each bin's load, as far as there are accelerators.
+
+        ``there`` are node-hours, shape (clusters, months, bins); what is refused is a mean over clusters and workloads.
+        """
+        plan = self.trial.choices.plan
+        burst = plan.money.market.burst
+        if burst is None:
+            return 0.0
+        tables = plan.refused_tables.mean(axis=(0, 1))
+        load = _taken(of, there) / np.maximum(there.sum(axis=0), 1e-12)
+        left = np.where(np.isfinite(load), np.interp(load, load_grid(tables.size - 1), tables), 1.0)
+        months, _, loads = of.lit_demand.shape
+        per_request = np.broadcast_to(burst.accelerator_h_per_request, (loads, months))
+        per_request = np.where(np.isfinite(per_request), per_request, 0.0)
+        wanted_h = left * np.einsum("mbw,wm->mb", of.lit_demand, per_request)
+        used_h = np.minimum(wanted_h, burst.most_accelerators * of.hours).sum(axis=1)
+        return float((used_h * burst.usd_per_accelerator_h * running_factors(plan)).sum())
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""

@@ -21,10 +21,10 @@ from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run
 from planner.studies.sizing.judged import Judged, judged
 from planner.studies.sizing.policies import Policies
+from planner.studies.sizing.prices import prices_of
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
 from planner.studies.sizing.solved import Relaxed, Shared, solve_together
-from planner.studies.sizing.survey import prices_of
 from planner.units import HOURS_PER_DAY
 
 NOW, FIXED, REVIEWED = "everything now", "fixed on the first day", "with a review"
@@ -175,6 +175,10 @@ class Reviewed(Surveyed):
     def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:  # noqa: ARG002 - none is told
         """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
         return np.zeros(len(self.surveys))
+
+    def least_with_rent(self, allowed: Sequence[bool]) -> float:  # noqa: ARG002 - none is told
+        """Return 0, as :meth:`least_costs`."""
+        return 0.0
 
     def predicted(self, counts: Sequence[float]) -> float:
         """Return what a policy costs, about: its nodes, in the mean over the levels."""

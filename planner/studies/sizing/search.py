@@ -57,7 +57,7 @@ class Search:
         least = surveyed.least_costs(allowed)
         self.decisive = int(np.argsort(-least, kind="stable")[self.spared])
         """The replication that decides the bound: of those that must keep the promise the hardest."""
-        self.bound = float(least[self.decisive])
+        self.bound = max(float(least[self.decisive]), surveyed.least_with_rent(allowed))
         """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
         if like is None and math.isfinite(self.bound):
             least = surveyed.least_costs(allowed, working=True)

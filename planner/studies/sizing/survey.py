@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +21,7 @@ from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts
-from planner.studies.sizing.evaluate import Evaluator, Trial
+from planner.studies.sizing.evaluate import Evaluator
 
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
@@ -299,6 +297,12 @@ def _availability(result: RunResult) -> Floats:
     return 1.0 - lost
 
 
+def running_factors(plan: Plan) -> Floats:
+    """Return what a dollar of running cost in each month is worth on the first day, shape (months,)."""
+    capital, edges = plan.money.capital, plan.months.edge_coordinates
+    return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+
+
 def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
     """Return a node's energy without load, what an hour at work adds at least, and months' discount factors.
 
@@ -306,11 +310,7 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
     A node draws P(u) ≥ P(0) + s·u with s = min (P(u) − P(0)) / u, and the meter 1 + (PUE − 1)·(1 − f) times as much,
     f being the share of cooling that does not fall with load.
     """
-    power, site, edges = plan.money.power, plan.site, plan.month_edges_h
-    capital, coordinates = plan.money.capital, plan.months.edge_coordinates
-    running = discount_factors(
-        capital.discount_rate_per_year, running_months(coordinates - coordinates[0], capital.timing)
-    )
+    power, site, edges, running = plan.money.power, plan.site, plan.month_edges_h, running_factors(plan)
     price = power.monthly_usd_per_kwh
     if power.hourly_usd_per_kwh is not None:
         price = np.minimum.reduceat(power.hourly_usd_per_kwh, edges[:-1])
@@ -333,66 +333,3 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
             usd_per_h = cluster.rent.usd_per_accelerator_h + month / plan.months.period_hours
             busy_usd[place] += cluster.accelerators_per_node * usd_per_h * running
     return idle_usd, busy_usd, running
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """What the mean replication charges, by column of the program: purchases, then the days of each retirement."""
-
-    column: Floats
-    """Cost of one node, or of leaving on a day, shape (columns,)."""
-    work: Floats
-    """Cost of an hour at work, shape (clusters, months); zeros in a bound, which has its least in ``fixed``."""
-    rents: bool
-    """Whether rented accelerators cost anything: in a bound they do not, since few replications may need them."""
-    fixed: float
-    """Cost of what is there whatever is chosen."""
-
-
-def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool) -> Prices:
-    """Return mean prices over replications, each surveyed by variant; those of a bound leave out what luck decides."""
-    choices, objective = trial.choices, trial.objective
-    weights = [1.0 / max(survey[0].tokens, 1e-9) if objective == "levelised" else 1.0 for survey in surveys]
-    names = [cluster.name for cluster in choices.plan.clusters]
-    nodes = np.array([cluster.nodes for cluster in choices.plan.clusters])
-
-    def mean(figures: Sequence[Floats]) -> Floats:
-        weighted: Floats = np.mean([weight * figure for weight, figure in zip(weights, figures, strict=True)], axis=0)
-        return weighted
-
-    def node(variant: int) -> Floats:
-        if objective == "capital":
-            return mean([survey[variant].capital_usd for survey in surveys])
-        return mean([survey[variant].owned_usd + survey[variant].idle_usd for survey in surveys])
-
-    stays = node(0)
-    column = [stays[names.index(purchase.name)] for purchase in choices.purchases]
-    for retirement in choices.retirements:
-        place = names.index(retirement.cluster)
-        column += [nodes[place] * node(day)[place] for day in range(1 + len(retirement.dates))]
-    chosen = {purchase.name for purchase in choices.purchases} | {
-        retirement.cluster for retirement in choices.retirements
-    }
-    fixed = sum(nodes[place] * stays[place] for place, name in enumerate(names) if name not in chosen)
-    work = np.zeros_like(surveys[0][0].busy_usd)
-    if objective != "capital":
-        if bound:
-            fixed += _least_energy(trial, surveys, weights)
-        else:
-            work = mean([survey[0].busy_usd for survey in surveys])
-    return Prices(column=np.array(column), work=work, rents=not bound and objective != "capital", fixed=float(fixed))
-
-
-def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]], weights: Sequence[float]) -> float:
-    """Return what serving as much as is promised costs in energy at least, in the mean over replications."""
-    promise = trial.promise
-    if not (promise.of_workload and promise.each_month) or trial.choices.plan.money.market.burst is not None:
-        return 0.0
-    least = []
-    for weight, (survey, *_) in zip(weights, surveys, strict=True):
-        hours = np.divide(1.0, survey.rates, out=np.full(survey.rates.shape, np.inf), where=survey.rates > 0)
-        usd = (np.where(np.isfinite(hours), hours, np.inf) * np.maximum(survey.busy_usd, 1e-300)[:, None]).min(axis=0)
-        owed = (survey.demand.sum(axis=1) - survey.tail).T * promise.in_time_fraction
-        least.append(weight * float(np.where(np.isfinite(usd), usd * owed, 0.0).sum()))
-    kept = math.ceil(promise.in_replications_fraction * len(least) - 1e-9)
-    return float(np.sort(least)[:kept].sum() / len(least))
