@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines
 from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store
+from tests.conftest import TINY
 from tests.studies.conftest import SMALL
 
 Write = Callable[..., Path]
@@ -59,21 +61,30 @@ def prepared(study_file: Write) -> Prepared:
     return prepare(study_file())
 
 
-def test_one_worker_two_workers_and_dask_give_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A study by one worker at one go, whose folder no test touches."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "study.yaml").write_text(SMALL)
+    return finish(prepare(folder / "study.yaml"), folder / "s")
+
+
+def test_one_worker_two_workers_and_dask_give_the_same_bytes(
+    prepared: Prepared, tmp_path: Path, uninterrupted: Finished
+) -> None:
     pytest.importorskip("distributed")
-    finish(prepared, tmp_path / "one" / "s")
     finish(prepared, tmp_path / "two" / "s", force=Workforce(workers=2))
     finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=dask_engine.LOCAL_DASK))
-    one = bytes_of(tmp_path / "one" / "s")
+    one = bytes_of(uninterrupted.store.folder)
     assert set(one) >= {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
     assert bytes_of(tmp_path / "two" / "s") == one
     assert bytes_of(tmp_path / "dask" / "s") == one
 
 
 def test_an_interrupted_study_is_resumed_to_the_same_bytes(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Finished
 ) -> None:
-    finish(prepared, tmp_path / "whole" / "s")
     seen = []
 
     def stop(progress: Progress) -> None:
@@ -98,22 +109,23 @@ def test_an_interrupted_study_is_resumed_to_the_same_bytes(
     monkeypatch.setattr(Replicator, "run", noted)
     finish(prepared, tmp_path / "cut" / "s", resume=True)
     assert ran == [(8, 16), (24, 32), (32, 40)]  # what was whole is not run again
-    assert bytes_of(tmp_path / "cut" / "s") == bytes_of(tmp_path / "whole" / "s")
+    assert bytes_of(tmp_path / "cut" / "s") == bytes_of(uninterrupted.store.folder)
 
 
-def test_a_finished_study_is_extended_to_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
-    finish(prepared, tmp_path / "whole" / "s", rows=40)
+def test_a_finished_study_is_extended_to_the_same_bytes(
+    prepared: Prepared, tmp_path: Path, uninterrupted: Finished
+) -> None:
     finish(prepared, tmp_path / "grown" / "s", rows=20)
-    finish(prepared, tmp_path / "grown" / "s", rows=40, resume=True)
-    assert bytes_of(tmp_path / "grown" / "s") == bytes_of(tmp_path / "whole" / "s")
+    finish(prepared, tmp_path / "grown" / "s", resume=True)
+    assert bytes_of(tmp_path / "grown" / "s") == bytes_of(uninterrupted.store.folder)
     finish(prepared, tmp_path / "grown" / "s", rows=8)  # without --resume a finished study is replaced
     assert json.loads((tmp_path / "grown" / "s" / "manifest.json").read_text())["replications"] == 8
 
 
-def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path) -> None:
-    finish(prepared, tmp_path / "s", rows=24)
+def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path, uninterrupted: Finished) -> None:
+    shutil.copytree(uninterrupted.store.folder, tmp_path / "s")
     before = bytes_of(tmp_path / "s")
-    with pytest.raises(ScenarioError, match=r"holds 24 finished replications, more than the 8 asked for"):
+    with pytest.raises(ScenarioError, match=r"holds 36 finished replications, more than the 8 asked for"):
         finish(prepared, tmp_path / "s", rows=8, resume=True)
     assert bytes_of(tmp_path / "s") == before
 
@@ -237,12 +249,11 @@ def test_a_study_that_is_told_no_size_takes_whole_nets(prepared: Prepared) -> No
     assert "2,048" in str(prepared.uneven(1100))
 
 
-def test_replication_17_is_the_same_run_alone(prepared: Prepared, tmp_path: Path) -> None:
-    finished = finish(prepared, tmp_path / "s", rows=24)
+def test_replication_17_is_the_same_run_alone(prepared: Prepared, uninterrupted: Finished) -> None:
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(17, 18)
     alone = headlines(replicator.simulate(1, values[0], int(chance[0])))
-    stored = [finished.output(name)[17, 1] for name in headline_names()]
+    stored = [uninterrupted.output(name)[17, 1] for name in headline_names()]
     assert np.array_equal(alone, stored, equal_nan=True)
 
 

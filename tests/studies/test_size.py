@@ -19,6 +19,7 @@ from planner.reporting.csv_table import SCHEMA_VERSION
 from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
+from planner.studies import dask_engine
 from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Outcome, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
@@ -392,7 +393,8 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_a_sizing_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+def test_a_sizing_that_could_not_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match="no Dask scheduler answers"):
         planner.size(toy(("2026-01-01",)), tmp_path / "o", replications=2, scheduler="tcp://127.0.0.1:1")
     assert not (tmp_path / "o").exists()

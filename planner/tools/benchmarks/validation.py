@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ _QUANTITIES = {
 }
 
 
+@cache
 def shipped_check() -> tuple[Check, CalibrationFile]:
     """Return the shipped measurements held against the shipped calibration."""
     file = read_calibration(SHIPPED_CALIBRATION)
