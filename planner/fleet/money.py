@@ -50,11 +50,11 @@ class CapitalPlan:
     """When what runs through a month counts."""
     inflation_per_year: float
     """By which nominal dollars are turned into those of the first day."""
-    fiscal_year_start_month: int = 1
-    opening_cash_usd: float = 0.0
-    property_tax_fraction_per_year: float = 0.0
-    loan: LoanTerms | None = None
-    building: BuildingPlan | None = None
+    fiscal_year_start_month: int
+    opening_cash_usd: float
+    property_tax_fraction_per_year: float
+    loan: LoanTerms | None
+    building: BuildingPlan | None
 
     def has_components(self, cluster: int) -> bool:
         """Return whether the parts of a cluster have books of their own."""

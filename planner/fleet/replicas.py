@@ -261,10 +261,7 @@ class _Site:
         """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
         emptied = copy.copy(self)
         emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
-        emptied.left = standing.copy()
-        for c, placed in enumerate(self.placement.placed):
-            if placed:
-                emptied.left[c] = 0.0
+        emptied.left = standing.copy()  # of clusters on which any share of a replica will do: no other is asked for it
         return emptied
 
     def with_room(self, replicas: Floats) -> _Site:

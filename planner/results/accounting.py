@@ -333,7 +333,7 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
     for account, quantity, price, rise in yearly:
         if price > 0 and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
-    if plan.site.parking is not None and plan.site.parking.wake_usd > 0:
+    if plan.site.parking is not None:
         books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():
         books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)

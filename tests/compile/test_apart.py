@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,31 @@ CHAT: dict[str, Any] = {
     "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
 }  # fmt: skip
 LARGE = {**CHAT, "model": "llama-3.1-405b", "slo": {"ttft_s": 3.0, "tpot_s": 0.06}}
+
+
+def test_a_router_chooses_among_the_replicas_that_do_this_part_of_the_work() -> None:
+    """Two nodes of four replicas, a quarter of whose accelerators read prompts."""
+    load: Any = scenario_of(long_prompts(1.0, **CHAT)).workloads["chat"]
+    replicas: Any = SimpleNamespace(accelerators=np.array([2]))
+    nodes = {"router_pool": "cluster", "nodes": 2, "accelerators_per_node": 8}
+    some = Candidates(replicas=replicas, mean_rates=np.ones(1), share=0.25, **nodes)  # type: ignore[arg-type]
+    assert some.asked(0, load).pooled_replicas == 2.0
+    assert dataclasses.replace(some, share=1.0).asked(0, load).pooled_replicas == 8.0
+    assert dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load).pooled_replicas == 1.5
+
+
+def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, shares = Candidates.best, []
+
+    def noted(self: Candidates, *rest: Any) -> Any:
+        shares.append(self.share)
+        return real(self, *rest)
+
+    monkeypatch.setattr(Candidates, "best", noted)
+    service(CHAT, pools="separate", nodes=4)
+    to_prompts, to_replies = shares[-2:]
+    assert 0.0 < to_prompts < 1.0
+    assert to_prompts + to_replies == pytest.approx(1.0)
 
 
 def service(load: dict[str, Any], **cluster: Any) -> Service:

@@ -193,6 +193,19 @@ def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_th
     assert share.tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
+def test_what_outgrew_its_objective_keeps_its_share_of_the_last_month_that_met_it() -> None:
+    """Beside work without growth: 300 of 450 tokens a second in the second month, half of them in the first."""
+    tokens = np.array([100.0, 200.0, 400.0, 800.0])
+    loads = [workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2), workload_plan("nightly", months=4)]
+    rates = np.array([[[100.0, 80.0, 0.0, 0.0], [90.0, 90.0, 90.0, 90.0]]])
+    scenario = scenario_of({"workloads": {"chat": {"on_overload": "queue"}}})
+    late = queue_outgrown(scenario, make_plan(workloads=loads, months=4, requests_per_node_h=rates))
+    share = late.workloads[0].overdue_share
+    assert share is not None
+    assert share == pytest.approx([0.0, 0.0, 2 / 3, 2 / 3])
+    assert late.workloads[1].overdue_share is None
+
+
 def served_beside(chat: float, code: float, **changes: Any) -> Any:
     """Chat of a large model and code completion of a small one on eight nodes of H200."""
     steady = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}

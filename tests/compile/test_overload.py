@@ -10,7 +10,7 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile.overload import _admitted_by_pace
+from planner.compile.overload import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.physics.replica_times import Lengths, ReplicaTimes
 from planner.simulation.zoom.outcome import outcomes
@@ -56,6 +56,22 @@ def test_where_long_prompts_are_refused_more_often_the_pace_admits_more() -> Non
     assert (np.diff(admitted) > -1e-12).all()
     assert admitted[-1] > 2.0 * admitted[0]
     assert admitted[0] == pytest.approx(40.0 / (300.0 * held_s), rel=1e-3)
+
+
+def test_a_pace_that_the_fullest_batch_keeps_admits_no_more_than_that_batch() -> None:
+    one = Lengths(
+        prompt_tokens=np.array([1000.0]), prompt_weights=np.ones(1), output_tokens=np.array([300.0]),
+        output_weights=np.ones(1), cached_fraction=0.0,
+    )  # fmt: skip
+    times = times_of(one)
+    fullest = np.array([times.most_batch])
+    _, admitted = _admitted_by_pace(times, one, 2.0 * float(times.tpot_s(fullest)[0]))
+    assert admitted == pytest.approx(float(times.requests_per_s(fullest)[0]))
+
+
+def test_loads_beyond_capacity_rise() -> None:
+    """Shares missed are interpolated between them."""
+    assert (np.diff([1.0, *_OVERLOADS, *_FAR_BEYOND]) > 0.0).all()
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,9 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_p
     assert late[0] == pytest.approx(late[1], abs=1e-3)
 
 
-def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own() -> None:
+def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Chat keeps the layout it has alone, and batch is served on it, never counted as a model beside it."""
     alone, both = held(day_and_night(None, nodes=1)), held(day_and_night("llama-3.1-70b", nodes=1))
     wide = merged(day_and_night("llama-3.1-70b", nodes=1), {"workloads": {"chat": {"slo": {"tpot_s": 0.012}}}})
@@ -238,6 +240,11 @@ def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
     (shared,) = held(wide)
     assert (shared.workloads, shared.nodes_per_replica, shared.speed) == ((0, 1), 1.0, 1.0)
     assert shared.waiting_speed[1] == pytest.approx(0.42, abs=0.02)
+    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 3)
+    assert held(day_and_night("llama-3.1-70b", nodes=1)) == both  # just enough for both
+    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 2)
+    assert [each.workloads for each in held(day_and_night("llama-3.1-70b", nodes=1))] == [(0, 1)]
+    monkeypatch.undo()
     result = simulate(scenario_of(merged(wide, {"workloads": {"chat": {"requests_per_s": 0.01}}})))
     served = result.monthly.served_requests[0, 0, 1] / result.monthly.present_node_h[0, 0]
     assert served == pytest.approx(result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01)

@@ -27,6 +27,11 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             discount_rate_per_year=0.1,
             timing=Timing.MID_MONTH,
             inflation_per_year=0.0,
+            fiscal_year_start_month=1,
+            opening_cash_usd=0.0,
+            property_tax_fraction_per_year=0.0,
+            loan=None,
+            building=None,
         ),
         "power": PowerPricePlan(
             tariff=flat_tariff(0.08),

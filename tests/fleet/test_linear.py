@@ -65,3 +65,8 @@ def test_beginning_where_work_without_end_fills_its_rows_ends_at_the_same_optimu
     begun = maximise(matrices, objectives, [3, 4], limits, program, [(0, 2), (1, 5), (2, 8)])
     assert begun == pytest.approx(plain, abs=1e-9)
     assert (plain[[2, 5, 8]] > 0.0).any()
+    of_another_unit = np.array([2.0, 3.0, 0.5])  # rows that count in other units hold back the same
+    matrices[:, :3] *= of_another_unit[:, None]
+    limits[:3] *= of_another_unit[:, None]
+    scaled = maximise(matrices, objectives, [3, 4], limits, program, [(0, 2), (1, 5), (2, 8)])
+    assert scaled == pytest.approx(plain, abs=1e-9)

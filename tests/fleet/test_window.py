@@ -565,6 +565,18 @@ def test_each_hour_is_planned_at_its_own_speeds() -> None:
     assert np.all(tokens == 150.0)
 
 
+def test_a_workload_is_outgrown_where_no_cluster_meets_its_objective() -> None:
+    """The last hour of January and the first of February, when one or both of its clusters are too slow."""
+    clusters = [cluster_plan(name) for name in "abc"]
+    work = [workload_plan(clusters=[0, 1], months=2), workload_plan("one", [0], months=2)]
+    rates = np.full((3, 2, 2), 3600.0)
+    rates[0, :, 1] = rates[2] = rates[1, 1] = 0.0
+    plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
+    window = window_of(plan, np.ones((2, 2)), np.ones((3, 2)), first_hour=743)
+    outgrown = [way.outgrown for way in ways_of(plan, window)]
+    assert [None if each is None else each.tolist() for each in outgrown] == [[False, False], [False, True]]
+
+
 def test_work_without_end_takes_what_is_left_also_where_it_has_outgrown_a_cluster() -> None:
     """The last hour of January and the first of February, when batch is too long for the second of three clusters."""
     clusters = [cluster_plan(name, nodes=10) for name in "abc"]

@@ -141,6 +141,20 @@ _NO_WRONGS = (
         "what is asked and what is served differ by rounding",
     ),
     ("planner/results/replication.py:Replication.tokens", "-1", "1", "series of one axis, stacked"),
+    ("planner/results/chance.py:draw_again", "True", "False", "every replication has figures and months, a pair"),
+    (
+        "planner/compile/overload.py:refusing",
+        "missed[-1] - curve.too_long_fraction < _FEW_MISSED",
+        "(missed[-1] - curve.too_long_fraction <= _FEW_MISSED)",
+        "at a share missed of exactly one fortieth",
+    ),
+    (
+        "planner/compile/in_time.py:as_tokens_grow",
+        "1",
+        "2 #2",
+        "a search by halves that begins a year earlier ends at the same month",
+    ),
+    ("planner/fleet/replicas.py:_serving_share", "1", "2", "any negative number stands for all that there is"),
     ("planner/fleet/scan.py:clamp_scan", "True", "False", "the three have one figure a block"),
 )
 """Where, before, after, and why."""
