@@ -50,3 +50,10 @@ def test_a_rectangle_is_always_one_block(months: set[int], days: set[int], hours
     spans = [span for span in words.split() if ":" in span]
     covered = sum(int(end[:2]) - int(start[:2]) for start, end in (span.split("-") for span in spans))
     assert covered == len(hours)
+
+
+def test_what_is_too_long_to_list_is_counted() -> None:
+    days = [cells(ALL_MONTHS, [day], [day]) for day in range(4)]
+    listed = "Monday 00:00-01:00; Tuesday 01:00-02:00; Wednesday 02:00-03:00"
+    assert describe_cells(days[0] | days[1] | days[2]) == listed
+    assert describe_cells(days[0] | days[1] | days[2] | days[3]) == f"{listed}; and 1 more blocks"

@@ -431,3 +431,15 @@ def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_r
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
     held = residence(plan, plan.placement, [result])
     assert held.load_node_h[0].tolist() == pytest.approx([950 * 0.1, 101 * 0.1])
+
+
+def test_fine_tunes_that_nobody_asks_for_take_no_nodes() -> None:
+    """Three replicas hold them all, or none does: two nodes of work leave four, which go to what is asked for."""
+    plan = make_plan(
+        [cluster_plan(nodes=6)], [workload_plan("tuned"), workload_plan("chat")], requests_per_s=[0.0, 2.0]
+    )
+    plan = with_placement(plan, [deployment(0, (0,), least_replicas=3), deployment(0, (1,))])
+    window = window_of(plan, np.array([[0.0], [2.0]]) * 3600.0, np.full((1, 1), 6.0))
+    result = evaluate_window(plan, window)
+    assert result.replicas is not None
+    assert result.replicas[:, 0].tolist() == [0.0, 6.0]
