@@ -331,13 +331,13 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     )
     for account, quantity, price, rise in yearly:
-        if price > 0 and quantity.any():
+        if price and quantity.any():
             books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
     if plan.site.parking is not None:
         books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():
         books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
-    if upkeep.rma_usd > 0 or upkeep.replacement_usd.any():
+    if upkeep.rma_usd or upkeep.replacement_usd.any():
         books.by_cluster(Account.RMA, rma_usd(plan, run) * plan.on_site)
 
 

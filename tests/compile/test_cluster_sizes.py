@@ -42,3 +42,5 @@ def test_a_cluster_that_is_reduced_has_the_figures_of_its_smaller_sizes() -> Non
     assert (one.nodes, two.nodes) == (1, 2)
     assert (one.speed < 0.95).any()
     assert (two.speed == 1.0).all()
+    alike = plan_of(with_rules(2, REDUCES)).sizes[0]  # a node does as well alone, but its pool is another
+    assert [size.nodes for size in alike] == [1, 2]

@@ -63,6 +63,13 @@ def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
     assert most_in_time(far).item() > MOST_LOAD  # which the bound of a sizing must know
 
 
+def test_bursts_make_more_late_than_calm_traffic() -> None:
+    calm, bursty = (plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0))
+    assert bursty.calm_tables is not None
+    assert calm.late_tables == pytest.approx(bursty.calm_tables[0])
+    assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.calm_tables[0, 0, 0, LOAD_CELLS // 4]
+
+
 def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
     """As at its own end wherever the longer table goes on."""
     alone = merged(QUIET, {"workloads": {"nightly": None}, "clusters": {"mi325x": None, "h200": {"nodes": 1}}})
