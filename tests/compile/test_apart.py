@@ -133,11 +133,19 @@ def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> No
         assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
 
 
-def test_what_can_wait_is_served_by_mean_times() -> None:
+def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
+    real, growths = apart.traffic_of, set()
+
+    def noted(workload: Any, growth: float) -> Any:
+        growths.add(growth)
+        return real(workload, growth)
+
+    monkeypatch.setattr(apart, "traffic_of", noted)
     assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
         service(waits, nodes=16, pools="separate").requests_per_s
     )
+    assert growths == {1.0}  # as stated: its requests grow no longer
 
 
 def test_the_zoom_says_that_it_knows_no_separate_pools(write: Callable[..., Path], planner: Callable[..., Any]) -> None:
