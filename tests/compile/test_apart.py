@@ -133,6 +133,21 @@ def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> No
         assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
 
 
+def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
+    """Late by half at its last load, the one at 1.2 times what it keeps, the other at 1.5."""
+    prefill, decode = (
+        Curve(
+            requests_per_s=2.0 * np.array([0.0, 1.0, last]), late_fraction=np.array([0.0, 0.1, 0.5]),
+            batch=np.ones(3), tpot_s=np.ones(3), capacity_requests_per_s=2.0, too_long_fraction=0.0, alone_s=1.0,
+        )
+        for last in (1.2, 1.5)
+    )  # fmt: skip
+    for pools in ((prefill, decode), (decode, prefill)):
+        lateness = apart._lateness(*pools)
+        assert lateness.loads[-2:] == pytest.approx((1.2, 1.2))
+        assert lateness.late_fractions[-2:] == pytest.approx((1.0 - 0.5 * (1.0 - 0.1 - 0.4 * 0.2 / 0.5), 1.0))
+
+
 def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
     real, growths = apart.traffic_of, set()
