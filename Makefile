@@ -13,6 +13,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Some tests wait for processes of their own more than they work: three of them keep two cores busy.
 WORKERS := $(shell $(PYTHON) -c "import os; print(max(2, 3 * (os.cpu_count() or 2) // 2))")
+# Every worker of the tests reads some six hundred modules: what was compiled of them is kept.
+unexport PYTHONDONTWRITEBYTECODE
 QUICK  := tests/finance tests/fleet tests/physics tests/test_units.py tests/test_errors.py tests/test_documents.py
 
 .PHONY: run check test prove mutants fuzz attack pythons bench reference docs clean

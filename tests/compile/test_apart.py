@@ -16,7 +16,7 @@ from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile import apart
 from planner.compile.capacity import _candidates, service_of
-from planner.compile.in_time import Candidates
+from planner.compile.in_time import Candidates, traffic_of
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.physics.promptness import Curve
@@ -150,13 +150,13 @@ def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
 
 def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
-    real, growths = apart.traffic_of, set()
+    growths = set()
 
     def noted(workload: Any, growth: float) -> Any:
         growths.add(growth)
-        return real(workload, growth)
+        return traffic_of(workload, growth)
 
-    monkeypatch.setattr(apart, "traffic_of", noted)
+    monkeypatch.setattr("planner.compile.apart.traffic_of", noted)
     assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
         service(waits, nodes=16, pools="separate").requests_per_s
     )
