@@ -25,6 +25,7 @@ from planner.errors import Problem, ScenarioError
 from planner.fleet.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.language.scenario import Scenario
 from planner.language.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
+from planner.physics.memory import smallest_fit
 from planner.units import HOURS_PER_DAY
 
 Floats = NDArray[np.float64]
@@ -253,11 +254,16 @@ def _rented_tiers(scenario: Scenario, name: str, first: list[ClusterPlan]) -> in
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
-    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard."""
-    if scenario.workloads[name].tokens.input.mean >= LONG_CONTEXT_TOKENS:
+    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard.
+
+    Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.
+    """
+    tokens = scenario.workloads[name].tokens
+    if tokens.input.mean >= LONG_CONTEXT_TOKENS:
         return True
-    degrees = {service.tensor_parallel for (_, workload), service in services.items() if workload == name}
-    return len(degrees) > 1
+    specs = [service.spec for (_, workload), service in services.items() if workload == name and service.spec]
+    length = tokens.input.mean + tokens.output.mean
+    return len({smallest_fit(spec.part, spec.shape, spec.precision, length).accelerators for spec in specs}) > 1
 
 
 def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:

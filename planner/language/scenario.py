@@ -216,10 +216,10 @@ class Scenario(Strict):
     """Failures and repairs. Default: the best published fleet."""
     software: Software = Software()
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
-    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "workload-aware"
+    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
     """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
-    priority by priority, whatever the policy. Default workload-aware: large models and long contexts to the memory-rich
-    pool first, the rest where it takes least energy."""
+    priority by priority, whatever the policy. Default cheapest-marginal: where another request costs least, so
+    machines that are paid anyway before those paid by the hour, the former by the energy that a request takes."""
     router_pool: Literal["cluster", "node", "replica"] = "cluster"
     """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
     among which requests then fall by lot. Default cluster: one router before each cluster."""

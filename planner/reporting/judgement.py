@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.reporting.report.words import percent, unit_price
+from planner.results.measure_names import FLEET
 from planner.units import counted
 
 COST = "levelised_cost_per_million_tokens_usd"
@@ -30,6 +31,8 @@ WORSE_FRACTION = 0.01
 MUCH_SHED_FRACTION = 0.1
 """Share of tokens shed above which a plan's figures are no longer those of its traffic, so this is said first;
 assumption."""
+DEAR_TIMES = 1.2
+"""How many times the cost of a token must differ between clusters before it is said; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that keeps its promise may be larger than its traffic;
 assumption."""
@@ -335,7 +338,32 @@ def sizing(summary: Mapping[str, Any]) -> str:
         return f"{mending(promise)}{spare}".strip()
     if promise["kept_replications"] == promise["replications"] and idle > IDLE_FRACTION:
         return (
-            f"{percent(idle)} of node-hours had no demand, and the promise was kept throughout: the fleet is larger "
-            "than the traffic. Try fewer nodes, or later deliveries."
+            f"{percent(idle)} of node-hours had no demand at the traffic as stated, and the promise was kept "
+            "throughout. That is room for faster growth, or nodes too many: planner size says how many are enough."
         )
     return ""
+
+
+def dearest_cluster(summary: Mapping[str, Any], most_of_fleets_utilisation: float = math.inf) -> str:
+    """Say whose tokens carry most cost, and that routing makes it so; nothing where they cost about the same.
+
+    Nor where that cluster is utilised beyond a multiple of the fleet's utilisation.
+    """
+    fleet = summary["clusters"][FLEET]
+    clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
+    priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
+    if len(priced) < 2:
+        return ""
+    dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
+    cheap = min(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
+    times = priced[dear]["cost_per_million_tokens_usd"] / priced[cheap]["cost_per_million_tokens_usd"]
+    utilised = priced[dear]["utilisation_fraction"]
+    if times < DEAR_TIMES or utilised > most_of_fleets_utilisation * fleet["utilisation_fraction"]:
+        return ""
+    return (
+        f"A token served by {dear} carries {times:.1f} times the cost of one on {cheap}: {dear} takes "
+        f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
+        f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
+        f"{percent(utilised, 0)} utilisation. That is how work was routed, not what the part would cost at the "
+        "other's work."
+    )

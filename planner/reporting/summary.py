@@ -11,7 +11,7 @@ import numpy as np
 from planner.fleet.promise import Moment, kept_months_over, lacking_nodes, shortfall_over
 from planner.fleet.quantities import in_time
 from planner.reporting.csv_table import SCHEMA_VERSION
-from planner.reporting.judgement import SHORTFALL, much_shed, promise_verdict, served, sizing
+from planner.reporting.judgement import SHORTFALL, dearest_cluster, much_shed, promise_verdict, served, sizing
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables
 from planner.results.chance import Chance
@@ -126,7 +126,7 @@ def _lacking(result: RunResult) -> dict[str, Any] | None:
     helps = rates[:, asked].max(axis=(1, 2)) > 0
     later = dict.fromkeys(names, 0)
     for cohort in result.cohorts:
-        if plan.month_edges_h[first.month + 1] < cohort.in_service_h < np.inf and helps[cohort.cluster]:
+        if plan.month_edges_h[first.month + 1] <= cohort.in_service_h < np.inf and helps[cohort.cluster]:
             later[names[cohort.cluster]] += cohort.machines
     return {
         "nodes": {name: math.ceil(most) for name, most in zip(names, nodes, strict=True) if np.isfinite(most)},
@@ -224,6 +224,8 @@ def _sentences(figures: dict[str, Any]) -> list[str]:
     lines.append("node-hours lost to: " + ", ".join(f"{name} {share:.2%}" for share, name in lost if share > 0))
     if figures["promise"]["kept"] and (advice := sizing(figures)):
         lines.append(advice)
+    if stands_by := dearest_cluster(figures, most_of_fleets_utilisation=0.5):
+        lines.append(stands_by)
     return wrapped(lines)
 
 

@@ -27,6 +27,7 @@ from planner.compile.in_time import lengths_of, traffic_of
 from planner.compile.service import Service
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration, roofline_calibration
+from planner.physics.memory import memory_fit
 from planner.physics.node_power import NodeRating, ServingMix, build_node_power
 from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating
@@ -469,10 +470,20 @@ class Machines:
         memory = {c: self.parts[self.clusters[c]["accelerator"]]["hbm_gb"] for c in able}
 
         def long(w: str) -> bool:
-            degrees = {self.services[pair].tensor_parallel for pair in self.services if pair[1] == w}
-            return bool(self.workloads[w]["tokens"]["input"]["mean"] >= 8000 or len(degrees) > 1)
+            tokens = self.workloads[w]["tokens"]
+            specs = [service.spec for pair, service in self.services.items() if pair[1] == w and service.spec]
+            length = tokens["input"]["mean"] + tokens["output"]["mean"]
+            needed = {
+                next(
+                    n
+                    for n in (1, 2, 4, 8, 16)
+                    if memory_fit(s.part, s.shape, s.precision, n).kv_capacity_tokens >= length
+                )
+                for s in specs
+            }
+            return bool(tokens["input"]["mean"] >= 8000 or len(needed) > 1)
 
-        match of(self.doc, "routing", "workload-aware"):
+        match of(self.doc, "routing", "cheapest-marginal"):
             case "preference":
                 wanted = self.workloads[load].get("cluster_preference", [])
                 able.sort(key=lambda c: wanted.index(c) if c in wanted else len(wanted))

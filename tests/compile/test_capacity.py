@@ -24,6 +24,7 @@ from planner.physics.memory import candidate_degrees
 from planner.physics.operating import Traffic, at_objective, separate_pools
 from planner.physics.replica import ReplicaSpec, price_replicas
 from tests.shipped import shipped_calibration
+from tests.simulation.worlds import plan_of
 
 SCENARIO = """\
 name: layouts
@@ -246,3 +247,13 @@ def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
         plan = build_plan(load_scenario(write(text + key)))
         told = [warning for warning in plan.warnings if "clusters.one.speculation: chat is served worse" in warning]
         assert bool(told) == warned
+
+
+@pytest.mark.parametrize(("model", "first"), [("llama-3.1-70b", "b200"), ("llama-3.1-405b", "mi325x")])
+def test_the_memory_rich_pool_is_for_models_that_smaller_parts_must_shard(model: str, first: str) -> None:
+    """70 billion weights at 8 bits fit one accelerator of each, in however many they are faster; 405 take 4 of H200."""
+    clusters = {name: {"accelerator": name.upper(), "nodes": 4} for name in ("h200", "mi325x", "b200")}
+    tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
+    works = {"chat": {"model": model, "requests_per_s": 1, "tokens": tokens}, "nightly": None}
+    plan = plan_of({"workloads": works, "clusters": clusters, "routing": "workload-aware"})
+    assert plan.clusters[plan.workloads[0].cluster_order[0]].name == first

@@ -31,7 +31,10 @@ from planner.reporting.report import compare_sections, run_answer, study_section
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.page import Section
 from planner.reporting.study_summary import study_table
+from planner.reporting.summary import headline_summary
+from planner.results.run import simulate
 from tests.conftest import Planner
+from tests.simulation.worlds import QUIET, scenario_from
 
 Write = Callable[..., Path]
 Figures = dict[str, float | None]
@@ -179,7 +182,7 @@ def summary_of(worst: float, idle: float, kept: int, replications: int = 19) -> 
 
 
 @given(SHARES, st.floats(0, 1), st.integers(0, 19))
-@example(0.909, 0.6, 3)  # it was told both "fewer nodes" and "more room"
+@example(0.909, 0.6, 3)  # it was told both of nodes too many and of too few
 @example(0.999, 0.6, 19)
 def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float, kept: int) -> None:
     kept = min(max(kept, int(worst >= PROMISED)), 18 if worst < PROMISED else 19)
@@ -187,7 +190,7 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float
     said = " ".join([*run_answer.verdict(summary)[1:], *run_answer.findings(summary)])
     assert said.count(sizing(summary)) == 1 or not sizing(summary)
     enough = kept >= 0.9 * 19
-    assert ("fewer nodes" in said) == (kept == 19 and idle > 0.5)
+    assert ("nodes too many" in said) == (kept == 19 and idle > 0.5)
     assert ("the work of 7 nodes of h200" in said) == (not enough and worst < PROMISED)
     assert ("3 nodes of b200 enter service only after 2027-03" in said) == (not enough and worst < PROMISED)
     assert sizing(summary) in said
@@ -195,6 +198,25 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float
     assert first.startswith("Promise kept (99% of requests in time" if enough else "Promise broken, first in 2027-02 (")
     assert f"kept in {kept} of 19 replications" in first
     assert "the default" in first
+
+
+def test_machines_that_come_on_the_first_of_the_next_month_are_said_to_come_too_late() -> None:
+    """One node for 400 requests/s is short at once; what comes on 1 February comes after January."""
+    chat = {
+        "model": "llama-3.1-70b",
+        "requests_per_s": 400,
+        "tokens": {"input": {"mean": 500}, "output": {"mean": 100}},
+    }
+    late = {"accelerator": "H200", "nodes": 40, "online": "2026-02-01"}
+    scenario = scenario_from(
+        {
+            "name": "late", "start": "2026-01-01", "horizon_months": 2, "workloads": {"chat": chat},
+            "clusters": {"now": {"accelerator": "H200", "nodes": 1}, "late": late}, **QUIET,
+        }
+    )  # fmt: skip
+    promise = headline_summary(simulate(scenario))["promise"]
+    assert promise["first_broken"]["month"] == "2026-01"
+    assert promise["lacking"]["later_nodes"] == {"late": 40}
 
 
 def test_a_verdict_says_what_is_promised_and_when_it_runs_out() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.reporting.judgement import much_shed, promise_verdict, served, sizing
+from planner.reporting.judgement import dearest_cluster, much_shed, promise_verdict, served, sizing
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, Part, bar_table, element, join, paragraph
 from planner.reporting.report.page import Section, code
@@ -87,23 +87,10 @@ def headline(summary: dict[str, Any]) -> str:
 
 def findings(summary: dict[str, Any]) -> list[str]:
     """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
-    fleet = summary["clusters"][FLEET]
     clusters = {name: row for name, row in summary["clusters"].items() if name != FLEET}
     told = verdict(summary)
     lines = [advice] if (advice := sizing(summary)) and advice not in told else []
-    priced = {n: r for n, r in clusters.items() if r["cost_per_million_tokens_usd"] and fleet["cost_usd"] > 0}
-    if len(priced) > 1:
-        dear = max(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
-        cheap = min(priced, key=lambda name: priced[name]["cost_per_million_tokens_usd"])
-        times = priced[dear]["cost_per_million_tokens_usd"] / priced[cheap]["cost_per_million_tokens_usd"]
-        if times > 1.2:
-            lines.append(
-                f"A token served by {dear} carries {times:.1f} times the cost of one on {cheap}: {dear} takes "
-                f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
-                f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
-                f"{percent(priced[dear]['utilisation_fraction'], 0)} utilisation. That is how work "
-                "was routed, not what the part would cost at the other's work."
-            )
+    lines += [said] if (said := dearest_cluster(summary)) else []
     unused = [name for name, row in clusters.items() if not row["served_tokens"]]
     if unused:
         lines.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")

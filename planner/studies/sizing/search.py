@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome
 from planner.studies.sizing.judged import Clock
+from planner.studies.sizing.moves import Neighbourhood, moved
 from planner.studies.sizing.replications import Surveyed, spared
 
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
@@ -32,7 +32,8 @@ _MOST_STARTS = 14  # margins that are tried
 _MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
 _MENDED_FASTER = 1.2  # by how much more at the next try
 _MOST_MENDED = 20
-_MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
+_LEAP_FROM = 0.92  # of the cost: about where a leap begins, to be mended from there
+_LEAST_SAVED = 0.002  # of the cost: what a leap must save to be worth its runs
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
 RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
@@ -61,13 +62,15 @@ class Search:
         """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
         if like is None and math.isfinite(self.bound):
             least = surveyed.least_costs(allowed, working=True)
-        self.order: list[int] = [int(replication) for replication in np.argsort(-least, kind="stable")]
+        self.order: list[int] = np.argsort(-least, kind="stable").tolist()
         if like is not None:
             self.order = [replication for replication in like.order if replication < len(least)]
         self.design = surveyed.designed(self.order, self.spared)
         self._broke: dict[int, list[NDArray[np.int64]]] = {}
         """By replication: what choices that broke the promise in it had bought up to each date."""
         self.best: Counts | None = None
+        self.margin, self.started = np.ones(0), 0.0
+        """Margins on demand at which the search began, by stretch of months, and what that was predicted to cost."""
 
     def promising(self, in_time: float) -> Search:
         """Return the same search for another promised share, with fewer tries."""
@@ -136,6 +139,11 @@ class Search:
         self.clock.check()
         return sum(not kept for kept in self._kept(counts, last).values()) > 1
 
+    @property
+    def around(self) -> Neighbourhood:
+        """The choices near one."""
+        return Neighbourhood(surveyed=self.surveyed, choices=self.choices, allowed=self.allowed, decisive=self.decisive)
+
     def run(self, start: Counts | None = None) -> Counts | None:
         """Return the best choice found, which keeps the promise in these replications; None where none was.
 
@@ -148,6 +156,8 @@ class Search:
             if self.holds(self.best, fully=True):
                 held = self.best
                 self.best = self.descend(held)
+                if self.best == held and self.tries == _MOST_TRIED:
+                    self.best = self.leap(held)
             else:
                 self.learn(self.best)
                 self.best = self.mend(self.best)
@@ -160,29 +170,9 @@ class Search:
         None costs less than the bound, which counts the energy of work besides what is predicted.
         """
         least = self.bound - self.surveyed.bound_prices.fixed + self.surveyed.prices.fixed
-        below = sorted((self.surveyed.predicted(counts), counts) for counts in self._all_below(held) or [])
+        below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
         allowed = (counts for cost, counts in below if cost > least - 1e-6 * abs(least))
         return next((counts for counts in allowed if self.holds(counts, fully=True)), held)
-
-    def _all_below(self, counts: Counts) -> list[Counts] | None:
-        """Return every allowed choice that costs less than one; None where there are many."""
-        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
-        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
-        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
-        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
-        for _ in range(_MOST_LISTED):
-            if not begun:
-                return below
-            chosen, place = begun.pop()
-            if standing(chosen) >= most:
-                continue
-            if place < bought:
-                begun.append((chosen, place + 1))
-                if self.allowed[place]:
-                    begun.append((_moved(chosen, {place: 1}), place))
-            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
-                below.append(chosen)
-        return None
 
     def _cheaper(self, one: Counts, other: Counts) -> bool:
         return self.surveyed.predicted(one) < self.surveyed.predicted(other)
@@ -229,9 +219,12 @@ class Search:
             if made is None or margin.max() > _MOST_MARGIN:
                 break
             last = made
+            if held is None:
+                self.margin, self.started = margin, self.surveyed.predicted(made)
             if self.holds(made):
                 enough_at = np.minimum(enough_at, margin)
-                held = made if held is None else min(made, held, key=self.surveyed.predicted)
+                if held is None or self._cheaper(made, held):
+                    held, self.margin, self.started = made, margin, self.surveyed.predicted(made)
             else:
                 short = self._short(made, stretches)
                 short_at = np.where(short, np.maximum(short_at, margin), short_at)
@@ -259,10 +252,10 @@ class Search:
             short[stretches[broken]] = True
         return short
 
-    def _relaxed(self, margin: Floats) -> Counts | None:
+    def _relaxed(self, margin: Floats, allowed: Sequence[bool] | None = None) -> Counts | None:
         """Return the relaxation's choice for the replications that decide, with a margin on each month's demand."""
         self.clock.check()
-        relaxed = self.surveyed.relaxed(self.design, margin, self.allowed)
+        relaxed = self.surveyed.relaxed(self.design, margin, self.allowed if allowed is None else allowed)
         made = None if relaxed is None else relaxed.counts()
         return made if made is not None and self.choices.within_limits(made) else None
 
@@ -284,44 +277,41 @@ class Search:
     def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
         """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
 
-        One that limits allow: where all that a vendor allots is bought, the next best part serves the stretch.
+        Of a part that is there, and one that limits allow: what a vendor allots no more of, the next best part serves.
         """
-        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]] and self._worth(bundle) > 0]
-        comes = {bundle: self._comes_in(bundle[0]) for bundle in bundles}
+        around, bundles = self.around, self.choices.bundles()
+        bundles = [bundle for bundle in bundles if self.allowed[bundle[0]] and around.worth(bundle) > 0]
+        price = {bundle: around.price(bundle) / around.worth(bundle) for bundle in bundles}
+        parts = [purchase.accelerator for purchase in self.choices.purchases]
+        used = {part for part, nodes in zip(parts, counts, strict=False) if nodes}
+        serves = {bundle: self._serves(bundle[0]) for bundle in bundles}
         more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
         for stretch in np.flatnonzero(short):
             able = [
                 bundle
                 for bundle in bundles
-                if comes[bundle] <= stretch and self.choices.within_limits(_moved(counts, dict.fromkeys(bundle, more)))
+                if stretch in serves[bundle] and self.choices.within_limits(moved(counts, dict.fromkeys(bundle, more)))
             ]
-            last = [bundle for bundle in able if comes[bundle] == max(comes[other] for other in able)]
+            last = [bundle for bundle in able if serves[bundle][0] == max(serves[other][0] for other in able)]
             if last:
-                best = min(last, key=lambda bundle: (not counts[bundle[0]], self._price(bundle) / self._worth(bundle)))
-                counts = _moved(counts, dict.fromkeys(best, more))
+                best = min(last, key=lambda bundle: (parts[bundle[0]] not in used, price[bundle]))
+                counts = moved(counts, dict.fromkeys(best, more))
         return counts
 
-    def _comes_in(self, place: int) -> int:
-        """Return the first stretch of months that a purchase serves."""
-        cluster = self.trial.choices.plan.clusters[self.choices.place(self.choices.purchases[place].name)]
-        first = int(np.searchsorted(self.trial.choices.plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
-        stretches = self._stretches()
-        return int(stretches[min(first, stretches.size - 1)])
-
-    def _price(self, bundle: Sequence[int]) -> float:
-        """Return what a node of each of some purchases costs."""
-        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
-        return self.surveyed.predicted(_moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
-
-    def _worth(self, bundle: Sequence[int]) -> float:
-        return self.surveyed.worth(bundle[0], self.decisive)
+    def _serves(self, place: int) -> range:
+        """Return the stretches of months that a purchase serves, in part or whole."""
+        plan, stretches = self.trial.choices.plan, self._stretches()
+        cluster = plan.clusters[self.choices.place(self.choices.purchases[place].name)]
+        first = int(np.searchsorted(plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
+        last = int(np.searchsorted(plan.month_edges_h[1:-1], cluster.retire_h))
+        return range(stretches[min(first, stretches.size - 1)], 1 + stretches[last])
 
     def _mend_by_one(self, counts: Counts) -> Counts | None:
         """Return one with a few more nodes of one purchase that keeps the promise, the cheapest found."""
         step = 1
         bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
         while step < 4 * (sum(counts) + 8):
-            grown = [_moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
+            grown = [moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
             grown = [candidate for candidate in grown if self.choices.within_limits(candidate)]
             for counts_grown in sorted(grown, key=self.surveyed.predicted):
                 if self.holds(counts_grown):
@@ -336,17 +326,42 @@ class Search:
         bought = counts[: len(self.choices.purchases)]
         step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
         while step:
-            tried, moves = 0, self._moves(counts, step)
+            tried, moves = 0, self.around.near(counts, step)
             while (move := next(moves, None)) is not None and tried < self.tries:
                 if self.holds(move):
                     counts, tried = move, 0
                     self.best = counts
                     if self._tell() <= self.gap:
                         return counts
-                    moves = self._moves(counts, step)
+                    moves = self.around.near(counts, step)
                 else:
                     tried += 1
             step //= 2
+        return counts
+
+    def leap(self, counts: Counts) -> Counts:
+        """Return a cheaper choice without one of the purchases of a choice; the same where none keeps the promise.
+
+        The relaxation says what stands in for it, at margins lower than the search has come to; what is short then is
+        mended as long as that costs less. No small step leads from a part that stays to one that is sold after a year
+        and another that comes then.
+        """
+        if not self.started:
+            return counts
+        low = self.margin * _LEAP_FROM * self.surveyed.predicted(counts) / self.started
+        most, stretches = self.surveyed.predicted(counts) * (1.0 - _LEAST_SAVED), self._stretches()
+        used = [place for place, nodes in enumerate(counts[: len(self.choices.purchases)]) if nodes]
+        without = [tuple(may and at != place for at, may in enumerate(self.allowed)) for place in used]
+        starts = {made for allowed in without if (made := self._relaxed(low[stretches], allowed)) is not None}
+        for start in sorted(starts, key=self.surveyed.predicted):
+            grown, share = start, _MENDED_BY
+            while self.surveyed.predicted(grown) < most and self.choices.within_limits(grown):
+                if self.holds(grown):
+                    return grown
+                wider = self._widened(grown, self._short(grown, stretches), share)
+                if wider == grown:
+                    break
+                grown, share = wider, share * _MENDED_FASTER
         return counts
 
     def _tell(self) -> float:
@@ -360,31 +375,6 @@ class Search:
         )
         return gap
 
-    def _moves(self, counts: Counts, step: int) -> Iterator[Counts]:
-        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
-        choices, before = self.choices, self.surveyed.predicted(counts)
-        bought, bundles = len(choices.purchases), choices.bundles()
-        worth = [self.surveyed.worth(place, self.decisive) for place in range(bought)]
-        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
-        less = {_moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
-        near: set[Counts] = set()
-        for (out, into), times in itertools.product(itertools.permutations(bundles, 2), (1, 2, 3)):
-            if not most[out] or not self.allowed[into[0]] or not choices.exchangeable(out, into):
-                continue
-            taken = min(times * step, most[out])  # several of a part may be worth one of another
-            ratio = worth[out[0]] / max(worth[into[0]], 1e-12)
-            for given in {taken, math.ceil(taken * ratio), math.floor(taken * ratio), math.ceil(taken * ratio) + 1}:
-                if given > 0:
-                    near.add(_moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
-        for place, retirement in enumerate(choices.retirements):
-            for day in range(1 + len(retirement.dates)):
-                near.add(tuple(day if at == bought + place else count for at, count in enumerate(counts)))
-        for group in (less, near - less):
-            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
-                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
-                if cost < before * (1.0 + (1e-9 if group is less else -1e-9)) and choices.within_limits(other):
-                    yield other
-
 
 def _between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
     """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
@@ -394,7 +384,3 @@ def _between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
     tried = np.where(known, np.where(apart, middle, enough_at), margin)
     tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
     return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)
-
-
-def _moved(counts: Counts, changes: dict[int, int]) -> Counts:
-    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))

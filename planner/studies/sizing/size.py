@@ -289,16 +289,20 @@ def _settled(search: Search, counts: Counts) -> Counts:
     The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
     ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
     """
+    held = None
     for _ in range(_MOST_DESCENTS):
         counts = search.descend(counts)
         if search.holds(counts, fully=True):
-            break
-        search.learn(counts)
-        mended = search.mend(counts)
-        if mended is None:
-            break
-        counts = mended
-    return counts
+            held, counts = counts, search.leap(counts)
+            if counts == held:
+                break
+        else:
+            search.learn(counts)
+            mended = search.mend(counts)
+            if mended is None:
+                break
+            counts = mended
+    return counts if held is None else held
 
 
 def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:

@@ -1,0 +1,91 @@
+"""Where a search may go from a choice in small steps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from planner.studies.sizing.choices import Choices, Counts
+from planner.studies.sizing.policies import Policies
+from planner.studies.sizing.replications import Surveyed
+
+_MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
+
+
+def moved(counts: Counts, changes: dict[int, int]) -> Counts:
+    """Return a choice with some more or fewer nodes at some places."""
+    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood:
+    """The choices near one, with what they are predicted to cost."""
+
+    surveyed: Surveyed
+    choices: Choices | Policies
+    allowed: tuple[bool, ...]
+    decisive: int
+    """The replication by which nodes of purchases are weighed against each other."""
+
+    def price(self, bundle: Sequence[int]) -> float:
+        """Return what a node of each of some purchases costs."""
+        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
+        return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
+
+    def worth(self, bundle: Sequence[int]) -> float:
+        """Return what a node of some purchases is worth to the replication that decides."""
+        return self.surveyed.worth(bundle[0], self.decisive)
+
+    def near(self, counts: Counts, step: int) -> Iterator[Counts]:
+        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
+        bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
+        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
+        less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
+        near = set(self._retired(counts))
+        for (out, into), times in itertools.product(self._exchanges(counts), (1, 2, 3)):
+            taken = min(times * step, most[out])  # several of a part may be worth one of another
+            alike = taken * self.worth(out) / max(self.worth(into), 1e-12)
+            for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
+                if given > 0:
+                    near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
+        for group in (less, near - less):
+            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
+                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
+                if cost < before * (1.0 + (1e-9 if group is less else -1e-9)) and self.choices.within_limits(other):
+                    yield other
+
+    def below(self, counts: Counts) -> list[Counts] | None:
+        """Return every allowed choice that costs less than one; None where there are many."""
+        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
+        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
+        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
+        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
+        for _ in range(_MOST_LISTED):
+            if not begun:
+                return below
+            chosen, place = begun.pop()
+            if standing(chosen) >= most:
+                continue
+            if place < bought:
+                begun.append((chosen, place + 1))
+                if self.allowed[place]:
+                    begun.append((moved(chosen, {place: 1}), place))
+            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
+                below.append(chosen)
+        return None
+
+    def _exchanges(self, counts: Counts) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Yield the purchases of which nodes may be exchanged for those of others."""
+        for out, into in itertools.permutations(self.choices.bundles(), 2):
+            has_some = all(counts[place] for place in out)
+            if has_some and self.allowed[into[0]] and self.choices.exchangeable(out, into):
+                yield out, into
+
+    def _retired(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice with each retirement on each other day."""
+        bought = len(self.choices.purchases)
+        for place, retirement in enumerate(self.choices.retirements):
+            for day in range(1 + len(retirement.dates)):
+                yield tuple(day if at == bought + place else count for at, count in enumerate(counts))
