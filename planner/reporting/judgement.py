@@ -242,12 +242,29 @@ def sweep_advice(choice: Choice) -> str:
     return f"{said}; of these a token costs least with {best.name}: {price}."
 
 
-def warnings_of(choice: Choice) -> list[str]:
-    """Say of each plan that breaks its promise why its cost is no argument for it."""
+def warnings_of(choice: Choice, undecided: Sequence[str] = ()) -> list[str]:
+    """Say of each plan that breaks its promise why its cost is no argument for it, but for those not decided."""
     return [
         f"{plan.name} is no alternative as it stands: it {plan.service}. What it costs is the cost of doing less."
         for plan in choice.breaking
-        if plan.in_time_fraction is not None and not plan.keeps_promise
+        if plan.in_time_fraction is not None and not plan.keeps_promise and plan.name not in undecided
+    ]
+
+
+def undecided(promises: Mapping[str, Mapping[str, Any]], kept: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Return the plans of a study whose promise lies within the 95% interval of how often they keep it."""
+    asked = {name: promise["in_replications"] for name, promise in promises.items()}
+    return [name for name, (low, high) in kept.items() if low is not None and low < asked[name] <= high]
+
+
+def undecided_lines(names: Sequence[str]) -> list[str]:
+    """Say that a study is too small to tell of some plans whether they keep their promise."""
+    if not names:
+        return []
+    verb = "keeps" if len(names) == 1 else "keep"
+    return [
+        f"These replications are too few to tell whether {', '.join(names)} {verb} the promise as often as is asked: "
+        "take more (-n) before you choose by it."
     ]
 
 

@@ -206,7 +206,12 @@ def _sentences(summary: dict[str, Any], choice: judgement.Choice) -> list[str]:
         first = next(iter(summary["scenarios"]))
         lines.append(f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}")
     lines += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
-    lines += judgement.warnings_of(choice) if choice.best else [judgement.none_keeps(choice)]
+    kept = {name: promise["kept_fraction"] for name, promise in summary["promise"].items()}
+    open_still = judgement.undecided(
+        summary["promise"], {n: (share["low"], share["high"]) for n, share in kept.items()}
+    )
+    lines += judgement.warnings_of(choice, open_still) if choice.best else [judgement.none_keeps(choice)]
+    lines += judgement.undecided_lines(open_still)
     lines += summary["dropped"]
     return wrapped(lines)
 

@@ -26,6 +26,9 @@ from planner.reporting.judgement import (
     served,
     sizing,
     sweep_advice,
+    undecided,
+    undecided_lines,
+    warnings_of,
 )
 from planner.reporting.report import compare_sections, run_answer, study_sections
 from planner.reporting.report.contents import Contents
@@ -198,6 +201,17 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float
     assert first.startswith("Promise kept (99% of requests in time" if enough else "Promise broken, first in 2027-02 (")
     assert f"kept in {kept} of 19 replications" in first
     assert "the default" in first
+
+
+def test_a_study_that_is_too_small_to_tell_does_not_call_a_plan_no_alternative() -> None:
+    promises = {name: {"in_replications": 0.9} for name in ("sure", "open", "never")}
+    open_still = undecided(promises, {"sure": (0.9, 1.0), "open": (0.625, 1.0), "never": (0.2, 0.8)})
+    assert open_still == ["open"]
+    assert undecided(promises, {"sure": (None, None)}) == []
+    choice = choose([served(name, {**POOR, COST: 1.0}, 0.1) for name in ("open", "never")])
+    assert [said.partition(" ")[0] for said in warnings_of(choice, open_still)] == ["never"]
+    assert "whether open keeps the promise" in undecided_lines(open_still)[0]
+    assert undecided_lines([]) == []
 
 
 def test_machines_that_come_on_the_first_of_the_next_month_are_said_to_come_too_late() -> None:

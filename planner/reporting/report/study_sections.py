@@ -87,9 +87,10 @@ def answer_section(contents: Contents) -> Section | None:
     body = [paragraph(line, class_="headline") for line in judgement.much_shed(choice.ranked)]
     body.append(paragraph(advice(contents), class_="headline"))
     body += [paragraph(line, class_="note") for line in (judgement.promise_lines(promises) if promises else ())]
-    body += [
-        paragraph(line, class_="note") for line in judgement.warnings_of(choice) if len(statistics) > 1 and choice.best
-    ]
+    kept = {name: (promise["kept_low"], promise["kept_high"]) for name, promise in promises.items()}
+    open_still = judgement.undecided(promises, kept)
+    notes = judgement.warnings_of(choice, open_still) if len(statistics) > 1 and choice.best else []
+    body += [paragraph(line, class_="note") for line in [*notes, *judgement.undecided_lines(open_still)]]
     dropped = contents.manifest.get("dropped", ())
     if isinstance(dropped, list) and dropped:
         body.append(paragraph(". ".join(map(str, dropped)) + ".", class_="note"))
