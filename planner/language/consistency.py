@@ -285,7 +285,8 @@ def _check_choices(scenario: Scenario, report: Report) -> None:
             report(("choose", "review"), "nothing can be bought from then on", "add a later day to dates of a cluster")
     for name in choose.clusters:
         if name in choose.retire:
-            report(("choose", "retire", name), "is also open to be bought; give what is there a name of its own")
+            hint = "give what is there a name of its own; what is bought to be sold is a cluster with a day of retire"
+            report(("choose", "retire", name), "is also open to be bought", hint)
         if name in scenario.clusters:  # others are reported with the references
             _check_purchase_dates(scenario, name, report)
     for name, dates in choose.retire.items():
