@@ -48,7 +48,7 @@ _SECTIONS = (
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Any entry of the catalogue.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Any entry of the catalogue.")],
     assumptions: Assumptions = "measured",
     overlay: Overlay = None,
     as_json: AsJson = False,

@@ -12,29 +12,21 @@ from planner.cli.options import AsJson
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the scenario; NAME.yaml is written.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the scenario; NAME.yaml is written.")],
     log: Annotated[
-        Path | None,
-        typer.Option("--log", metavar="LOG", help="Request log to fit lengths and bursts to.", show_default=False),
+        Path | None, typer.Option("--log", metavar="LOG", help="Request log to fit lengths and bursts to.")
     ] = None,
     series: Annotated[
-        Path | None,
-        typer.Option(
-            "--series", metavar="FILE.csv", help="Hourly rates: level, growth, day and week.", show_default=False
-        ),
+        Path | None, typer.Option("--series", metavar="FILE.csv", help="Hourly rates: level, growth, day and week.")
     ] = None,
     fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet", metavar="FILE.csv", help="Machines owned: part, nodes, bought, ...", show_default=False
-        ),
+        Path | None, typer.Option("--fleet", metavar="FILE.csv", help="Machines owned: part, nodes, bought, ...")
     ] = None,
     quotes: Annotated[
-        Path | None,
-        typer.Option("--quotes", metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...", show_default=False),
+        Path | None, typer.Option("--quotes", metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")
     ] = None,
     workload: Annotated[
-        str | None, typer.Option("--workload", help="Name of the workload [default: the log's].", show_default=False)
+        str | None, typer.Option("--workload", help="Name of the workload [default: the log's].")
     ] = None,
     model: Annotated[str, typer.Option("--model", help="Served model, by its catalogue name.")] = "llama-3.1-70b",
     workload_class: Annotated[
@@ -42,31 +34,18 @@ def init(
     ] = "chat",
     timezone: Annotated[str, typer.Option("--timezone", help="IANA zone of the users, for class shapes.")] = "UTC",
     columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="ROLE=COLUMN,...", help="Of the log, as fit-traffic.", show_default=False),
+        str | None, typer.Option("--columns", metavar="ROLE=COLUMN,...", help="Of the log, as fit-traffic.")
     ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="COLUMN", help="Rate column of the series.", show_default=False)
-    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="COLUMN", help="Rate column of the series.")] = None,
     requests_per_s: Annotated[
-        float | None,
-        typer.Option("--requests-per-s", min=0.0, help="State the rate instead of fitting it.", show_default=False),
+        float | None, typer.Option("--requests-per-s", min=0.0, help="State the rate instead of fitting it.")
     ] = None,
     growth: Annotated[
-        float | None,
-        typer.Option(
-            "--growth", metavar="SHARE", help="Growth a year, e.g. 0.4, in place of the fitted.", show_default=False
-        ),
+        float | None, typer.Option("--growth", metavar="SHARE", help="Growth a year, e.g. 0.4, in place of the fitted.")
     ] = None,
     start: Annotated[
         datetime.datetime | None,
-        typer.Option(
-            "--start",
-            formats=["%Y-%m-%d"],
-            metavar="DATE",
-            help="First day [default: after the series].",
-            show_default=False,
-        ),
+        typer.Option("--start", formats=["%Y-%m-%d"], metavar="DATE", help="First day [default: after the series]."),
     ] = None,
 ) -> None:
     """Write a commented scenario that runs, from the files you have, and beside it the schema for your editor.

@@ -14,22 +14,20 @@ def out_option(name: str) -> Any:
     return typer.Option("--out", metavar="DIR", help=f"Output folder [default: outputs/{name}].")
 
 
-ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).", show_default=False)]
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
         help="Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins.",
-        show_default=False,
     ),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, help="Root of all random numbers [default: the scenario's].")
 ]
 Strict = Annotated[
-    bool,
-    typer.Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect."),
+    bool, typer.Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -51,11 +49,7 @@ Draws = Annotated[
 
 StudyFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="STUDY",
-        help="Study file (YAML), or a scenario: then the catalogue's priors are drawn.",
-        show_default=False,
-    ),
+    typer.Argument(metavar="STUDY", help="Study file (YAML), or a scenario: then the catalogue's priors are drawn."),
 ]
 Out = Annotated[Path | None, out_option("<name>")]
 Workers = Annotated[
@@ -67,7 +61,6 @@ Scheduler = Annotated[
         "--scheduler",
         metavar="ADDRESS",
         help="Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here.",
-        show_default=False,
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue what was interrupted; extend a finished study.")]

@@ -26,7 +26,6 @@ def run(
             "--process",
             metavar="MODULE:FUNCTION",
             help="Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable.",
-            show_default=False,
         ),
     ] = None,
     strict: options.Strict = False,
@@ -58,9 +57,7 @@ def run(
 
 
 def compare(
-    scenarios: Annotated[
-        list[Path], typer.Argument(metavar="SCENARIO...", help="Two or more scenario files.", show_default=False)
-    ],
+    scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Two or more scenario files.")],
     baseline: Annotated[
         str | None,
         typer.Option("--baseline", metavar="NAME", help="Scenario to hold the others against [default: the first]."),
@@ -101,7 +98,6 @@ def sweep(
             "--vary",
             metavar="PATH=VALUES",
             help="Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run.",
-            show_default=False,
         ),
     ],
     overrides: options.Overrides = None,
@@ -143,24 +139,19 @@ def size(
     scenario: options.ScenarioFile,
     study: Annotated[
         Path | None,
-        typer.Option(
-            "--study", metavar="STUDY", help="Study whose uncertain inputs the plan must withstand.", show_default=False
-        ),
+        typer.Option("--study", metavar="STUDY", help="Study whose uncertain inputs the plan must withstand."),
     ] = None,
     budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="USD", help="Most that may be paid for nodes.", show_default=False),
+        float | None, typer.Option("--budget", metavar="USD", help="Most that may be paid for nodes.")
     ] = None,
     power: Annotated[
-        float | None, typer.Option("--power", metavar="KW", help="Most nameplate IT power on site.", show_default=False)
+        float | None, typer.Option("--power", metavar="KW", help="Most nameplate IT power on site.")
     ] = None,
     parts: Annotated[
-        str | None,
-        typer.Option("--parts", metavar="A,B", help="Parts that may be bought, e.g. H200,B200.", show_default=False),
+        str | None, typer.Option("--parts", metavar="A,B", help="Parts that may be bought, e.g. H200,B200.")
     ] = None,
     promise: Annotated[
-        float | None,
-        typer.Option("--promise", metavar="SHARE", help="Share of requests in time, e.g. 0.999.", show_default=False),
+        float | None, typer.Option("--promise", metavar="SHARE", help="Share of requests in time, e.g. 0.999.")
     ] = None,
     objective: Annotated[
         str, typer.Option("--objective", metavar="WHAT", help="net-present-cost, levelised or capital.")
@@ -174,10 +165,7 @@ def size(
     ] = 200,
     gap: Annotated[float, typer.Option("--gap", min=0.0, max=1.0, help="Stop at this distance from the bound.")] = 0.0,
     minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes", min=0.0, help="Stop the search after so long, with the best so far.", show_default=False
-        ),
+        float | None, typer.Option("--minutes", min=0.0, help="Stop the search after so long, with the best so far.")
     ] = None,
     overrides: options.Overrides = None,
     seed: options.Seed = None,

@@ -21,7 +21,6 @@ def montecarlo(
             min=1,
             max=10_000_000,
             help="Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings.",
-            show_default=False,
         ),
     ] = None,
     until: Annotated[
@@ -31,7 +30,6 @@ def montecarlo(
             metavar="SHARE",
             help="Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
             "p90=2% and best=1% look at a percentile and at P(best).",
-            show_default=False,
         ),
     ] = None,
     overrides: options.Overrides = None,
@@ -48,7 +46,6 @@ def montecarlo(
         typer.Option(
             "--samples/--no-samples",
             help="Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all].",
-            show_default=False,
         ),
     ] = None,
     decimal_comma: options.DecimalComma = False,
@@ -106,7 +103,7 @@ def replay(
     study: options.StudyFile,
     replication: Annotated[int, typer.Option("--replication", min=0, help="Number, as in samples.csv.")],
     scenario: Annotated[
-        str | None, typer.Option("--scenario", help="Scenario of the study [default: the first].", show_default=False)
+        str | None, typer.Option("--scenario", help="Scenario of the study [default: the first].")
     ] = None,
     overrides: options.Overrides = None,
     seed: options.Seed = None,
@@ -146,18 +143,12 @@ def replay(
 
 
 def actuals(
-    plan: Annotated[
-        Path,
-        typer.Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.", show_default=False),
-    ],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")],
     months: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.", show_default=False
-        ),
+        Path, typer.Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.")
     ],
     scenario: Annotated[
-        str | None, typer.Option("--scenario", help="Scenario of a study [default: the first].", show_default=False)
+        str | None, typer.Option("--scenario", help="Scenario of a study [default: the first].")
     ] = None,
     replications: Annotated[
         int, typer.Option("--replications", "-n", min=32, max=100_000, help="Replications of each forecast.")

@@ -20,8 +20,7 @@ def throughput(
     accelerator: Annotated[str, typer.Option("--accelerator", help="Accelerator, or several by comma.")],
     engine: Annotated[str, typer.Option("--engine", help="Serving engine, or several by comma.")] = "vllm",
     precision: Annotated[
-        str,
-        typer.Option("--precision", help="One of the catalogue's, or several [default: as published, else fp8]."),
+        str, typer.Option("--precision", help="One of the catalogue's, or several [default: as published, else fp8].")
     ] = "",
     tp: Annotated[
         str, typer.Option("--tp", help="Accelerators per replica, or several [default: fewest that fit].")
@@ -129,7 +128,7 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
 
 
 def check_benchmarks(
-    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measured runs.", show_default=False)],
+    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measured runs.")],
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients to use [default: those shipped]."),
@@ -172,10 +171,7 @@ def check_benchmarks(
 
 
 def calibrate(
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.", show_default=False),
-    ],
+    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.yaml", help="Where to write the calibration.")],
     calibration: Annotated[
         Path | None,
@@ -223,7 +219,7 @@ def _import() -> None:
 
 @imports.command("inferencex")
 def inferencex(
-    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="Results as published.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="Results as published.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="Where to write the table.")],
     quiet: Quiet = False,
 ) -> None:

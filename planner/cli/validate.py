@@ -12,9 +12,7 @@ from planner.cli.options import AsJson, Overrides, Quiet, Strict
 
 
 def validate(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Scenario or study files (YAML).", show_default=False)
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario or study files (YAML).")],
     overrides: Overrides = None,
     strict: Strict = False,
     as_json: AsJson = False,

@@ -10,7 +10,7 @@ import typer
 
 from planner.cli.options import AsJson, Quiet
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder that planner wrote.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder that planner wrote.")]
 
 
 def report(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
