@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and how the study commands answer."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -65,19 +65,6 @@ Scheduler = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue what was interrupted; extend a finished study.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew where unfinished work lies.")]
-
-
-def answer_study(
-    study: Path, number: int | None, out: Path | None, *, as_json: bool, quiet: bool, **asked: Any
-) -> None:
-    """Run a study, stoppable and with its progress shown, and print its answer."""
-    from planner.cli.progress import say, stoppable, tell, watching
-    from planner.verbs import study as run_study
-
-    written = asked.get("method") != "importance"  # which reads what a study wrote, and writes nothing
-    with stoppable(resume_command()), watching(quiet=quiet) as watch:
-        answer = run_study(study, number, out, **asked, progress=say(quiet=quiet), watch=watch)
-    tell(answer, as_json=as_json, quiet=quiet, written=written)
 
 
 def resume_command() -> str:

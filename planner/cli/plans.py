@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options
-from planner.cli.progress import say, stages, stoppable, tell
+from planner.cli.progress import do, stages, stoppable, tell
 from planner.results.measure_names import DRAWS
 
 
@@ -35,24 +35,12 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
+    given = locals()
     from planner.language.loading import load_scenario
-    from planner.verbs import run
 
-    loaded = load_scenario(scenario, overrides or ())
+    loaded = given["scenario"] = load_scenario(scenario, given.pop("overrides") or ())
     with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 4, quiet=quiet) as begin:
-        answer = run(
-            loaded,
-            out,
-            seed=seed,
-            strict=strict,
-            draws=draws,
-            hourly=hourly,
-            parquet=parquet,
-            decimal_comma=decimal_comma,
-            byte_order_mark=byte_order_mark,
-            processes=processes or (),
-            progress=begin,
-        )
+        answer = do("run", given, begin)
     tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")
 
 
@@ -73,21 +61,7 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Run scenarios side by side: measures, savings, and why a token costs more or less."""
-    from planner.verbs import compare
-
-    answer = compare(
-        scenarios,
-        out,
-        baseline=baseline,
-        overrides=overrides or (),
-        seed=seed,
-        strict=strict,
-        draws=draws,
-        decimal_comma=decimal_comma,
-        byte_order_mark=byte_order_mark,
-        progress=say(quiet=quiet),
-    )
-    tell(answer, as_json=as_json, quiet=quiet)
+    tell(do("compare", locals()), as_json=as_json, quiet=quiet)
 
 
 def sweep(
@@ -114,24 +88,9 @@ def sweep(
     quiet: options.Quiet = False,
 ) -> None:
     """Run every combination of some values and write one tidy CSV."""
-    from planner.verbs import sweep
-
+    given = locals()
     with stoppable(options.resume_command()):
-        answer = sweep(
-            scenario,
-            vary,
-            out,
-            overrides=overrides or (),
-            seed=seed,
-            strict=strict,
-            workers=workers,
-            resume=resume,
-            restart=restart,
-            yes=yes,
-            decimal_comma=decimal_comma,
-            byte_order_mark=byte_order_mark,
-            progress=say(quiet=quiet),
-        )
+        answer = do("sweep", given)
     tell(answer, as_json=as_json, quiet=quiet)
 
 
@@ -181,30 +140,5 @@ def size(
     quiet: options.Quiet = False,
 ) -> None:
     """Find the cheapest purchases and retirements that keep the promise, and confirm them by simulation."""
-    from planner.verbs import size
-
-    answer = size(
-        scenario,
-        out,
-        study=study,
-        budget=budget,
-        power=power,
-        parts=[part for part in (parts or "").split(",") if part],
-        promise=promise,
-        objective=objective,
-        replications=replications,
-        confirmations=confirmations,
-        gap=gap,
-        minutes=minutes,
-        overrides=overrides or (),
-        seed=seed,
-        workers=workers,
-        scheduler=scheduler,
-        resume=resume,
-        restart=restart,
-        strict=strict,
-        decimal_comma=decimal_comma,
-        byte_order_mark=byte_order_mark,
-        progress=say(quiet=quiet),
-    )
-    tell(answer, as_json=as_json, quiet=quiet)
+    given = locals() | {"parts": [part for part in (parts or "").split(",") if part]}
+    tell(do("size", given), as_json=as_json, quiet=quiet)

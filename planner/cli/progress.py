@@ -53,6 +53,15 @@ def _warn(answer: Answer, line: Callable[[str], None]) -> None:
             line(f"{kind}: and {len(lines) - _TOLD} more in the report")
 
 
+def do(verb: str, given: dict[str, Any], progress: Callable[[str], None] | None = None) -> Answer:
+    """Do what a command asks by the verb of its name, which takes the command's options by the same names."""
+    from planner import verbs
+
+    asked = {name: option for name, option in given.items() if option is not None and name not in ("as_json", "quiet")}
+    answer: Answer = getattr(verbs, verb)(**asked, progress=progress or say(quiet=given["quiet"]))
+    return answer
+
+
 def tell(answer: Answer, *, as_json: bool, quiet: bool, written: bool = True, more: str = "") -> None:
     """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
     from planner.errors import printable

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from planner.cli import options
-from planner.cli.progress import say, tell
+from planner.cli.progress import do, stoppable, tell, watching
 
 
 def montecarlo(
-    study: options.StudyFile,
+    file: options.StudyFile,
     replications: Annotated[
         int | None,
         typer.Option(
@@ -54,15 +54,12 @@ def montecarlo(
     quiet: options.Quiet = False,
 ) -> None:
     """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
-    options.answer_study(
-        study, replications, out, until=until, charts=charts, samples=samples, overrides=overrides or (), seed=seed,
-        strict=strict, workers=workers, scheduler=scheduler, resume=resume, restart=restart,
-        decimal_comma=decimal_comma, byte_order_mark=byte_order_mark, as_json=as_json, quiet=quiet,
-    )  # fmt: skip
+    given = locals()
+    _answer(given | {"size": given.pop("replications")})
 
 
 def sensitivity(
-    study: options.StudyFile,
+    file: options.StudyFile,
     method: Annotated[
         Literal["tornado", "morris", "sobol", "importance"],
         typer.Option(
@@ -93,10 +90,15 @@ def sensitivity(
     quiet: options.Quiet = False,
 ) -> None:
     """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
-    options.answer_study(
-        study, size, out, method=method, overrides=overrides or (), seed=seed, strict=strict, workers=workers,
-        scheduler=scheduler, resume=resume, restart=restart, as_json=as_json, quiet=quiet,
-    )  # fmt: skip
+    _answer(locals())
+
+
+def _answer(given: dict[str, Any]) -> None:
+    """Run a study, stoppable and with its progress shown, and print its answer."""
+    written = given.get("method") != "importance"  # which reads what a study wrote, and writes nothing
+    with stoppable(options.resume_command()), watching(quiet=given["quiet"]) as watch:
+        answer = do("study", given | {"watch": watch})
+    tell(answer, as_json=given["as_json"], quiet=given["quiet"], written=written)
 
 
 def replay(
@@ -113,25 +115,22 @@ def replay(
     quiet: options.Quiet = False,
 ) -> None:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
-    from planner.errors import ScenarioError, printable
+    from planner.errors import printable
     from planner.files import check_target, json_text
     from planner.reporting.run_folder import Wanted, write_run
     from planner.reporting.study_folder import study_command
     from planner.reporting.summary import summary, summary_table
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
-    from planner.validation import choices, nearest
 
     prepared = prepare(study, overrides or (), seed)
-    name = prepared.names[0] if scenario is None else scenario
-    if name not in prepared.names:
-        hint = nearest(name, prepared.names) or f"there are {choices(prepared.names)}"
-        raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
+    which = prepared.place_of(scenario)
+    name = prepared.names[which]
     folder = out or Path("outputs") / f"{prepared.study.name}-{name}-{replication}"
     check_target(folder)
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(replication, replication + 1)
-    result = replicator.simulate(prepared.names.index(name), values[0], int(chance[0]))
+    result = replicator.simulate(which, values[0], int(chance[0]))
     asked = ["--replication", str(replication), "--scenario", name, *(["--hourly"] if hourly else [])]
     command = study_command("replay", prepared, asked, overrides or ())
     write_run(result, folder, wanted=Wanted(hourly=hourly), command=command)
@@ -164,20 +163,4 @@ def actuals(
     quiet: options.Quiet = False,
 ) -> None:
     """Hold months that happened against budget and intervals, and forecast the months to come from what was seen."""
-    from planner.verbs import actuals
-
-    answer = actuals(
-        plan,
-        months,
-        out,
-        scenario=scenario,
-        replications=replications,
-        overrides=overrides or (),
-        seed=seed,
-        workers=workers,
-        strict=strict,
-        decimal_comma=decimal_comma,
-        byte_order_mark=byte_order_mark,
-        progress=say(quiet=quiet),
-    )
-    tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")
+    tell(do("actuals", locals()), as_json=as_json, quiet=quiet, more="; open report.html there")

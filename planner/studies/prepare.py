@@ -47,6 +47,13 @@ class Prepared:
         """Names of the scenarios."""
         return tuple(base.name for base in self.scenarios)
 
+    def place_of(self, name: str | None) -> int:
+        """Return which of the scenarios has a name, the first where none is given."""
+        if name is not None and name not in self.names:
+            hint = nearest(name, self.names) or f"there are {choices(self.names)}"
+            raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
+        return 0 if name is None else self.names.index(name)
+
     @property
     def promised(self) -> tuple[tuple[str, float], ...]:
         """Name of each scenario, and the share of replications that is to keep its promise."""

@@ -283,18 +283,14 @@ def actuals(
     from planner.studies.actuals import hold
     from planner.studies.prepare import prepare
     from planner.studies.runner import workforce
-    from planner.validation import choices, nearest
 
     check_whole(replications=replications - 1, seed=seed or 0)
     file, earlier, seeded = planned_from(Path(plan))
     laid = [*earlier, *_listed(overrides)]
     prepared = prepare(file, laid, seeded if seed is None else seed)
-    name = prepared.names[0] if scenario is None else scenario
-    if name not in prepared.names:
-        hint = nearest(name, prepared.names) or f"there are {choices(prepared.names)}"
-        raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
+    which = prepared.place_of(scenario)
+    name = prepared.names[which]
     refuse(prepared.warnings, strict=strict)
-    which = prepared.names.index(name)
     seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
     folder = folder_of(out, f"{name}-actuals")
     check_target(folder)
