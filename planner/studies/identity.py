@@ -36,14 +36,14 @@ def identity(study: Study, setup: Setup, batch: int) -> Identity:
         "design": _plain(setup.design),
         "seed": setup.seed,
         "batch": batch,
-        "study": _sha256(study.model_dump(mode="json", exclude={"description", "headline", "scenarios"})),
+        "study": digest_of(study.model_dump(mode="json", exclude={"description", "headline", "scenarios"})),
         "inputs": inputs_identity(setup.inputs),
     }
 
 
 def inputs_identity(inputs: Inputs, design: object = None) -> str:
     """Return the hash of what is drawn, and where a study does not say it by how."""
-    return _sha256([*(_plain(drawn) for drawn in inputs.entries), *([] if design is None else [_plain(design)])])
+    return digest_of([*(_plain(drawn) for drawn in inputs.entries), *([] if design is None else [_plain(design)])])
 
 
 def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
@@ -53,9 +53,9 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
         "version": __version__,
         "code": code_sha256(),
         "calibration": hashlib.sha256(SHIPPED_CALIBRATION.read_bytes()).hexdigest(),
-        "catalogue": _sha256([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
+        "catalogue": digest_of([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
         "scenarios": {
-            name: _sha256(scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
+            name: digest_of(scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
             for name, scenario in scenarios.items()
         },
         "files": {
@@ -64,11 +64,6 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
             for path, content in sorted(scenario.document.files.items())
         },
     }
-
-
-def digest_of(who: Identity) -> str:
-    """Return one hash of a whole identity, for every shard to carry."""
-    return _sha256(who)
 
 
 def differences(stored: Identity, wanted: Identity) -> list[str]:
@@ -105,5 +100,6 @@ def _plain(part: Any) -> Any:
     return list(map(_plain, part)) if isinstance(part, tuple) else part
 
 
-def _sha256(content: Any) -> str:
+def digest_of(content: Any) -> str:
+    """Return one hash of plain data: of a part of an identity, or of all of it for every shard to carry."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -164,7 +164,7 @@ def _reason_gaps(rows: BenchmarkRows) -> None:
 
 def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
     """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where a row has a reason."""
-    replicas, index = _settled(rows, calibration)
+    replicas, index = priced_rows(rows, calibration)
     usable = rows.deployment >= 0
     result = {name: np.full(usable.size, np.nan) for name in PREDICTED}
     loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
@@ -204,7 +204,7 @@ def first_token_labels(rows: BenchmarkRows, calibration: Calibration) -> list[La
     None where requests arrive on their own, where prompts are prefilled elsewhere, and where more requests than a
     replica holds wait for a place: what these wait for is no recipe.
     """
-    replicas, index = _settled(rows, calibration)
+    replicas, index = priced_rows(rows, calibration)
     usable = rows.deployment >= 0
     room = np.zeros(usable.size)
     room[usable] = at_saturation(replicas, index[usable], _traffic(rows, usable)).running_sequences
@@ -247,7 +247,7 @@ def _specs(rows: BenchmarkRows) -> tuple[list[ReplicaSpec], list[str], Ints, Int
     return specs, kinds, first[place], count[place]
 
 
-def _settled(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
+def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
     """Price the replicas that rows may mean and return each row's own.
 
     Saturation takes the layout that serves most, a decode worker the one that is fastest at its concurrency.
@@ -273,14 +273,9 @@ def _settled(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, I
     return replicas, index
 
 
-def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> tuple[Replicas, Ints]:
-    """Return the replicas of all rows, priced, and each row's own."""
-    return _settled(rows, calibration)
-
-
 def specs_of(rows: BenchmarkRows, calibration: Calibration) -> tuple[list[ReplicaSpec], list[str]]:
     """Return the replica and the kind of each predictable row, open layouts settled by the calibration given."""
-    _, index = _settled(rows, calibration)
+    _, index = priced_rows(rows, calibration)
     specs, kinds, *_ = _specs(rows)
     chosen = index[rows.deployment >= 0]
     return [specs[number] for number in chosen], [kinds[number] for number in chosen]
