@@ -41,6 +41,7 @@ def zoom(
     from planner.errors import printable
     from planner.files import check_target, json_text
     from planner.language.loading import load_scenario
+    from planner.reporting.folder import command_line
     from planner.reporting.zoom_folder import summary_text, write_zoom
     from planner.simulation.zoom.zoom import Asked
     from planner.simulation.zoom.zoom import zoom as simulate_hour
@@ -61,13 +62,11 @@ def zoom(
         begin("request by request")
         result = simulate_hour(loaded, asked)
         begin("writing")
-        words = ["planner", "zoom", scenario.name, "--at", at, "--minutes", str(minutes), "--requests", str(requests)]
+        words = ["--at", at, "--minutes", str(minutes), "--requests", str(requests)]
         words += ["--seed", str(result.seed), "--replication", str(replication)]
         words += ["--trace", trace.name] if trace is not None else []
         words += ["--workload", workload] if workload is not None else []
-        for override in overrides or ():
-            words += ["--set", override]
-        summary = write_zoom(result, folder, words)
+        summary = write_zoom(result, folder, command_line("zoom", [scenario.name], words, overrides or ()))
     if as_json:
         typer.echo(json_text(summary), nl=False)
     elif not quiet:
