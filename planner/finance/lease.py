@@ -4,7 +4,8 @@ A lease of machines that cost C at i = yearly rate / 12 a month over n months, w
 price of the buy-out), is paid in equal amounts A with C = A·(1 − vⁿ)/i + b·C·vⁿ, v = 1 / (1 + i). Where the machines
 are to be bought out the debt is C and its last payment b·C (ASC 842: an option that will be used is part of the
 payments); where they go back it is what the payments alone are worth, C·(1 − b·vⁿ), and nothing is left. Either way it
-is the annuity of :mod:`planner.finance.loan`. Months are the lease's own: one signed on the 15th pays on the 15th.
+is the annuity of :mod:`planner.finance.loan`. Months are the lease's own: one signed on the 15th pays on the 15th, one
+signed on the 31st on the last day of shorter months.
 """
 
 from __future__ import annotations
@@ -73,20 +74,21 @@ class LeaseSchedule:
 
 
 def lease_schedule(
-    terms: LeaseTerms, owed_cents: int, signed_months: float, edge_coordinates: Floats, leaves_months: float = np.inf
+    terms: LeaseTerms, owed_cents: int, day_months: Floats, edge_coordinates: Floats, leaves_months: float = np.inf
 ) -> LeaseSchedule:
-    """Return the schedule of a debt taken on at a month coordinate, paid off at once where the lessee leaves before.
+    """Return the schedule of a debt, paid off at once where the lessee leaves before its end.
 
-    Leaving pays what is owed, interest since the last payment, and the fee on what is owed.
+    ``day_months`` are month coordinates of its signing and of each payment, shape (term_months + 1,). Leaving pays what
+    is owed, interest since the last payment, and the fee on what is owed.
     """
     left, rate, periods = terms.left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR, edge_coordinates.size - 1
-    due = signed_months + np.arange(1.0, terms.term_months + 1.0)
+    signed_months, due = float(day_months[0]), day_months[1:]
     balances = whole_cents(owed_cents * left)
     interest_usd = usd(owed_cents) * left[:-1] * rate
     fee = 0
     if leaves_months < due[-1] - _SAME_MONTH:
-        regular = int(np.floor(leaves_months - signed_months + _SAME_MONTH))
-        since = max(leaves_months - signed_months - regular, 0.0)
+        regular = int(np.searchsorted(due, leaves_months + _SAME_MONTH))
+        since = max(leaves_months - float(day_months[regular]), 0.0)
         due = np.append(due[:regular], leaves_months)
         interest_usd = np.append(interest_usd[:regular], interest_usd[regular] * since)
         fee = int(cents(usd(balances[regular]) * terms.exit_fee_fraction))

@@ -16,7 +16,7 @@ import calendar
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -148,6 +148,16 @@ class MonthGrid:
         # The last instants before a boundary round to it; they belong before it.
         latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
         return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
+
+    def months_after(self, hour: float, months: int) -> Floats:
+        """Return month coordinates of a time in hours since the start and 1, 2, ... months later, shape (months + 1,).
+
+        Each on the same day of the month, or on its last where it is shorter, at the same hour.
+        """
+        days, of_day = divmod(hour, HOURS_PER_DAY)
+        first = self.start + timedelta(days=days)
+        later = [(add_months(first, count) - self.start).days * HOURS_PER_DAY + of_day for count in range(months + 1)]
+        return self.coordinate_of_hour(np.array(later, dtype=np.float64))
 
 
 # A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The

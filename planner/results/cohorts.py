@@ -196,8 +196,9 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
             rows = np.flatnonzero([cohort.cluster == index and cohort.bought_h == signed_h for cohort in cohorts])
             owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
             leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
-            signed, leaves = plan.months.coordinate_of_hour(np.array([signed_h, leaves_h])).tolist()
-            schedule = lease_schedule(cluster.lease, owed, signed, plan.months.edge_coordinates, leaves)
+            days = plan.months.months_after(signed_h, cluster.lease.term_months)
+            leaves = float(plan.months.coordinate_of_hour(np.array(leaves_h)))
+            schedule = lease_schedule(cluster.lease, owed, days, plan.months.edge_coordinates, leaves)
             leases.append(Lease(cluster=index, rows=rows, terms=cluster.lease, schedule=schedule))
     return leases
 

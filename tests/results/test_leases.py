@@ -34,7 +34,8 @@ def schedule(owed: int, signed: float, months: int, leaves: float = np.inf, **ch
         "is_bought": True,
         "exit_fee_fraction": 0,
     }
-    return lease_schedule(LeaseTerms(**(terms | changes)), owed, signed, np.arange(months + 1.0), leaves)
+    agreed = LeaseTerms(**(terms | changes))
+    return lease_schedule(agreed, owed, signed + np.arange(agreed.term_months + 1.0), np.arange(months + 1.0), leaves)
 
 
 def test_a_thousand_over_four_months_with_a_buy_out_of_a_hundred_by_hand() -> None:
@@ -232,3 +233,40 @@ def test_an_operating_lease_keeps_ones_own_machines_up(write: Write) -> None:
     )
     for account in (Account.MAINTENANCE, Account.INSURANCE, Account.SPARES):
         assert total(leased, account) == total(owned, account) > 0
+
+
+@pytest.mark.parametrize(
+    ("signed", "months", "horizon"),
+    [
+        ("2026-02-15", 1, 3),
+        ("2026-01-31", 13, 24),
+        ("2028-02-29", 12, 24),
+        ("2028-02-29", 12, 12),
+        ("2026-03-31", 6, 6),
+    ],
+)
+def test_a_lease_pays_on_its_day_of_the_month_to_its_end_and_no_fee_for_leaving_then(
+    write: Write, signed: str, months: int, horizon: int
+) -> None:
+    """By hand: eight H200 and a host, 1% a month; a term ends on its day of the month, or the last of a shorter one."""
+    lease = (
+        f"{{kind: finance-lease, rate_per_year: 0.12, term_months: {months}, at_end: return, exit_fee_fraction: 0.2}}"
+    )
+    result = simulate(
+        load_scenario(
+            write(),
+            [
+                f"start={signed}", f"horizon_months={horizon}", "clusters.mi325x=null", "clusters.h200.nodes=1",
+                f"clusters.h200.contract={lease}", "reliability.failure_multiplier=0",
+            ],
+        ),
+        seed=1,
+    )  # fmt: skip
+    cost = sum(result.plan.clusters[0].upkeep_prices_usd)
+    payment = cost * (1 - 0.1 * 1.01**-months) * 0.01 / (1 - 1.01**-months)
+    paid = [
+        result.ledger.account_cents(account) / 100
+        for account in (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST, Account.EXIT_FEES)
+    ]
+    assert paid[0] + paid[1] == pytest.approx(months * payment, abs=0.01 * months)
+    assert paid[2] == 0
