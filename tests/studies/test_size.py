@@ -24,6 +24,7 @@ from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Outcome, Trial, Workers
 from planner.studies.sizing.infeasible import what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, judged
+from planner.studies.sizing.nearby import fullest
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
@@ -512,6 +513,31 @@ def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named(
     trial = trial_of(scenario, (), None, "net-present-cost", None)
     with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.7\d% in time"):
         size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
+
+
+def test_where_the_relaxation_leaves_no_margin_the_most_that_limits_allow_is_tried() -> None:
+    """With failures counted five nodes are too few for the relaxation, so it made no start and nothing was tried."""
+    content = toy(clusters={"h200": {"accelerator": "H200", "nodes": 1}})
+    content["choose"] = {"clusters": {"h200": {"dates": ["2026-01-01", "2026-02-01"], "most_nodes": 5}}}
+    content["site"] = {"power_cap_kw": 20}
+    content["promise"] = {"of": "fleet"}
+    del content["reliability"], content["software"]
+    scenario = load_scenario(content)
+    trial = trial_of(scenario, (), None, "net-present-cost", None)
+    assert set(fullest(trial.choices)) == {(5, 0), (0, 5)}
+    with pytest.raises(CapacityError, match=r"5 × H200 .* comes nearest, with .*limits allow no node more"):
+        size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
+
+
+def test_where_fewer_nodes_by_the_hour_are_cheaper_they_are_found() -> None:
+    """B200 on demand at 12 dollars beside bursts at 5: of four nodes the last saves nothing, and one is the best."""
+    content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 12}")
+    content["clusters"]["hourly"]["accelerator"] = "B200"
+    content["choose"] = {"clusters": {name: {"most_nodes": 4} for name in content["clusters"]}}
+    content["workloads"]["chat"] |= {"requests_per_s": 50, "growth": {"kind": "compound", "per_year": 0.5}}
+    content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 5, "most_accelerators": 8}}
+    content["promise"] = {"in_time": 0.95, "of": "fleet"}
+    check_against_exhaustive(content, 4)
 
 
 @pytest.mark.parametrize("sold_out", ["h200", "mi325x"])

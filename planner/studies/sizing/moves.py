@@ -60,6 +60,7 @@ class Neighbourhood:
         """Return every allowed choice that costs less than one; None where there are many."""
         bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
         standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
+        open_to = self.surveyed.trial.choices.choose.clusters
         days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
         below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
         for _ in range(_MOST_LISTED):
@@ -70,7 +71,7 @@ class Neighbourhood:
                 continue
             if place < bought:
                 begun.append((chosen, place + 1))
-                if self.allowed[place]:
+                if self.allowed[place] and chosen[place] < open_to[self.choices.purchases[place].cluster].most_nodes:
                     begun.append((moved(chosen, {place: 1}), place))
             elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
                 below.append(chosen)

@@ -55,7 +55,7 @@ class Surveyed:
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
         self._by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in choices.plan.clusters])
         burst = choices.plan.money.market.burst is not None
-        self._rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
+        self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
 
@@ -137,7 +137,7 @@ class Surveyed:
         each of these is no less than its replication's least. So neither is the mean of the k lowest.
         """
         trial, count = self.trial, len(self.surveys)
-        if not self._rents:
+        if not self.rents:
             return 0.0
         kept = count - spared(count, trial.promise.in_replications_fraction)
         prices, share = self.bound_prices, kept / count
@@ -146,7 +146,7 @@ class Surveyed:
 
     def predicted(self, counts: Sequence[float]) -> float:
         """Return about what a choice costs: its nodes as the relaxation counts them, and rent of hours at work."""
-        return self.standing(counts) + (self._hourly(tuple(counts)) if self._rents else 0.0)
+        return self.standing(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
 
     def _hourly(self, counts: tuple[float, ...]) -> float:
         """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.

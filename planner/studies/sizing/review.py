@@ -101,7 +101,7 @@ class Reviewed(Surveyed):
     def __init__(self, surveyed: Surveyed, archive: Archive, fixed: Counts, review: datetime.date) -> None:
         """Part the replications by what they show at the review, as the run of a choice tells it."""
         self.trial, self.workers, self.surveys = surveyed.trial, surveyed.workers, surveyed.surveys
-        self.prices, self.bound_prices = surveyed.prices, surveyed.bound_prices
+        self.prices, self.bound_prices, self.rents = surveyed.prices, surveyed.bound_prices, False
         self.archive, self.fixed = archive, fixed
         plain = self.trial.choices
         review_h = (review - plain.scenario.start).days * float(HOURS_PER_DAY)

@@ -167,11 +167,13 @@ class Search:
     def _least(self, held: Counts) -> Counts:
         """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried.
 
-        None costs less than the bound, which counts the energy of work besides what is predicted.
+        None costs less than the bound, which counts the energy of work besides what is predicted; rent is not predicted
+        as well.
         """
         least = self.bound - self.surveyed.bound_prices.fixed + self.surveyed.prices.fixed
+        least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
         below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
-        allowed = (counts for cost, counts in below if cost > least - 1e-6 * abs(least))
+        allowed = (counts for cost, counts in below if cost > least)
         return next((counts for counts in allowed if self.holds(counts, fully=True)), held)
 
     def _cheaper(self, one: Counts, other: Counts) -> bool:

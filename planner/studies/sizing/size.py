@@ -25,6 +25,7 @@ from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeW
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, TimeUp, judged
+from planner.studies.sizing.nearby import cheaper_as_run, fullest
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
 from planner.studies.sizing.search import RIVAL_TRIES, Search
@@ -175,11 +176,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
             raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
         rivals: dict[str, Search] = {}
         try:
-            main.run()
-            _families(main, rivals)
-            cheapest = _cheapest({"": main, **rivals}, surveyed)
-            if cheapest != main.best:
-                main.run(cheapest)
+            _search(main, rivals)
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
@@ -213,6 +210,21 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
             runs=workers.runs,
             stopped=stopped,
         )
+
+
+def _search(main: Search, rivals: dict[str, Search]) -> None:
+    """Search among all plans, and among those of each part alone, whose best may be the best of all."""
+    main.run()
+    if main.best is None:  # the limits leave the relaxation no margin: the most that they allow may do
+        start = next((counts for counts in fullest(main.trial.choices) if main.holds(counts)), None)
+        if start is not None:
+            main.run(start)
+    _families(main, rivals)
+    cheapest = _cheapest({"": main, **rivals}, main.surveyed)
+    if cheapest != main.best:
+        main.run(cheapest)
+    if main.best is not None and main.surveyed.rents:
+        main.best = cheaper_as_run(main, main.best)
 
 
 def _families(main: Search, rivals: dict[str, Search]) -> None:
