@@ -141,7 +141,7 @@ def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reu
     alone has every replica there is.
     """
     by_all = service_of(cluster, workload, scenario, reuse)
-    alone = all(load.model == workload.model for load in scenario.workloads.values())
+    alone = all(load.model == workload.model for load in scenario.workloads.values() if load.requests_per_s > 0)
     waits = workload.priority == "deferrable"
     if isinstance(by_all, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
         return by_all

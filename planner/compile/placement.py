@@ -55,11 +55,17 @@ def deployments_of(
     """Return what each cluster's accelerators hold, clusters in order, the highest priority first.
 
     Where there are too few for one replica of each layout, work that can wait has none of its own beside others of its
-    model; where there are still too few, models share.
+    model; where there are still too few, models share. Workloads of which nothing is ever asked come last, and do not
+    count in this.
     """
     deployments = []
     for c, cluster in enumerate(plan.clusters):
-        engines = _engines(scenario, plan, services, cluster.name, partial(laid_out, scenario, factors, reuse))
+        asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
+        idle = {pair: service for pair, service in services.items() if pair not in asked}
+        engines, unasked = (
+            _engines(scenario, plan, part, cluster.name, partial(laid_out, scenario, factors, reuse))
+            for part in (asked, idle)
+        )
         per_node = cluster.accelerators_per_node
         room = _room(scenario, cluster.name, per_node)
         groups = _apart(engines)
@@ -67,7 +73,7 @@ def deployments_of(
             groups = _apart(engines := _joined(plan, engines))
         if sum(_accelerators(group) for group in groups) > room:
             groups = _shared(engines)
-        for group in groups:
+        for group in [*groups, *_apart(unasked)]:
             held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
             speeds = {w: _over_own(scenario, plan, (c, w), service) for w, service in _waiting(group).items()}
             deployments.append(dataclasses.replace(held, waiting_speed=speeds))
@@ -149,8 +155,8 @@ def _narrowed(
     kept = dict(services)
     for name, cluster in scenario.clusters.items():
         per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
-        of_cluster = {workload: service for (c, workload), service in services.items() if c == name}
         loads = scenario.workloads
+        of_cluster = {w: service for (c, w), service in services.items() if c == name and loads[w].requests_per_s > 0}
         # What can wait needs no replica of its own beside others of its model.
         urgent = {loads[w].model for w in of_cluster if loads[w].priority != "deferrable"}
         layouts = {

@@ -36,8 +36,10 @@ ROUNDING_MATTERS = 0.01
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     """Return a plan whose clusters hold whole replicas where that matters."""
     placed = []
+    asked = {w for w, requests_per_s in enumerate(plan.demand.expected_requests_per_s) if requests_per_s.any()}
     for c, cluster in enumerate(plan.clusters):
-        here = [deployment for deployment in deployments if deployment.cluster == c]
+        # What nobody asks for takes no replica, so that it need not be one of several.
+        here = [held for held in deployments if held.cluster == c and asked & set(held.workloads)]
         # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
         several = sum(deployment.least_replicas for deployment in here) > 1 or any(
             deployment.is_slower for deployment in here

@@ -250,3 +250,17 @@ def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
     result = simulate(scenario_of(merged(wide, {"workloads": {"chat": {"requests_per_s": 0.01}}})))
     served = result.monthly.served_requests[0, 0, 1] / result.monthly.present_node_h[0, 0]
     assert served == pytest.approx(result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01)
+
+
+@pytest.mark.parametrize(("nodes", "pool"), [(1, "cluster"), (3, "cluster"), (3, "replica")])
+def test_a_workload_of_which_nothing_is_asked_changes_nothing(nodes: int, pool: str) -> None:
+    """It had a replica of its own and made others count theirs whole: on three nodes more of chat was late."""
+    asked = merged(models_on_a_node(("llama-3.1-70b",), nodes, requests_per_s=12.0 * nodes), {"router_pool": pool})
+    nobody = merged(models_on_a_node(("llama-3.1-70b", *SEVEN), nodes), {"router_pool": pool})
+    idle = {name: load | {"requests_per_s": 0} for name, load in nobody["workloads"].items() if load and name != "w0"}
+    alone, beside = (simulate(scenario_of(asked, {"workloads": more})) for more in ({}, idle))
+    for name in ("served_requests", "late_requests", "shed_requests"):
+        one, two = (getattr(run.monthly, name).sum(axis=0) for run in (alone, beside))
+        assert two[..., 0] == pytest.approx(one[..., 0], rel=1e-12), name
+    assert beside.run.windows[0].busy_nodes == pytest.approx(alone.run.windows[0].busy_nodes, rel=1e-12)
+    assert not any("share theirs" in text for text in beside.plan.notes)

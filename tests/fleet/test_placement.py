@@ -275,9 +275,16 @@ def test_what_is_placed_is_placed_anew_in_the_hours_in_which_something_changes()
 
 
 def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
-    plan = two_models(1, [deployment(0, (0,)), deployment(0, (1,))], chat=0.0)
-    result = evaluate_window(plan, window_of(plan, np.array([[0.0], [1800.0]]), np.full((1, 1), 1.0)))
-    assert result.replicas.tolist() == [[0], [1]]
+    """Neither as one of three, nor where it would leave one alone, which any share of a cluster may serve."""
+    work = [workload_plan(name) for name in ("chat", "code", "other")]
+    held = [deployment(0, (w,)) for w in range(3)]
+    plan = with_placement(make_plan([cluster_plan("a", nodes=2)], work, requests_per_s=[0.0, 0.5, 0.5]), held)
+    demand = np.array([[0.0], [1800.0], [1800.0]])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), 2.0)))
+    assert result.replicas.tolist() == [[0], [1], [1]]
+    alone = two_models(1, [deployment(0, (0,)), deployment(0, (1,))], chat=0.0)
+    assert alone.placement is not None
+    assert alone.placement.placed == (False,)
 
 
 def test_models_whose_smallest_replica_is_smaller_are_held_first() -> None:
@@ -435,11 +442,10 @@ def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_r
 
 def test_fine_tunes_that_nobody_asks_for_take_no_nodes() -> None:
     """Three replicas hold them all, or none does: two nodes of work leave four, which go to what is asked for."""
-    plan = make_plan(
-        [cluster_plan(nodes=6)], [workload_plan("tuned"), workload_plan("chat")], requests_per_s=[0.0, 2.0]
-    )
-    plan = with_placement(plan, [deployment(0, (0,), least_replicas=3), deployment(0, (1,))])
-    window = window_of(plan, np.array([[0.0], [2.0]]) * 3600.0, np.full((1, 1), 6.0))
+    work = [workload_plan(name) for name in ("tuned", "chat", "code")]
+    plan = make_plan([cluster_plan(nodes=6)], work, requests_per_s=[0.0, 1.0, 1.0])
+    plan = with_placement(plan, [deployment(0, (0,), least_replicas=3), deployment(0, (1,)), deployment(0, (2,))])
+    window = window_of(plan, np.array([[0.0], [1.0], [1.0]]) * 3600.0, np.full((1, 1), 6.0))
     result = evaluate_window(plan, window)
     assert result.replicas is not None
-    assert result.replicas[:, 0].tolist() == [0.0, 6.0]
+    assert result.replicas[:, 0].tolist() == [0.0, 3.0, 3.0]

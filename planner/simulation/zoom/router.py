@@ -23,6 +23,7 @@ from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes
 
 _RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
+_LEAST_REMEMBERED = 100.0  # requests, at least, of which a group's use is the mean: of few it says nothing
 _DOWN = 1_000_000_000  # a load that no replica in service has
 
 
@@ -188,6 +189,13 @@ class Group:
     """Share of its replicas up to which waits allow it to be filled before machines are rented by the hour."""
     work_s: float = 0.0
     """Seconds for which all that it ever took keeps a replica at work."""
+    memory_s: float = field(init=False)
+    """Over which what it takes fades, τ: longer where requests are few."""
+
+    def __post_init__(self) -> None:
+        slowest = min((rate for rate in self.capacity_requests_per_s.values() if rate > 0.0), default=math.inf)
+        replicas = sum(len(pool.replicas) for pool in self.pools)
+        self.memory_s = max(_RATE_MEMORY_S, _LEAST_REMEMBERED / (slowest * replicas))
 
     def take(self, rank: int, workload: int, now_s: float) -> None:
         """Note that a request was taken: it keeps 1 / capacity of a replica at work for a second."""
@@ -204,12 +212,12 @@ class Group:
         """
         self._fade(now_s)
         up = sum(pool.up for pool in self.pools)
-        remembered_s = -math.expm1((began_s - now_s) / _RATE_MEMORY_S) * _RATE_MEMORY_S
+        remembered_s = -math.expm1((began_s - now_s) / self.memory_s) * self.memory_s
         taken = sum(part for other, part in self.taken.items() if other <= rank)
         return taken / max(remembered_s, 1e-9) / up if up else math.inf
 
     def _fade(self, now_s: float) -> None:
-        kept = math.exp((self.faded_s - now_s) / _RATE_MEMORY_S)
+        kept = math.exp((self.faded_s - now_s) / self.memory_s)
         self.taken = {rank: kept * part for rank, part in self.taken.items()}
         self.faded_s = now_s
 

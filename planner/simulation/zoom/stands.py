@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.arrays import Floats
 from planner.compile.service import Service
 from planner.errors import ConservationError
@@ -25,6 +27,8 @@ from planner.simulation.zoom.steps import StepTimes
 from planner.units import SECONDS_PER_HOUR
 
 Services = dict[tuple[str, str], Service]
+_LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
+_TRIED_SHARES = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,3 +234,29 @@ def _pace_s(plan: Plan, services: Services, cluster: int, workload: int) -> floa
     """Return the mean time per token up to which a router that refuses takes requests, at its day-one speed."""
     service = services[plan.clusters[cluster].name, plan.workloads[workload].name]
     return service.held_tpot_s / service.speed
+
+
+def sample_share(stands: Sequence[Stand], expected_requests: float, wanted_requests: int) -> float:
+    """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
+    wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
+    busiest = max(stands, key=lambda stand: stand.busy_nodes, default=None)
+    least = max(wanted, _LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
+    if least >= 1.0:
+        return 1.0
+    tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
+    replicas = np.array([stand.replicas for stand in stands], dtype=np.float64)
+    weight = np.array([stand.busy_nodes for stand in stands])
+    exact = tried[:, None] * replicas
+    off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
+    return float(tried[int(np.argmin(off))])
+
+
+def capacity_share(w: int, stands: Sequence[Stand], replicas: Sequence[int], share: float) -> float:
+    """Return the share of a workload's capacity that some replicas of each stand are; ``share`` where none serves it.
+
+    Of a model with few replicas one is simulated at the least: with the fleet's share of its traffic it would idle.
+    """
+    serving = [(stand, count) for stand, count in zip(stands, replicas, strict=True) if w in stand.served]
+    standing = sum(stand.capacity_requests_per_s[w] * stand.replicas for stand, _ in serving)
+    simulated = sum(stand.capacity_requests_per_s[w] * count for stand, count in serving)
+    return simulated / standing if standing > 0.0 else share

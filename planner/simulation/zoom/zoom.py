@@ -35,7 +35,7 @@ from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, repl
 from planner.simulation.zoom.hour import Breakdown, Hour, hour_of, stand_in_hour, window_of
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
-from planner.simulation.zoom.stands import Stand
+from planner.simulation.zoom.stands import Stand, capacity_share, sample_share
 from planner.validation import nearest
 
 DEFAULT_REQUESTS = 100_000
@@ -43,8 +43,6 @@ _BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps the
 _BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
 _AFTER_MINUTES = 4  # at least, for the longest replies of the last minute to end under the load they began in
 _LONGEST = 0.99  # of replies, which end within those minutes at the pace promised
-_LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
-_TRIED_SHARES = 400
 _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
 
 
@@ -74,7 +72,7 @@ class Zoom:
     asked: Asked
     seed: int
     share: float
-    """Of the fleet and its traffic that was simulated."""
+    """Of the fleet and its traffic that was simulated, but for models of few replicas: each has one."""
     replicas: tuple[int, ...]
     """Simulated, by stand."""
     promises: tuple[Promise, ...]
@@ -132,21 +130,6 @@ def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
     )
 
 
-def sample_share(stands: Sequence[Stand], expected_requests: float, wanted_requests: int) -> float:
-    """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
-    wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
-    busiest = max(stands, key=lambda stand: stand.busy_nodes, default=None)
-    least = max(wanted, _LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
-    if least >= 1.0:
-        return 1.0
-    tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
-    replicas = np.array([stand.replicas for stand in stands], dtype=np.float64)
-    weight = np.array([stand.busy_nodes for stand in stands])
-    exact = tried[:, None] * replicas
-    off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
-    return float(tried[int(np.argmin(off))])
-
-
 class _Simulation:
     """One zoom in progress."""
 
@@ -162,6 +145,8 @@ class _Simulation:
         expected = float(urgent @ hour.demand_requests_per_s) * asked.minutes * BURST_S
         self.share = sample_share(hour.stands, expected, asked.requests)
         self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
+        self.shares = [capacity_share(w, hour.stands, self.replicas, self.share) for w in range(len(plan.workloads))]
+        """Of each workload's traffic that is simulated."""
         self.groups = [self._group(stand, count) for stand, count in zip(hour.stands, self.replicas, strict=True)]
         self._find_ways()
         self.open = 0
@@ -257,8 +242,8 @@ class _Simulation:
         """Return a workload's requests: drawn, or those of the log."""
         load, lengths = self.plan.workloads[w], self.hour.lengths[w]
         if self.asked.log is not None and load.name == self._log_workload():
-            return replay(self.asked.log, lengths, self.span, self.share, self.draw(f"zoom/{load.name}/log"))
-        rate = float(self.hour.demand_requests_per_s[w]) * self.share
+            return replay(self.asked.log, lengths, self.span, self.shares[w], self.draw(f"zoom/{load.name}/log"))
+        rate = float(self.hour.demand_requests_per_s[w]) * self.shares[w]
         return draw_arrivals(load.name, self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
 
     def _log_workload(self) -> str:
@@ -289,8 +274,9 @@ class _Simulation:
 
     def _backlog(self, w: int, coming: Arrivals) -> list[tuple[float, int, int, tuple[int, int, int], float]]:
         """Return deferrable work that lies ready when the simulation begins, with lengths of the hour's own."""
-        waiting = float(self.hour.backlog_requests[w]) * self.share
-        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w]) * self.share
+        waiting = float(self.hour.backlog_requests[w]) * self.shares[w]
+        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
+        served *= self.shares[w]
         count = int(min(waiting, _BACKLOG_HOURS * served * self.asked.minutes * BURST_S))
         if not count or not coming.times_s.size:
             return []

@@ -86,11 +86,11 @@ def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], prefer
     env = simpy.Environment()
     promise = Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)
     router = Router(env, [promise] * len(rates), by_rank, preferred_use)
-    capacity = dict.fromkeys(range(len(rates)), 1.0)
+    sustained = dict.fromkeys(range(len(rates)), 1.0)
     times = StepTimes(fixed_s=1.0, most_sequences=10_000)
     laid_out = [
         [
-            Group(name="g", pools=[Pool(router, times, size, capacity)], capacity_requests_per_s=capacity)
+            Group(name="g", pools=[Pool(router, times, size, sustained)], capacity_requests_per_s=sustained)
             for size in tier
         ]
         for tier in tiers
@@ -116,6 +116,15 @@ def test_beyond_the_preferred_use_of_all_and_where_there_is_none_all_are_used_al
     for rate, preferred_use in ((3.8, 0.85), (2.0, 0.0)):
         first, twin, other = (row[0] for row in taken([[1, 2], [1]], [rate], [0], preferred_use))
         assert [first, twin, other] == pytest.approx([75 * rate, 150 * rate, 75 * rate], abs=12)
+
+
+def test_a_group_of_few_and_slow_requests_is_not_taken_as_full_for_one_of_them() -> None:
+    """By the last half minute alone one request is more than what it sustains."""
+    router = Router(simpy.Environment(), [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85)
+    pool = Pool(router, StepTimes(fixed_s=1.0), 1, {0: math.inf})
+    group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 0.03})
+    group.take(0, 0, 50.0)
+    assert group.use(0, 51.0, 0.0) == pytest.approx(1 / 51 / 0.03, rel=0.02)
 
 
 def test_a_workload_does_not_see_those_that_clusters_are_offered_after_it() -> None:

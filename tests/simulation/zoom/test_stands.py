@@ -112,3 +112,17 @@ def test_an_engine_admits_no_more_sequences_than_its_cluster_states() -> None:
     (stand,) = hour.hour.stands
     assert hour.seconds[:, 0, 1].max() <= 12 * stand.replicas
     assert by_name["chat"].in_time.mean() < 0.9  # a tenth beyond what it sustains
+
+
+def test_a_sample_has_the_traffic_of_the_replicas_it_holds() -> None:
+    """Of one replica beside many a sample has the whole, and all that is asked of it: by the fleet's share it idled."""
+    workloads = {"chat": CHAT | {"requests_per_s": 4.0}, "small": SMALL | {"requests_per_s": 900.0}}
+    steady = {name: load | {"burst_index_of_dispersion": 1.0} for name, load in workloads.items()}
+    change = world(steady, {"one": {"accelerator": "H200", "nodes": 3}})
+    hour = zoom(scenario_of(change), Asked(at=NOON, minutes=1, requests=6000))
+    assert hour.share < 0.3
+    for w, outcome in enumerate(outcomes(hour)):
+        pairs = zip(hour.hour.stands, hour.replicas, strict=True)
+        ((stand, count),) = [pair for pair in pairs if w in pair[0].served]
+        asked = 60 * float(hour.hour.demand_requests_per_s[w]) * count / stand.replicas
+        assert outcome.arrived_s.size == pytest.approx(asked, abs=4.0 * asked**0.5)
