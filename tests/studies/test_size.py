@@ -482,10 +482,12 @@ def test_rent_is_predicted_as_the_objective_counts_it_and_burst_rental_with_it(o
     content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 2}")
     content["choose"] = {"clusters": {name: {"most_nodes": 5} for name in content["clusters"]}}
     content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 50, "most_accelerators": 16}}
+    content["clusters"]["old"] = {"accelerator": "H200", "nodes": 1, "owned": {"bought": "2024-06-01"}}
+    content["choose"]["retire"] = {"old": ["2026-02-01"]}
     trial = trial_of(load_scenario(content), (), None, objective, None)
     workers = Workers(trial, 1)
     search = Search(Surveyed(trial, workers, REPLICATIONS), Archive(workers), Clock(), [True, True])
-    for counts in ((0, 3), (0, 5), (2, 0), (3, 2)):
+    for counts in ((0, 3, 0), (0, 5, 0), (2, 0, 0), (3, 2, 0), (2, 0, 1)):
         plan = whole(search, counts)
         assert search.surveyed.predicted(counts) == pytest.approx(plan.cost, rel=0.08), counts
         assert search.bound <= plan.cost or not keeps(search, plan)
@@ -525,7 +527,9 @@ def test_where_the_relaxation_leaves_no_margin_the_most_that_limits_allow_is_tri
     scenario = load_scenario(content)
     trial = trial_of(scenario, (), None, "net-present-cost", None)
     assert set(fullest(trial.choices)) == {(5, 0), (0, 5)}
-    with pytest.raises(CapacityError, match=r"5 × H200 .* comes nearest, with .*limits allow no node more"):
+    with pytest.raises(
+        CapacityError, match=r"5 × H200 .* nearest, with .*, least in 2026-0\d, and limits allow no node more"
+    ):
         size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
 
 

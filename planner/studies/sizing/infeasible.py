@@ -48,13 +48,17 @@ def nearest_miss(search: Search) -> str:
     for (counts, _), outcome in search.archive.known.items():
         tried.setdefault(counts, []).append(outcome.worst)
     nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
-    service = judged(nearest, search.outcomes(nearest, every)).service(promise.in_replications_fraction)
+    outcomes = search.outcomes(nearest, every)
+    service, worst = judged(nearest, outcomes).service(promise.in_replications_fraction), ""
+    if promise.each_month:
+        shares = np.nan_to_num(np.mean([outcome.shares for outcome in outcomes], axis=0), nan=1.0)
+        worst = f", least in {choices.plan.months.labels[int(shares.min(axis=1).argmin())]}"
     more = [tuple(nodes + (at == place) for at, nodes in enumerate(nearest)) for place in range(len(choices.purchases))]
     room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
     return (
         f"nothing that may be chosen was found to keep the promise: {choices.words(nearest)} comes nearest, with "
-        f"{service:.2%} in time in {promise.in_replications_fraction:.0%} of replications{room}; promise no more than "
-        "that, or allow more nodes, budget or power"
+        f"{service:.2%} in time in {promise.in_replications_fraction:.0%} of replications{worst}{room}; promise no "
+        "more than that, or allow more nodes, earlier dates, budget or power"
     )
 
 

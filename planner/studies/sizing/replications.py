@@ -154,22 +154,25 @@ class Surveyed:
         Those are filled as far as their waits allow; the mean over some replications is taken, as the objective has it.
         """
         if counts not in self._rent:
-            nodes, read = self._nodes_of(counts), self.surveys[:_RENT_READ]
-            rents = [self._rent_usd(variants[0], nodes) for variants in read]
+            read = self.surveys[:_RENT_READ]
+            rents = [self._rent_usd(variants[0], self._there(variants, counts)) for variants in read]
             self._rent[counts] = float(np.mean(np.array(weights_of(self.trial, read)) * rents))
         return self._rent[counts]
 
-    def _nodes_of(self, counts: tuple[float, ...]) -> Floats:
-        """Return the nodes of each cluster in a choice, shape (clusters,)."""
+    def _there(self, variants: Sequence[Survey], counts: tuple[float, ...]) -> Floats:
+        """Return each cluster's node-hours in a choice, none once it is retired, shape (clusters, months, bins)."""
         choices = self.trial.choices
+        present = variants[0].present.copy()
         nodes = np.array([cluster.nodes for cluster in choices.plan.clusters], dtype=np.float64)
         for purchase, count in zip(choices.purchases, counts, strict=False):
             nodes[choices.place(purchase.name)] = count
-        return nodes
+        for retirement, day in zip(choices.retirements, counts[len(choices.purchases) :], strict=True):
+            left = choices.place(retirement.cluster)
+            present[left] = variants[int(day)].present[left]
+        return np.asarray(nodes[:, None, None] * present * variants[0].hours)
 
-    def _rent_usd(self, of: Survey, nodes: Floats) -> float:
-        """Return the rent in one replication with some nodes of each cluster."""
-        there = nodes[:, None, None] * of.present * of.hours  # node-hours, shape (clusters, months, bins)
+    def _rent_usd(self, of: Survey, there: Floats) -> float:
+        """Return the rent in one replication with some node-hours of each cluster, shape (clusters, months, bins)."""
         rented = there * self._by_the_hour[:, None, None]
         paid = there - rented
         needed, room = _taken(of, paid), np.einsum("c,cmb->mb", allowed_loads(self.trial.choices.plan), paid)
