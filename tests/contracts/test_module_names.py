@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.contracts.source import trees
 
 
 def test_words_that_every_room_could_use_name_one_module() -> None:
-    names = Counter(path.stem for path in (ROOT / "planner").rglob("*.py"))
+    names = Counter(path.stem for path in trees())
     assert {word: names[word] for word in ("money", "measures", "checks", "site") if names[word] > 1} == {}
 
 
@@ -20,8 +19,8 @@ KEYS = {("planner/language/scenario.py", "each"), ("planner/catalog/calibration.
 """Keys of files that users have."""
 
 
-def _bound(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                 yield name
@@ -31,8 +30,8 @@ def _bound(path: Path) -> Iterator[str]:
 
 def test_no_name_says_nothing() -> None:
     bound = {
-        (path.relative_to(ROOT).as_posix(), name.strip("_") if name != "all_" else name)
-        for path in (ROOT / "planner").rglob("*.py")
-        for name in _bound(path)
+        (path.as_posix(), name.strip("_") if name != "all_" else name)
+        for path, tree in trees().items()
+        for name in _bound(tree)
     }
     assert {(path, name) for path, name in bound if name in SAYS_NOTHING} == KEYS

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.contracts.source import trees
 
 
-def _imports(path: Path, modules: set[str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module in modules:
@@ -20,9 +19,6 @@ def _imports(path: Path, modules: set[str]) -> Iterator[str]:
 
 
 def test_imports_have_no_circles() -> None:
-    paths = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in (ROOT / "planner").rglob("*.py")
-    }
-    graph = {name: {*_imports(path, set(paths))} - {name} for name, path in paths.items()}
+    modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): tree for path, tree in trees().items()}
+    graph = {name: {*_imports(tree, set(modules))} - {name} for name, tree in modules.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle

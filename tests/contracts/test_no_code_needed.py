@@ -17,6 +17,7 @@ from planner.language.loading import load_scenario
 from planner.physics.memory import memory_fit
 from planner.physics.part import compute_flops_per_s, wider_precision
 from planner.results.run import run_engine, simulate
+from tests.contracts.source import trees
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -249,14 +250,14 @@ def test_integer_weights_run_on_parts_without_their_arithmetic(write: Write) -> 
     assert (build_plan(scenario).requests_per_node_h > 0).all()
 
 
-def test_no_code_decides_by_the_name_of_an_entry(root: Path) -> None:
+def test_no_code_decides_by_the_name_of_an_entry() -> None:
     """Comparing with, matching or looking up such a name is a fact in the wrong room."""
     catalog = load_catalog()
     names = {*catalog.accelerators, *catalog.models, *catalog.precisions, *catalog.vendors, *catalog.incidents}
-    for path in (root / "planner").rglob("*.py"):
+    for path, tree in trees().items():
         if path.parent.name == "probe":  # calls kernels of the machine it measures, by the types they take
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree):
             match node:
                 case ast.Compare() | ast.Subscript() | ast.MatchValue() | ast.Dict():
                     parts = node.keys if isinstance(node, ast.Dict) else ast.walk(node)

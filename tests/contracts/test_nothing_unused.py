@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2] / "planner"
+from tests.contracts.source import trees
+
 FOR_OTHERS = {
     "ledger_table": "a user's, of a result",
     "plot": "a user's, of an answer",
@@ -72,9 +72,8 @@ def _read(tree: ast.Module) -> Iterator[str]:
 
 
 def test_what_is_defined_is_read() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")]
-    read = {name for tree in trees for name in _read(tree)}
-    defined = {name for tree in trees for name in _defined(tree.body) if not name.startswith("__")}
+    read = {name for tree in trees().values() for name in _read(tree)}
+    defined = {name for tree in trees().values() for name in _defined(tree.body) if not name.startswith("__")}
     unused = {name for name in defined if name not in read}
     assert unused <= set(FOR_OTHERS), sorted(unused - set(FOR_OTHERS))
     assert set(FOR_OTHERS) <= unused, f"no longer unused: {sorted(set(FOR_OTHERS) - unused)}"
