@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import numpy as np
 
@@ -138,14 +138,18 @@ def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reu
     replicas keep fewer requests apiece in time than many. The number is the least, n, that carries the busiest hour at
     the preferred use: n · what one of n sustains. More than the cluster has are none, and where n of them could not
     even as part of the whole cluster, nothing need be worked out: so most pairs are worked out once. A model that is
-    alone has every replica there is.
+    alone has every replica there is. Workloads that share a model's replicas choose among those that all of them take.
     """
     by_all = service_of(cluster, workload, scenario, reuse)
     alone = all(load.model == workload.model for load in scenario.workloads.values() if load.requests_per_s > 0)
     waits = workload.priority == "deferrable"
     if isinstance(by_all, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
         return by_all
-    busiest = workload.busiest_requests_per_s(scenario.horizon_months) / PREFERRED_UTILISATION
+    nodes = sum(
+        load.busiest_requests_per_s(scenario.horizon_months) / service.requests_per_s
+        for load, service in _on_its_replicas(cluster, workload, by_all, scenario, reuse)
+    )
+    busiest = nodes * by_all.requests_per_s / PREFERRED_UTILISATION
     laid_out = cluster.model_copy(update={"tensor_parallel": by_all.tensor_parallel})
 
     def carried(service: Service, replicas: int) -> float:
@@ -157,6 +161,20 @@ def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reu
         if isinstance(few, Service) and carried(few, replicas) >= busiest:
             return few
     return by_all
+
+
+def _on_its_replicas(
+    cluster: Cluster, workload: Workload, by_all: Service, scenario: Scenario, reuse: Reuse
+) -> Iterator[tuple[Workload, Service]]:
+    """Yield the workloads that cannot wait and are served by the same replicas, itself first, and how."""
+    yield workload, by_all
+    for load in scenario.workloads.values():
+        is_other = load is not workload and max(load.fine_tunes, workload.fine_tunes) == 1
+        if not is_other or load.model != workload.model or load.priority == "deferrable":
+            continue
+        service = service_of(cluster, load, scenario, reuse)
+        if isinstance(service, Service) and service.spec == by_all.spec:
+            yield load, service
 
 
 def service_of(

@@ -257,3 +257,25 @@ def test_the_memory_rich_pool_is_for_models_that_smaller_parts_must_shard(model:
     works = {"chat": {"model": model, "requests_per_s": 1, "tokens": tokens}, "nightly": None}
     plan = plan_of({"workloads": works, "clusters": clusters, "routing": "workload-aware"})
     assert plan.clusters[plan.workloads[0].cluster_order[0]].name == first
+
+
+@pytest.mark.parametrize("tuned", [1, 2])
+def test_workloads_of_one_model_choose_among_the_replicas_that_all_of_them_take(tuned: int) -> None:
+    """Two halves of a workload are served as it is; each was judged by the replicas that half of it takes.
+
+    Fine-tunes have weights, and so replicas, of their own.
+    """
+    words = {"input": {"mean": 12000, "p95": 40000}, "output": {"mean": 343, "p95": 1200}}
+    asked = {"model": "llama-3.1-70b", "tokens": words, "slo": {"ttft_s": 10.0, "tpot_s": 0.1}}
+    beside = {"nightly": None, "other": {**asked, "model": "qwen3-32b", "requests_per_s": 1.0}}
+    clusters = {"h200": None, "mi325x": {"nodes": 8}}
+
+    def rate(**workloads: dict[str, Any]) -> float:
+        change = {"workloads": beside | workloads, "clusters": clusters}
+        return float(plan_of(change).requests_per_node_h[0, 0, 0])
+
+    one = rate(chat={**asked, "requests_per_s": 3.0})
+    half = {**asked, "requests_per_s": 1.5, "fine_tunes": tuned}
+    halves = rate(chat=half, twin=half)
+    assert rate(chat={**asked, "requests_per_s": 1.5}) < 0.99 * one
+    assert (halves == pytest.approx(one)) == (tuned == 1)
