@@ -59,9 +59,9 @@ def deployments_of(
     count in this.
     """
     deployments = []
+    asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
+    idle = {pair: service for pair, service in services.items() if pair not in asked}
     for c, cluster in enumerate(plan.clusters):
-        asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
-        idle = {pair: service for pair, service in services.items() if pair not in asked}
         engines, unasked = (
             _engines(scenario, plan, part, cluster.name, partial(laid_out, scenario, factors, reuse))
             for part in (asked, idle)

@@ -156,8 +156,10 @@ def _spread(
     With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
     """
     over = way.order if allowed is None else [c for tier in way.tiers[: len(way.tiers) - way.rented] for c in tier]
-    shares = np.ones(len(room.usable)) if allowed is None else allowed
-    free = [_free_requests(part_of(room.usable[c], hours) * shares[c], room, way, c, hours) for c in over]
+    usable = [part_of(room.usable[c], hours) for c in over]
+    if allowed is not None:
+        usable = [nodes * allowed[c] for c, nodes in zip(over, usable, strict=True)]
+    free = [_free_requests(nodes, room, way, c, hours) for c, nodes in zip(over, usable, strict=True)]
     total = sum(free, start=np.zeros_like(left))
     share = np.minimum(left, total) / divisor(total)
     for cluster, most in zip(over, free, strict=True):

@@ -43,10 +43,10 @@ class Neighbourhood:
         bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
         most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
         less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
-        near = set(self._retired(counts))
+        near, worth = set(self._retired(counts)), {bundle: self.worth(bundle) for bundle in bundles}
         for (out, into), times in itertools.product(self._exchanges(counts), (1, 2, 3)):
             taken = min(times * step, most[out])  # several of a part may be worth one of another
-            alike = taken * self.worth(out) / max(self.worth(into), 1e-12)
+            alike = taken * worth[out] / max(worth[into], 1e-12)
             for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
                 if given > 0:
                     near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.studies.sizing.choices import Choices, Counts
+from planner.studies.sizing.moves import moved
 from planner.studies.sizing.search import Search
 
 _COMPARED = 4  # replications in which two choices' costs are held against each other: they meet the same chance
@@ -39,8 +40,7 @@ def fullest(choices: Choices) -> Iterator[Counts]:
 
 def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
     """Return the choice of some nodes and a few more of one purchase."""
-    grown = (count + more * (at == place) for at, count in enumerate(nodes))
-    return (*grown, *(0 for _ in choices.retirements))
+    return moved((*nodes, *(0 for _ in choices.retirements)), {place: more})
 
 
 def cheaper_as_run(search: Search, counts: Counts) -> Counts:
@@ -72,7 +72,7 @@ def _neighbours(search: Search, counts: Counts) -> set[Counts]:
     changes = [{place: step} for place in places for step in (1, -1)]
     changes += [{out: -1, into: 1} for out in places for into in places if out != into]
     near = {
-        tuple(count + change.get(at, 0) for at, count in enumerate(counts))
+        moved(counts, change)
         for change in changes
         if all(step < 0 or search.allowed[place] for place, step in change.items())
     }

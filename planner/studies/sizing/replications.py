@@ -58,6 +58,7 @@ class Surveyed:
         self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
+        self._allowed = allowed_loads(choices.plan)
 
     @property
     def choices(self) -> Choices | Policies:
@@ -175,7 +176,7 @@ class Surveyed:
         """Return the rent in one replication with some node-hours of each cluster, shape (clusters, months, bins)."""
         rented = there * self._by_the_hour[:, None, None]
         paid = there - rented
-        needed, room = _taken(of, paid), np.einsum("c,cmb->mb", allowed_loads(self.trial.choices.plan), paid)
+        needed, room = _taken(of, paid), np.einsum("c,cmb->mb", self._allowed, paid)
         left = np.where(needed > room, 1.0 - room / np.maximum(needed, 1e-12), 0.0)  # all of it where none serves it
         most, taken = rented.sum(axis=0), _taken(of, rented)
         worked = np.minimum(left * np.where(np.isfinite(taken), taken, 0.0), most)

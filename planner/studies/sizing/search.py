@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -266,15 +267,19 @@ class Search:
 
         Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
         """
-        stretches, grown, share = self._stretches(), counts, _MENDED_BY
-        for _ in range(_MOST_MENDED):
-            if self.holds(grown):
-                return grown
-            wider = self._widened(grown, self._short(grown, stretches), share)
-            if wider == grown or not self.choices.within_limits(wider):
-                break
-            grown, share = wider, share * _MENDED_FASTER
-        return self._mend_by_one(counts)
+        tried = itertools.islice(self._ever_wider(counts), _MOST_MENDED)
+        mended = next((grown for grown in tried if self.holds(grown)), None)
+        return self._mend_by_one(counts) if mended is None else mended
+
+    def _ever_wider(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice, then ever more for the stretches in which the last was short as it was run, within limits."""
+        stretches, share = self._stretches(), _MENDED_BY
+        while True:
+            yield counts
+            wider = self._widened(counts, self._short(counts, stretches), share)
+            if wider == counts or not self.choices.within_limits(wider):
+                return
+            counts, share = wider, share * _MENDED_FASTER
 
     def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
         """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
@@ -356,14 +361,10 @@ class Search:
         without = [tuple(may and at != place for at, may in enumerate(self.allowed)) for place in used]
         starts = {made for allowed in without if (made := self._relaxed(low[stretches], allowed)) is not None}
         for start in sorted(starts, key=self.surveyed.predicted):
-            grown, share = start, _MENDED_BY
-            while self.surveyed.predicted(grown) < most and self.choices.within_limits(grown):
-                if self.holds(grown):
-                    return grown
-                wider = self._widened(grown, self._short(grown, stretches), share)
-                if wider == grown:
-                    break
-                grown, share = wider, share * _MENDED_FASTER
+            cheaper = itertools.takewhile(lambda grown: self.surveyed.predicted(grown) < most, self._ever_wider(start))
+            leapt = next((grown for grown in cheaper if self.holds(grown)), None)
+            if leapt is not None:
+                return leapt
         return counts
 
     def _tell(self) -> float:
