@@ -311,12 +311,14 @@ class Store(Work):
         """Return some months of a monthly figure of one scenario's fleet or cluster, shape (rows, months)."""
         per_row = len(self.setup.scenarios)
         joined = np.empty((self._stored() // per_row, len(months)))
-        first = 0
+        first = passed = 0
         for table in self._pruned([month_column(name, cluster)]):
             flat = table.column(0).combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            part = flat.reshape(-1, per_row, self.setup.months)[:, scenario, months.start : months.stop]
-            joined[first : first + len(part)] = part
+            # A row group may begin within a replication: three scenarios do not divide its rows.
+            part = flat.reshape(-1, self.setup.months)[(scenario - passed) % per_row :: per_row]
+            joined[first : first + len(part)] = part[:, months.start : months.stop]
             first += len(part)
+            passed += len(table)
         return joined[:first]
 
     def _rows_in_single(self) -> int:

@@ -9,8 +9,10 @@ import pytest
 import planner
 from planner.language.study_loading import load_study
 from planner.reporting.summary import summary
+from planner.results.measure_names import FLEET
 from planner.results.run import simulate
 from planner.studies.prepare import prepare
+from tests.studies.conftest import SMALL
 
 Write = Callable[..., Path]
 
@@ -40,6 +42,17 @@ def test_bands_do_not_depend_on_how_many_months_are_read_at_once(
     assert list(finished.bands()) == together
     for band in together:
         assert list(band.percentiles) == sorted(band.percentiles)
+
+
+def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replication(
+    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
+    study = study_file(third.replace("  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}\n", ""))
+    together = list(planner.run_study(study, 12, tmp_path / "out").bands())
+    monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
+    assert list(planner.run_study(study, 12, tmp_path / "again").bands()) == together
+    assert len({band.percentiles for band in together if band.output == "cost_usd" and band.cluster == FLEET}) == 9
 
 
 @pytest.fixture(scope="module")
