@@ -45,7 +45,7 @@ def pooled_nodes(nodes: int) -> int:
     return max((step for step in POOL_STEPS if step <= nodes), default=1)
 
 
-_RANKING_SLACK = 1.3  # by how much the ranking by mean times may misjudge a layout
+_ROUNDING = 1e-9  # of requests: a share that is summed over cells of probability is no more exact
 
 
 def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
@@ -111,21 +111,25 @@ class Candidates:
     def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
         """Return the layout that keeps most requests a second and accelerator in time, its curve and that rate.
 
-        A layout serves less in time than its mean times allow, so those that allow little are not tried.
+        A layout on which more prompts than may be late are too long, however idle it is, keeps no objective. It is
+        taken only where all are so, and then the one on which fewest are. Mean times say in which order layouts are
+        tried, so that few curves are worked out, and no more: they may rank the best of them far below another.
         """
         chosen: tuple[int, Curve, float] | None = None
+        best = (False, -1.0)
         for index in np.argsort(-self.mean_rates, kind="stable").tolist():
-            if chosen is not None and self.mean_rates[index] * speed * _RANKING_SLACK <= chosen[2]:
-                break
+            keeps, most = best
             accelerators, asked = float(self.replicas.accelerators[index]), self.asked(index, workload)
-            if chosen is not None and not sustains_more(
-                self.replicas, index, speed, lengths, asked, chosen[2] * accelerators
-            ):
+            if keeps and not sustains_more(self.replicas, index, speed, lengths, asked, most * accelerators):
                 continue
             curve = late_curve(self.replicas, index, speed, lengths, asked)
             rate = curve.capacity_requests_per_s / accelerators
-            if chosen is None or rate > chosen[2]:
-                chosen = (index, curve, rate)
+            if rate > 0.0 and curve.too_long_fraction <= 1.0 - asked.percentile + _ROUNDING:
+                worth = (True, rate)
+            else:
+                worth = (False, -curve.too_long_fraction if rate > 0.0 else -1.0)
+            if chosen is None or worth > best:
+                chosen, best = (index, curve, rate), worth
         assert chosen is not None  # there is always a layout: none at all is an error before
         return chosen
 
