@@ -35,3 +35,21 @@ def test_a_run_does_not_wait_for_pandas(tmp_path: Path, tiny: str) -> None:
     )
     assert "pandas" not in json.loads(done.stdout.splitlines()[-1])
     assert (tmp_path / "outputs" / "tiny" / "ledger.csv").exists()
+
+
+def test_no_command_looks_for_cycles_in_what_ends_with_it() -> None:
+    cycle = """
+class Cycle:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("looked for")
+Cycle()
+"""
+
+    def said(program: str) -> str:
+        command = [sys.executable, "-c", program, "--version"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "looked for" in said(cycle)
+    assert "looked for" not in said(PROBE + cycle)
