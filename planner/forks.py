@@ -43,30 +43,43 @@ def may_fork() -> bool:
         return False
 
 
-def shared(
-    work: Sequence[Callable[[], Result]], workers: int | None = None, meanwhile: Callable[[], object] = lambda: None
-) -> list[Result]:
+def shared(work: Sequence[Callable[[], Result]], workers: int | None = None) -> list[Result]:
     """Return what each piece of work comes to, in their order; done by forks of this process as well as by itself.
 
-    ``workers`` counts this process too, a core each unless given. ``meanwhile`` is done here, before this process
-    takes pieces of its own.
+    ``workers`` counts this process too, a core each unless given.
+    """
+    with begun(work, workers) as finished:
+        return finished()
+
+
+@contextlib.contextmanager
+def begun(work: Sequence[Callable[[], Result]], workers: int | None = None) -> Iterator[Callable[[], list[Result]]]:
+    """Have forks of this process begin with pieces of work; the function that is handed out does what is left of them.
+
+    What this process does before it calls that function, it does while they work. Where it never does, because of an
+    error say, they are stopped.
     """
     count = min(cores(), MOST_AT_ONCE) if workers is None else workers
     helpers = min(count, len(work)) - 1 if may_fork() else 0
     if helpers < 1:
-        meanwhile()
-        return [piece() for piece in work]
+        yield lambda: [piece() for piece in work]
+        return
     tokens = min(len(work), _MOST_TOKENS)
     portions = [range(first, len(work), tokens) for first in range(tokens)]
     todo = _todo(tokens)
-    with _helping(lambda: _take(work, portions, todo), helpers) as helped:
-        meanwhile()
-        done = _take(work, portions, todo)
+    try:
+        with _helping(lambda: _take(work, portions, todo), helpers) as helped:
+
+            def finished() -> list[Result]:
+                done = _take(work, portions, todo)
+                for part in helped():
+                    done |= part
+                # A helper that died, for want of memory perhaps, has left its pieces to do.
+                return [done[place] if place in done else piece() for place, piece in enumerate(work)]
+
+            yield finished
+    finally:
         os.close(todo)
-        for part in helped():
-            done |= part
-    # A helper that died, for want of memory perhaps, has left its pieces to do.
-    return [done[place] if place in done else piece() for place, piece in enumerate(work)]
 
 
 def _todo(tokens: int) -> int:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="work is shared 
 
 def alone(script: str) -> str:
     """Return what a script prints."""
-    begin = "import functools, os, time\nfrom planner.forks import may_fork, shared\nassert may_fork()\n"
+    begin = "import functools, os, time\nfrom planner.forks import begun, may_fork, shared\nassert may_fork()\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + textwrap.dedent(script)],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -43,7 +43,7 @@ def test_all_pieces_are_done_in_their_order_by_several_processes(tmp_path: Path)
     assert told == "True 3\n"
 
 
-def test_what_is_done_meanwhile_is_done_here_and_first(tmp_path: Path) -> None:
+def test_what_is_done_before_the_end_is_awaited_is_done_while_others_work(tmp_path: Path) -> None:
     told = alone(
         f"""
         from pathlib import Path
@@ -52,11 +52,11 @@ def test_what_is_done_meanwhile_is_done_here_and_first(tmp_path: Path) -> None:
             here.append("piece")
             (folder / str(number)).touch()
             return os.getpid()
-        def meanwhile():
+        with begun([functools.partial(piece, n) for n in range(3)], 2) as finished:
             while len(list(folder.iterdir())) < 3:
                 time.sleep(0.01)
             here.append("meanwhile")
-        done = shared([functools.partial(piece, n) for n in range(3)], 2, meanwhile)
+            done = finished()
         print(here, os.getpid() in done, len(done))
         """
     )
@@ -116,14 +116,31 @@ def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         def piece(number):
             (folder / str(number)).touch()
             return bytes(1_000_000)
-        def killed():
+        with begun([functools.partial(piece, n) for n in range(4)], 3):
             while len(list(folder.iterdir())) < 4:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
-        shared([functools.partial(piece, n) for n in range(4)], 3, killed)
         """
     )
     assert told == ""
+
+
+def test_an_error_before_the_end_is_awaited_stops_them() -> None:
+    told = alone(
+        """
+        files = len(os.listdir("/proc/self/fd"))
+        try:
+            with begun([functools.partial(time.sleep, 60) for n in range(4)], workers=3):
+                raise ValueError("refused")
+        except ValueError as error:
+            print(error, len(os.listdir("/proc/self/fd")) - files)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+        """
+    )
+    assert told == "refused 0\nnone left\n"
 
 
 def test_a_user_who_may_have_no_further_process_waits_longer() -> None:

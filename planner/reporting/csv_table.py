@@ -206,9 +206,19 @@ def csv_files(
     streamed: Sequence[WrittenTable] = (),
 ) -> dict[str, bytes]:
     """Return the CSV file of each table and their data dictionary; ``streamed`` are tables that lie there already."""
+    return packaged(name, [(table, write_csv(table, columns, form)) for table, columns in tables], form, streamed)
+
+
+def packaged(
+    name: str,
+    contents: Iterable[tuple[TableDescription, bytes]],
+    form: CsvFormat = DEFAULT_FORMAT,
+    streamed: Sequence[WrittenTable] = (),
+) -> dict[str, bytes]:
+    """Return CSV files that were written before, by name, and their data dictionary."""
     written, files = list(streamed), dict[str, bytes]()
-    for table, columns in tables:
-        content = files[f"{table.name}.csv"] = write_csv(table, columns, form)
+    for table, content in contents:
+        files[f"{table.name}.csv"] = content
         digest = hashlib.sha256(content).hexdigest()
         written.append(WrittenTable(description=table, size_bytes=len(content), sha256=digest))
     return {**files, "datapackage.json": data_package(name, written, form)}

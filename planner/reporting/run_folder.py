@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import DescribedTable
-from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, csv_files
+from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, packaged, write_csv
 from planner.reporting.folder import command_line, write_folder
 from planner.reporting.plan_tables import run_columns_of
 from planner.reporting.plan_workbooks import months_pages
 from planner.reporting.report.build import report_of
 from planner.reporting.report.contents import REPORT
 from planner.reporting.run_columns import RUN_TABLES, TABLES
-from planner.reporting.run_workbook import workbook_content, write_workbook
+from planner.reporting.run_workbook import begin_workbook, workbook_content
 from planner.reporting.summary import summary
 from planner.results import tables
 from planner.results.chance import Chance, ends_of
@@ -40,6 +40,8 @@ from planner.units import unit_of
 from planner.version import __version__
 
 WORKBOOK = "workbook.xlsx"
+_MEASURES = TABLES["measures"]
+"""The one table of a run that has intervals."""
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -120,15 +122,15 @@ def _file_hashes(scenario: Scenario) -> dict[str, str]:
     return {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
 
 
-def run_tables(result: RunResult, chance: Chance | None = None, *, hourly: bool = False) -> list[DescribedTable]:
-    """Return every table of a run with its columns."""
+def run_tables(result: RunResult, *, hourly: bool = False) -> list[DescribedTable]:
+    """Return every table of a run with its columns; that of the measures without intervals."""
     columns: dict[str, Mapping[str, Any]] = {
         **run_columns_of(result),
         "late_reasons": tables.late_reasons(result),
         "timeline_daily": tables.timeline_daily(result),
         "accounts": tables.accounts(),
         **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
-        "measures": measure_rows(result, chance),
+        _MEASURES.name: measure_rows(result),
         "assumptions": assumptions(result.scenario),
         "model_error": model_error(),
     }
@@ -142,7 +144,7 @@ def measure_rows(result: RunResult, chance: Chance | None = None) -> dict[str, A
     """Return the columns of measures.csv."""
     figures = measures(result)
     bands = [ends_of(chance.interval(name) if chance is not None else None) for name in figures]
-    return TABLES["measures"].filled(
+    return _MEASURES.filled(
         (name, value, *ends, unit_of(name) or "", measure.view, measure.formula)
         for (name, value), ends, measure in zip(figures.items(), bands, MEASURES, strict=True)
     )
@@ -172,24 +174,38 @@ def write_run(
 
     ``chance`` is the plan drawn again, for intervals; ``command`` what writes the same bytes, where it is not a run.
     """
-    tables = run_tables(result, chance, hourly=wanted.hourly)
+    begin_run(result, wanted, command)(folder, chance)
+
+
+def begin_run(
+    result: RunResult, wanted: Wanted = USUAL, command: Sequence[str] = ()
+) -> Callable[[Path, Chance | None], None]:
+    """Work out what a run's folder holds of the run itself; the function that is handed out writes it, with intervals.
+
+    So the plan may be drawn again meanwhile.
+    """
+    scenario = result.scenario
+    tables = run_tables(result, hourly=wanted.hourly)
     shown = {table.name: columns for table, columns in tables}
-    files = csv_files(result.scenario.name.lower(), tables, wanted.form)
-    if wanted.parquet:
-        timelines = {name: columns for name, columns in shown.items() if name.startswith("timeline_")}
-        files |= {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
-    files["summary.json"] = json_text(summary(result, chance)).encode()
-    drawn = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
-    identity = manifest(result)
-    identity["draws"] = 1 if chance is None else chance.draws
-    identity["command"] = list(command) or _command(result.scenario, identity, wanted)
-    workbook, report = shared(
-        [
-            lambda: write_workbook(workbook_content(result, shown, drawn)),
-            lambda: report_of(files, identity, also=(WORKBOOK,)),
-        ]
-    )
-    write_folder(folder, {**files, WORKBOOK: workbook, REPORT: report}, identity)
+    csv = {table.name: write_csv(table, columns, wanted.form) for table, columns in tables if table is not _MEASURES}
+    timelines = {name: columns for name, columns in shown.items() if wanted.parquet and name.startswith("timeline_")}
+    parquet = {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
+    identity, finish_workbook = manifest(result), begin_workbook(workbook_content(result, shown))
+
+    def finish(folder: Path, chance: Chance | None) -> None:
+        with_intervals = write_csv(_MEASURES, measure_rows(result, chance), wanted.form)
+        contents = [(table, csv.get(table.name, with_intervals)) for table, _ in tables]
+        files = packaged(scenario.name.lower(), contents, wanted.form) | parquet
+        files["summary.json"] = json_text(summary(result, chance)).encode()
+        drawn = months_pages(result.plan.months.labels, {scenario.name: chance}) if chance else {}
+        identity["draws"] = 1 if chance is None else chance.draws
+        identity["command"] = list(command) or _command(scenario, identity, wanted)
+        workbook, report = shared(
+            [lambda: finish_workbook(drawn), lambda: report_of(files, identity, also=(WORKBOOK,))]
+        )
+        write_folder(folder, {**files, WORKBOOK: workbook, REPORT: report}, identity)
+
+    return finish
 
 
 def _command(scenario: Scenario, identity: dict[str, Any], wanted: Wanted) -> list[str]:

@@ -10,7 +10,7 @@ run would find.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +63,8 @@ SHEET_NAMES = (
 )  # fmt: skip
 
 
-def workbook_content(
-    result: RunResult, tables: Mapping[str, Mapping[str, Any]], more: Mapping[str, Page] | None = None
-) -> Content:
-    """Return what the workbook of a run shows, given its tables by name and further sheets."""
+def workbook_content(result: RunResult, tables: Mapping[str, Mapping[str, Any]]) -> Content:
+    """Return what the workbook of a run shows, given its tables by name."""
     plan, capital, series = result.plan, result.plan.money.capital, series_of(result)
     assets = assets_of(plan, result.cohorts) if result.cohorts else make_cohorts([], [])
     schedule = depreciate(assets, plan.months.edge_coordinates)
@@ -97,7 +95,6 @@ def workbook_content(
             "By cluster": sheet_of(in_usd(tables["statement_yearly"])),
             "Events": sheet_of(tables["events"], MOST_EVENTS),
         },
-        more=more or {},
     )
 
 
@@ -109,39 +106,48 @@ def by_cluster_first(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: [column[place] for place in order] for name, column in table.items()}
 
 
-def write_workbook(content: Content) -> bytes:
-    """Return the workbook as bytes; the same content gives the same bytes."""
+def write_workbook(content: Content, more: Mapping[str, Page] | None = None) -> bytes:
+    """Return the workbook as bytes, with further sheets after all others; the same content gives the same bytes."""
+    return begin_workbook(content)(more or {})
+
+
+def begin_workbook(content: Content) -> Callable[[Mapping[str, Page]], bytes]:
+    """Write the sheets of a run; the function that is handed out adds further ones, and returns the workbook."""
     target, book = open_book(content.result.scenario.name, content.result.plan.start)
-    with book:
-        sheets = Sheets.of(book)
-        for name in SHEET_NAMES:  # in this order, whichever is written first
-            _ = sheets[name]
-        write_ledger(sheets, content)
-        write_cohorts(sheets, content)
-        write_depreciation(sheets, content)
-        write_workings(sheets, content)
-        layout = write_accounts(sheets, content)
-        write_tax(sheets, content, layout)
-        write_summary(sheets, content, layout, write_statements(sheets, content, layout))
-        write_assumptions(sheets, content.inputs, content.tables[ASSUMPTIONS])
-        months = content.grid.period_count
-        drawn = tuple(
-            SheetChart(title=title, columns=columns, last=months)
-            for title, columns in (
-                ("Tokens a month, fleet", ("demand_tokens", "served_tokens")),
-                ("Utilisation and requests in time, fleet", ("utilisation_fraction", "slo_attainment_fraction")),
-                ("Cost per million tokens to date, fleet, USD", ("cumulative_cost_per_million_tokens_usd",)),
-            )
+    sheets = Sheets.of(book)
+    for name in SHEET_NAMES:  # in this order, whichever is written first
+        _ = sheets[name]
+    write_ledger(sheets, content)
+    write_cohorts(sheets, content)
+    write_depreciation(sheets, content)
+    write_workings(sheets, content)
+    layout = write_accounts(sheets, content)
+    write_tax(sheets, content, layout)
+    write_summary(sheets, content, layout, write_statements(sheets, content, layout))
+    write_assumptions(sheets, content.inputs, content.tables[ASSUMPTIONS])
+    months = content.grid.period_count
+    drawn = tuple(
+        SheetChart(title=title, columns=columns, last=months)
+        for title, columns in (
+            ("Tokens a month, fleet", ("demand_tokens", "served_tokens")),
+            ("Utilisation and requests in time, fleet", ("utilisation_fraction", "slo_attainment_fraction")),
+            ("Cost per million tokens to date, fleet, USD", ("cumulative_cost_per_million_tokens_usd",)),
         )
-        timeline = Page(table=content.tables["Timeline"], charts=drawn)
-        write_page(sheets, "Timeline", timeline)
-        draw_charts(sheets, "Timeline", timeline, ("Summary", 1, 17))
-        year = "Statements by fiscal year and cluster, as simulated; they do not follow the yellow cells."
-        write_page(sheets, "By cluster", Page(table=content.tables["By cluster"], note=year))
-        write_page(sheets, "Events", Page(table=content.tables["Events"]))
-        for name, page in content.more.items():
+    )
+    timeline = Page(table=content.tables["Timeline"], charts=drawn)
+    write_page(sheets, "Timeline", timeline)
+    draw_charts(sheets, "Timeline", timeline, ("Summary", 1, 17))
+    year = "Statements by fiscal year and cluster, as simulated; they do not follow the yellow cells."
+    write_page(sheets, "By cluster", Page(table=content.tables["By cluster"], note=year))
+    write_page(sheets, "Events", Page(table=content.tables["Events"]))
+
+    def finish(more: Mapping[str, Page]) -> bytes:
+        for name, page in more.items():
             write_page(sheets, name, page)
-    return target.getvalue()
+        book.close()
+        return target.getvalue()
+
+    return finish
 
 
 SHEET = "Summary"

@@ -242,7 +242,7 @@ def _workbook(sized: Sized) -> bytes:
     drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
     shown = {table.name: columns for table, columns in run_tables(result)}
     pages = plain_pages({f"Size {_SAID.get(name, name)}": columns for name, columns in size_columns(sized).items()})
-    return write_workbook(workbook_content(result, shown, {**drawn, **pages}))
+    return write_workbook(workbook_content(result, shown), {**drawn, **pages})
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:

@@ -13,7 +13,7 @@ from planner.finance.cents import cents
 from planner.finance.depreciation import Cohorts, DepreciationSchedule
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import discount_factors
-from planner.reporting.workbook import Page, SheetTable, address
+from planner.reporting.workbook import SheetTable, address
 from planner.reporting.workbook_inputs import Inputs
 from planner.results.result import RunResult
 
@@ -102,8 +102,6 @@ class Content:
     """Months from the start to that day, in the order of those rows."""
     tables: Mapping[str, SheetTable]
     """Plain tables by the names of their sheets: assumptions, timeline, events."""
-    more: Mapping[str, Page] = field(default_factory=dict)
-    """Further sheets, after all others."""
 
     @property
     def grid(self) -> MonthGrid:

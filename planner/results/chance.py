@@ -8,14 +8,15 @@ draws, the lowest and the highest hold nine in ten.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.forks import shared
+from planner.forks import begun
 from planner.results.measure_names import DRAWS
 from planner.results.measures import Figures, measures, revenue_usd, series_of, service
 from planner.results.result import RunResult
@@ -113,26 +114,42 @@ def months_of(result: RunResult) -> dict[str, Floats]:
     return months
 
 
-def draw_again(
-    result: RunResult,
-    draws: int = DRAWS,
-    progress: Callable[[], None] = nothing,
-    meanwhile: Callable[[], object] = nothing,
-    workers: int | None = None,
-) -> Chance:
-    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each.
+@contextlib.contextmanager
+def drawing(
+    draw: Callable[[int], RunResult], further: Iterable[int], workers: int | None = None
+) -> Iterator[Callable[[RunResult], Chance]]:
+    """Begin to draw further replications of a plan; the function that is handed out waits for them.
 
-    Forks of this process share the work, ``workers`` with it, where there are cores for them; ``meanwhile`` is done
-    here while they begin. A process of the user's own may count or print, so that is run here, one after another.
+    It takes the run itself, which is the first draw. Forks of this process share the work, ``workers`` with it, where
+    there are cores for them: what is done here before that function is called, is done while they draw.
     """
 
     def drawn(replication: int) -> tuple[Figures, dict[str, Floats]]:
-        again = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
-        progress()
+        again = draw(replication)
         return figures_of(again), months_of(again)
 
+    with begun([functools.partial(drawn, replication) for replication in further], workers) as others:
+
+        def together(result: RunResult) -> Chance:
+            figures, months = zip((figures_of(result), months_of(result)), *others(), strict=True)
+            return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})
+
+        yield together
+
+
+def draw_again(
+    result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = nothing, workers: int | None = None
+) -> Chance:
+    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each.
+
+    A process of the user's own may count or print, so that is run here, one after another.
+    """
+
+    def again(replication: int) -> RunResult:
+        drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
+        progress()
+        return drawn
+
     further = range(result.replication + 1, result.replication + draws)
-    work = [functools.partial(drawn, replication) for replication in further]
-    others = shared(work, 1 if result.processes else workers, meanwhile)
-    figures, months = zip((figures_of(result), months_of(result)), *others, strict=True)
-    return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})
+    with drawing(again, further, 1 if result.processes else workers) as together:
+        return together(result)

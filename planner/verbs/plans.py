@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -64,10 +65,7 @@ def run(
     from planner.compile import build_plan
     from planner.files import check_target
     from planner.language.loading import load_scenario
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.run_folder import Wanted, write_run
-    from planner.results.chance import draw_again
-    from planner.results.late import lost_requests
+    from planner.results.chance import drawing
     from planner.results.run import check_whole, simulate_plan
     from planner.simulation.processes import load_process
 
@@ -78,15 +76,21 @@ def run(
     check_target(folder)
     progress("compiling")
     plan = build_plan(loaded)
+    draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=functions)
     progress("simulating")
-    result = simulate_plan(loaded, plan, plan.seed if seed is None else seed, processes=functions)
-    refuse(result.warnings, strict=strict)
-    progress("drawing again")
-    # Why requests are late is worked out here while others draw: work is routed anew for it, as in two replications.
-    chance = draw_again(result, draws, meanwhile=lambda: lost_requests(result)) if draws > 1 else None
+    # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
+    with drawing(draw, range(1, draws), workers=1 if functions else None) as together:
+        result = draw(0)
+        refuse(result.warnings, strict=strict)
+        from planner.reporting.csv_table import CsvFormat
+        from planner.reporting.run_folder import Wanted, begin_run
+
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        finish = begin_run(result, Wanted(form=form, hourly=hourly, parquet=parquet))
+        progress("drawing again")
+        chance = together(result) if draws > 1 else None
     progress("writing")
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-    write_run(result, folder, chance=chance, wanted=Wanted(form=form, hourly=hourly, parquet=parquet))
+    finish(folder, chance)
     return RunAnswer(folder=folder, result=result, chance=chance)
 
 

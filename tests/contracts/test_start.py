@@ -37,6 +37,23 @@ def test_a_run_does_not_wait_for_pandas(tmp_path: Path, tiny: str) -> None:
     assert (tmp_path / "outputs" / "tiny" / "ledger.csv").exists()
 
 
+def test_what_writes_is_loaded_while_others_draw(tmp_path: Path, tiny: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    watch = """
+import sys
+import planner.results.chance as chance
+begin = chance.drawing
+def drawing(*given, **named):
+    print(sorted(name for name in sys.modules if name.startswith(("planner.reporting", "jinja2", "xlsxwriter"))))
+    return begin(*given, **named)
+chance.drawing = drawing
+"""
+    command = [sys.executable, "-c", watch + PROBE, "run", "tiny.yaml", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith("[]\n")
+    assert {"jinja2", "xlsxwriter"} <= set(json.loads(done.stdout.splitlines()[-1]))
+
+
 def test_no_command_looks_for_cycles_in_what_ends_with_it() -> None:
     cycle = """
 class Cycle:

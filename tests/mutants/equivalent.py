@@ -141,7 +141,7 @@ _NO_WRONGS = (
         "what is asked and what is served differ by rounding",
     ),
     ("planner/results/replication.py:Replication.tokens", "-1", "1", "series of one axis, stacked"),
-    ("planner/results/chance.py:draw_again", "True", "False", "every replication has figures and months, a pair"),
+    ("planner/results/chance.py:drawing", "True", "False", "every replication has figures and months, a pair"),
     (
         "planner/compile/overload.py:refusing",
         "missed[-1] - curve.too_long_fraction < _FEW_MISSED",
