@@ -8,6 +8,7 @@ started. Whoever does a piece of work, the result is the same.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -67,6 +68,7 @@ def begun(work: Sequence[Callable[[], Result]], workers: int | None = None) -> I
     tokens = min(len(work), _MOST_TOKENS)
     portions = [range(first, len(work), tokens) for first in range(tokens)]
     todo = _todo(tokens)
+    gc.freeze()  # or whoever next looks for cycles looks through all that there is, and a fork copies it to do so
     try:
         with _helping(lambda: _take(work, portions, todo), helpers) as helped:
 
@@ -79,6 +81,7 @@ def begun(work: Sequence[Callable[[], Result]], workers: int | None = None) -> I
 
             yield finished
     finally:
+        gc.unfreeze()
         os.close(todo)
 
 

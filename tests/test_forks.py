@@ -125,6 +125,24 @@ def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert told == ""
 
 
+def test_nobody_looks_for_cycles_in_what_there_was_before(tmp_path: Path) -> None:
+    told = alone(
+        f"""
+        import gc
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < 2:
+                time.sleep(0.01)
+            return len(gc.get_objects())
+        seen = shared([functools.partial(piece, n) for n in range(2)], workers=2)
+        print(all(count < len(gc.get_objects()) / 4 for count in seen), gc.get_freeze_count())
+        """
+    )
+    assert told == "True 0\n"
+
+
 def test_an_error_before_the_end_is_awaited_stops_them() -> None:
     told = alone(
         """
