@@ -10,6 +10,8 @@ import typer
 
 from planner.cli.options import AsJson
 
+_MODEL = "llama-3.1-70b"  # served where none is named
+
 
 def init(
     name: Annotated[str, typer.Argument(help="Name of the scenario; NAME.yaml is written.")],
@@ -28,11 +30,15 @@ def init(
     workload: Annotated[
         str | None, typer.Option("--workload", help="Name of the workload [default: the log's].")
     ] = None,
-    model: Annotated[str, typer.Option("--model", help="Served model, by its catalogue name.")] = "llama-3.1-70b",
+    model: Annotated[
+        str | None, typer.Option("--model", help=f"Served model, by its catalogue name [default: {_MODEL}].")
+    ] = None,
     workload_class: Annotated[
-        str, typer.Option("--class", help="Class that stands in for what the files cannot show.")
-    ] = "chat",
-    timezone: Annotated[str, typer.Option("--timezone", help="IANA zone of the users, for class shapes.")] = "UTC",
+        str | None, typer.Option("--class", help="Class that stands in for what the files cannot show [default: chat].")
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="IANA zone of the users, for class shapes [default: UTC].")
+    ] = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="ROLE=COLUMN,...", help="Of the log, as fit-traffic.")
     ] = None,
@@ -50,31 +56,40 @@ def init(
 ) -> None:
     """Write a commented scenario that runs, from the files you have, and beside it the schema for your editor.
 
-    Without files it is a small one to start from. With quotes, ``planner size`` finds what to buy of them, and when.
+    Without files it is a small one to start from, with what is stated of its workload. With quotes, ``planner size``
+    finds what to buy of them, and when.
     """
     from planner.demand.calendar import zone
-    from planner.errors import Problem, ScenarioError
+    from planner.errors import Problem, ScenarioError, raise_all
     from planner.files import json_text
     from planner.language.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
     from planner.tools import first_scenario as first
     from planner.tools.traffic_fit import Asked, fit_files
 
     path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)
+    is_stated = any(given is not None for given in (workload, model, workload_class, timezone, requests_per_s, growth))
     asked = Asked(
-        name=workload or (log.name.partition(".")[0] if log is not None else workload_class),
-        model=model,
-        workload_class=workload_class,
-        timezone=timezone,
+        name=workload or (log.name.partition(".")[0] if log is not None else workload_class or "chat"),
+        model=model or _MODEL,
+        workload_class=workload_class or "chat",
+        timezone=timezone or "UTC",
         columns=columns,
         rate_column=rate,
         requests_per_s=requests_per_s,
     )
-    check_options(asked.name, model, "auto", None)
-    zone(timezone)
+    check_options(asked.name, asked.model, "auto", None)
+    unread = [("--columns", columns, log, "--log"), ("--rate", rate, series, "--series")]
+    problems = [
+        Problem(path=option, message=f"is of no use without {needed}", hint=f"give the file with {needed}")
+        for option, stated, file, needed in unread
+        if stated is not None and file is None
+    ]
+    raise_all(problems)
+    zone(asked.timezone)
     if beside.exists() and f'"$comment": "{WRITTEN_BY}"' not in beside.read_text(encoding="utf-8", errors="replace"):
         message = "is not a schema that planner wrote, and will not be overwritten"
         raise ScenarioError(Problem(file=str(beside), message=message, hint="move it away, or work in another folder"))
-    traffic = fit_files(log, series, asked) if log is not None or series is not None else None
+    traffic = fit_files(log, series, asked) if log is not None or series is not None or is_stated else None
     files = first.Files(
         traffic=traffic,
         fleet=first.read_fleet(fleet) if fleet is not None else (),
@@ -100,7 +115,7 @@ def fit_traffic(
         Path, typer.Argument(metavar="TRACE", help="Request log (CSV, JSON lines, .gz) or hourly series (CSV).")
     ],
     name: Annotated[str, typer.Option("--name", help="Name of the workload.")] = "fitted",
-    model: Annotated[str, typer.Option("--model", help="Served model, by its catalogue name.")] = "llama-3.1-70b",
+    model: Annotated[str, typer.Option("--model", help="Served model, by its catalogue name.")] = _MODEL,
     workload_class: Annotated[
         str, typer.Option("--class", help="Class that stands in for what the log cannot show.")
     ] = "chat",

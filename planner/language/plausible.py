@@ -58,12 +58,49 @@ _SLIPS: tuple[tuple[str, float, str], ...] = (
 def implausible(scenario: Scenario) -> list[Problem]:
     """Return every number of a scenario that lies outside its plausible range, with the likely slip."""
     catalog = scenario.load_catalog()
+    prices = dict(_odd_prices(scenario, catalog))
     problems = []
     for path, number, mark in _numbers(scenario, ()):
-        said = far_off(path, number, mark, catalog)
+        price = prices.get(path)
+        said = price if price is not None and price[1] else far_off(path, number, mark, catalog) or price
         if said is not None:
             problems.append(scenario.document.problem(path, *said))
     return problems
+
+
+_FAR_FROM_CATALOGUE = 4.0
+"""Times the catalogue's price of a part, or a fraction of it, that nobody is quoted; a node has eight accelerators."""
+_LEAST_PAID = 0.1  # of the catalogue's price of a server: less is not what machines owned have cost, even used
+
+
+def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath, tuple[str, str | None]]]:
+    """Yield prices of an accelerator that are none of that part, and costs of machines owned that are none of all."""
+    for name, cluster in scenario.clusters.items():
+        part = catalog.accelerator(cluster.accelerator)
+        listed, place = part.unit_price_usd, ("clusters", name)
+        if listed is None or listed.value <= 0.0:
+            continue
+        per_node = int(part.accelerators_per_node.value)
+        stated: list[tuple[KeyPath, float | None]] = [((*place, "unit_price_usd"), cluster.unit_price_usd)]
+        stated += [((*place, "quotes", n, "unit_price_usd"), q.unit_price_usd) for n, q in enumerate(cluster.quotes)]
+        for path, price in stated:
+            if price and not 1 / _FAR_FROM_CATALOGUE <= price / listed.value <= _FAR_FROM_CATALOGUE:
+                message = (
+                    f"{_shown(price)} for one {cluster.accelerator} is hardly meant: the catalogue has "
+                    f"{_shown(listed.value)}"
+                )
+                looks = listed.value < price <= _FAR_FROM_CATALOGUE * listed.value * per_node
+                hint = f"{_shown(price / per_node)}? {_shown(price)} looks like the price of a node"
+                yield path, (message, hint if looks else None)
+        cost, count = cluster.owned.cost_usd if cluster.owned is not None else None, cluster.nodes * per_node
+        if cost and count and not _LEAST_PAID <= cost / count / listed.value <= _FAR_FROM_CATALOGUE:
+            message = (
+                f"{_shown(cost)} for all {cluster.nodes:,} nodes is {_shown(cost / count)} an accelerator, which is "
+                f"hardly meant: the catalogue has {_shown(listed.value)}"
+            )
+            looks = cost * cluster.nodes <= _FAR_FROM_CATALOGUE * listed.value * count and cost / count < listed.value
+            hint = f"{_shown(cost * cluster.nodes)}? {_shown(cost)} looks like the cost of one node"
+            yield (*place, "owned", "cost_usd"), (message, hint if looks else None)
 
 
 def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> tuple[str, str | None] | None:

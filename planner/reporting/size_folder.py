@@ -22,10 +22,10 @@ from planner.reporting.run_workbook import workbook_content, write_workbook
 from planner.reporting.size_rows import SIZE_TABLES, frontier_rows, level_file, plan_rows, plan_words, size_columns
 from planner.reporting.text_table import text_table, wrapped
 from planner.results.chance import draw_again
-from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.choices import MIXED, Counts
 from planner.studies.sizing.evaluate import SizeWork
 from planner.studies.sizing.review import FIXED, NOW, REVIEWED
-from planner.studies.sizing.size import MIXED, Sized
+from planner.studies.sizing.size import Sized
 from planner.units import MILLION
 from planner.version import __version__
 
@@ -119,14 +119,20 @@ def sentences(sized: Sized) -> list[str]:
     what = {"net-present-cost": "net present cost", "levelised": "levelised cost", "capital": "capital"}
     share = confirmed.kept / confirmed.replications
     enough = share >= promise.in_replications_fraction - 1e-9
+    words = plan_words(sized, sized.plan) if any(sized.plan.counts) else "nothing, what is there is enough"
     said = [
-        f"Buy {plan_words(sized, sized.plan)}: {what[sized.trial.objective]} {money(sized, sized.plan.cost)}. No plan "
+        f"Buy {words}: {what[sized.trial.objective]} {money(sized, sized.plan.cost)}. No plan "
         f"that keeps the promise costs less than {money(sized, sized.bound)}: at most {sized.gap:.1%} could be saved.",
         f"On {confirmed.replications} fresh replications the promise ({promise.in_time_fraction:.2%} in time) is kept "
         f"in {share:.1%} of them ({confirmed.low:.1%} to {confirmed.high:.1%} with 95% confidence), "
         + (f"as the {promise.in_replications_fraction:.0%} asked for." if enough else
            f"fewer than the {promise.in_replications_fraction:.0%} asked for: this plan does not keep it."),
     ]  # fmt: skip
+    cost, asked = sized.plan.cost, promise.in_replications_fraction
+    less = [plan for plan in sized.explanation.frontier if plan.cost < cost]
+    if any(plan.kept(promise.in_time_fraction).mean() >= asked - 1e-9 for plan in less):
+        said.append("Cheaper plans that keep it in as many of the replications they were run in do so by too little to "
+                    "count on, or were not confirmed on fresh ones.")  # fmt: skip
     said += [*_fewer_sentences(sized), *_family_sentences(sized)]
     for promised, plan in sized.explanation.nines:
         if plan is not None and promised > promise.in_time_fraction:
@@ -148,14 +154,16 @@ def sentences(sized: Sized) -> list[str]:
 
 def _fewer_sentences(sized: Sized) -> list[str]:
     """Say what one node fewer of each purchase would break, and save."""
-    said = []
+    said, refuted = [], {fewer.purchase for fewer in sized.explanation.fewer if fewer.refuted}
+    names = {sized.choices.purchases[place].name for place in refuted}
     for row in _records(plan_rows(sized)):
         if row["breaks_month"]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
+            few = ", but too few of those to which the answer is held" if row["cluster"] in names else ""
             said.append(
-                f"With one node of {row['cluster']} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it: "
-                f"{load}in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It would save "
-                f"{money(sized, row['node_saves'])}."
+                f"With one node of {row['cluster']} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it"
+                f"{few}: {load}in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It "
+                f"would save {money(sized, row['node_saves'])}."
             )
     return said
 
@@ -175,7 +183,11 @@ def _family_sentences(sized: Sized) -> list[str]:
             nearest = min(changes, key=lambda part: abs(changes[part]), default="")
         change = changes.get(nearest)
         more = family.plan.cost / sized.plan.cost - 1.0
-        dearer = f"costs {abs(more):.1%} {'more' if more >= 0 else 'less'} ({money(sized, family.plan.cost)})"
+        if more < 0.0:
+            cheaper = f"{-more:.1%} less ({money(sized, family.plan.cost)})"
+            said.append(f"A plan of {family.name} would cost {cheaper}, but was not confirmed on fresh replications.")
+            continue
+        dearer = f"costs {more:.1%} more ({money(sized, family.plan.cost)})"
         wins = "; no price of one part alone would let it win" if change is None else (
             f"; it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
         said.append(f"The best plan of {family.name} {dearer}{wins}.")

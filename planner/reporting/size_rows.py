@@ -43,11 +43,10 @@ def _contract(cluster: Cluster) -> str:
 
 def _without_one(sized: Sized, fewer: Fewer) -> list[Any]:
     months, loads = sized.choices.plan.months.labels, sized.choices.plan.workloads
-    share = fewer.kept / sized.plan.worst.size
     if fewer.month is None:
-        return [fewer.saved, share, "", "", None]
+        return [fewer.saved, fewer.kept_fraction, "", "", None]
     name = "" if fewer.workload is None else loads[fewer.workload].name
-    return [fewer.saved, share, str(months[fewer.month]), name, fewer.in_time]
+    return [fewer.saved, fewer.kept_fraction, str(months[fewer.month]), name, fewer.in_time]
 
 
 def _figures(sized: Sized, plan: Judged) -> list[float]:

@@ -15,8 +15,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from planner.catalog.load import load_catalog
 from planner.documents import Location, parse_document, parse_scalar, read_bytes
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import add_months
 from planner.language.fields import Name
 from planner.language.loading import scenario_from_document
@@ -39,6 +40,7 @@ FLEET_COLUMNS: dict[str, str] = {
 QUOTE_COLUMNS: dict[str, str] = {
     "part": "accelerator",
     "price_usd": "unit_price_usd",
+    "node_price_usd": "",
     "host_usd_per_node": "host_usd_per_node",
     "discount_fraction": "discount_fraction",
     "lead_weeks": "order.lead_weeks",
@@ -52,7 +54,7 @@ QUOTE_COLUMNS: dict[str, str] = {
     "name": "",
 }
 """Columns of a list of quotes, and the keys of a cluster they fill; the others say what may be chosen, and names."""
-NEEDED = {"fleet": ("part", "nodes", "bought"), "quotes": ("part", "price_usd")}
+NEEDED = {"fleet": ("part", "nodes", "bought"), "quotes": ("part",)}
 MOST_ROWS = 32
 """Clusters that ``choose`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
@@ -102,8 +104,17 @@ def read_fleet(path: Path) -> tuple[Row, ...]:
 
 
 def read_quotes(path: Path) -> tuple[Row, ...]:
-    """Read vendors' quotes, one a line; raise ScenarioError with file and line."""
-    return _rows(path, QUOTE_COLUMNS, NEEDED["quotes"])
+    """Read vendors' quotes of accelerators or of whole nodes, one a line; raise ScenarioError with file and line."""
+    rows, problems = _rows(path, QUOTE_COLUMNS, NEEDED["quotes"]), []
+    for row in rows:
+        of_node = "node_price_usd" in row.cells
+        if of_node == ("price_usd" in row.cells) or (of_node and "host_usd_per_node" in row.cells):
+            message = (
+                "needs price_usd, of one accelerator, or node_price_usd, of a server with its accelerators and host"
+            )
+            problems.append(Problem(file=row.place.file, line=row.place.line, message=message, hint="and not both"))
+    raise_all(problems)
+    return rows
 
 
 def default_start(traffic: Fitted | None) -> datetime.date:
@@ -222,6 +233,7 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
         if row.columns is QUOTE_COLUMNS:
             least = row.cells.get("least_nodes", 0)
             tree = {"accelerator": tree.pop("accelerator"), "nodes": least, **tree}
+            tree |= _of_node(row)
             tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
             tree["order"] = {"placed": files.start, **tree.get("order", {})}
         kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
@@ -230,6 +242,18 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
             shown = _flow(value) if isinstance(value, dict) else _quoted(value)
             lines.append(f"    {key}: {shown}")
     return "\n".join(lines) + "\n"
+
+
+def _of_node(row: Row) -> dict[str, Any]:
+    """Return the prices of a quote for whole nodes: all of it is its accelerators', and nothing the host's."""
+    price, part = row.cells.get("node_price_usd"), row.cells["part"]
+    accelerators = load_catalog().accelerators
+    if not isinstance(price, int | float) or part not in accelerators:
+        return {} if price is None else {"unit_price_usd": price}  # said where the cluster itself is checked
+    return {
+        "unit_price_usd": round(price / accelerators[part].accelerators_per_node.value, 2),
+        "host_usd_per_node": 0,
+    }
 
 
 def _choose(quoted: Mapping[str, Row], files: Files) -> str:

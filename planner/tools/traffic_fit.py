@@ -24,6 +24,7 @@ SHOWN_QUANTILES = (0.5, 0.95, 0.99)
 """Those that a table has room for."""
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 GROWTH = "growth.per_year"
+_ASSUMED_REQUESTS_PER_S = 80.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Heading:
     model: str
     workload_class: str
     source: str
+    """Names of the files; empty where there is none."""
     timezone: str = "UTC"
 
 
@@ -75,7 +77,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A workload fitted to a log, a series, or both."""
+    """A workload fitted to a log, a series, or both; of neither, what is stated and what its class says."""
 
     heading: Heading
     figures: list[Figure]
@@ -91,7 +93,10 @@ class Fitted:
 
 
 def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
-    """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log."""
+    """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log.
+
+    Without either it has the rate that is stated, and all else of its class.
+    """
     defaults = class_figures(asked.workload_class)
     fit = shape = end_s = None
     figures: list[Figure] = []
@@ -101,6 +106,8 @@ def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
     if series is not None:
         seen, shape, end_s = _fit_series(series, asked, defaults)
         figures = laid_over(figures, seen) if log is not None else seen
+    if log is None and series is None:
+        figures = _stated_figures(asked.requests_per_s, defaults)
     has_profile = shape is not None and shape.weekly_profile is not None
     heading = Heading(
         name=asked.name,
@@ -110,6 +117,14 @@ def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
         timezone="UTC" if has_profile else asked.timezone,  # a profile read off a log is in UTC
     )
     return Fitted(heading=heading, figures=figures, shape=shape, log=fit, end_s=end_s)
+
+
+def _stated_figures(requests_per_s: float | None, defaults: Mapping[str, Any]) -> list[Figure]:
+    rate, remark = requests_per_s, "mean on the first day, as given"
+    if rate is None:
+        rate, remark = _ASSUMED_REQUESTS_PER_S, "ASSUMPTION: mean on the first day; state yours"
+    level = Figure(field="requests_per_s", fitted=rate, remark=remark)
+    return [level, *shape_figures(None, defaults, "no file of rates"), *class_length_figures(defaults, "no log")]
 
 
 def _fit_log(path: Path, asked: Asked, *, needs_rate: bool) -> TrafficFit:
@@ -141,7 +156,7 @@ def _fit_series(
             rate *= trend.end_to_mean
     figures = [Figure(field="requests_per_s", fitted=rate, remark=remark), *_trend_figures(trend, hourly.rates.size)]
     figures += shape_figures(shape, defaults, f"not visible in {hourly.rates.size} h")
-    return figures + class_length_figures(defaults), shape, hourly.end_s
+    return figures + class_length_figures(defaults, "a series of rates shows no lengths"), shape, hourly.end_s
 
 
 def _trend_figures(trend: TrendFit | None, hours: int) -> list[Figure]:
@@ -213,13 +228,13 @@ def _seen_shape_figures(shape: ShapeFit, defaults: Mapping[str, Any]) -> list[Fi
     ]
 
 
-def class_length_figures(defaults: Mapping[str, Any]) -> list[Figure]:
-    """Return the class's lengths, for a series of rates that shows none."""
+def class_length_figures(defaults: Mapping[str, Any], why: str) -> list[Figure]:
+    """Return the class's lengths, where there is no log."""
     return [
         Figure(
             field=f"tokens.{side}.{what}",
             fitted=float(defaults[f"{side}_{what}_tokens"]),
-            remark="class default: a series of rates shows no lengths",
+            remark=f"class default: {why}",
             from_class=True,
         )
         for side in ("input", "output")
@@ -245,7 +260,8 @@ def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | Non
                 branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
             branch[last] = figure
     tree.setdefault("shape", {})["timezone"] = heading.timezone
-    lines = [f"# Fitted by planner fit-traffic to {_one_line(heading.source)}", "workloads:", f"  {heading.name}:"]
+    origin = f"Fitted by planner fit-traffic to {_one_line(heading.source)}" if heading.source else "As stated"
+    lines = [f"# {origin}", "workloads:", f"  {heading.name}:"]
     lines += _branch_lines(tree, indent=4)
     if shape is not None and shape.weekly_profile is not None:
         at = lines.index("    shape:") + 1

@@ -220,9 +220,10 @@ def size(
     from planner.reporting.size_folder import write_size
     from planner.results.run import check_whole
     from planner.studies.runner import workforce
+    from planner.studies.sizing.confirm import Effort
     from planner.studies.sizing.evaluate import OBJECTIVES, SizeWork
     from planner.studies.sizing.judged import Clock
-    from planner.studies.sizing.size import Effort, size, trial_of
+    from planner.studies.sizing.size import size, trial_of
     from planner.validation import choices
 
     check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
@@ -233,7 +234,7 @@ def size(
     loaded = load_scenario(scenario, [*_listed(overrides), *asked])
     folder = folder_of(out, f"{loaded.name}-size")
     trial = trial_of(loaded, _listed(parts), None if study is None else Path(study), objective, seed)
-    warnings = hardly_meant(trial.choices.scenario, trial.choices.plan)
+    warnings = hardly_meant(loaded, trial.choices.plan)  # figures at the place where they are stated, each once
     refuse(warnings, strict=strict)
     force = workforce(workers, scheduler)
     effort = Effort(

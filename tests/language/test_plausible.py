@@ -112,6 +112,23 @@ def test_a_number_far_off_is_named_with_its_place_and_the_likely_slip(
     assert told in str(problem)
 
 
+def test_the_price_of_a_node_is_no_price_of_an_accelerator(write: WriteScenario, tiny: str) -> None:
+    """180,000 lies within the range of all parts: of an MI325X, listed at 18,000, it is a server's."""
+    (problem,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=180000"]))
+    assert "180,000 for one MI325X is hardly meant: the catalogue has 18,000" in str(problem)
+    assert "22,500? 180,000 looks like the price of a node" in str(problem)
+    (cheap,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=4000"]))
+    assert "looks like" not in str(cheap)
+    assert implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=71000"])) == []
+
+
+@pytest.mark.parametrize(("cost", "told"), [(300_000, "6,000,000? 300,000 looks like the cost of one node"), (6e6, "")])
+def test_what_machines_owned_cost_is_of_all_of_them(write: WriteScenario, tiny: str, cost: float, told: str) -> None:
+    owned = [f"clusters.h200.owned={{bought: 2024-12-01, cost_usd: {cost}}}", "clusters.h200.nodes=20"]
+    problems = implausible(load_scenario(write(tiny), [*owned, "clusters.h200.online=null"]))
+    assert [told in str(problem) for problem in problems] == [True] * bool(told)
+
+
 def test_zero_switches_off_and_is_no_slip(write: WriteScenario, tiny: str) -> None:
     zeros = ["finance.operations_fraction_per_year=0", "reliability.failure_multiplier=0", "site.outages_per_year=0"]
     assert implausible(load_scenario(write(tiny), [*zeros, "site.electricity_usd_per_kwh=0"])) == []

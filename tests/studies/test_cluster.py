@@ -18,8 +18,9 @@ from planner.language.loading import load_scenario
 from planner.studies import dask_engine
 from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
+from planner.studies.sizing.confirm import Effort
 from planner.studies.sizing.judged import Clock
-from planner.studies.sizing.size import Effort, size, trial_of
+from planner.studies.sizing.size import size, trial_of
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
 from tests.studies.test_size import toy
 

@@ -20,15 +20,18 @@ from planner.results.measures import measures
 from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
 from planner.studies import dask_engine
+from planner.studies.sizing import confirm
 from planner.studies.sizing.choices import Counts, choices_of
+from planner.studies.sizing.confirm import Confirmation, Effort, _settled
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Outcome, Trial, Workers
+from planner.studies.sizing.explain import explain
 from planner.studies.sizing.infeasible import what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, judged
 from planner.studies.sizing.nearby import cheaper_as_run, fullest
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.search import Search
-from planner.studies.sizing.size import Effort, Sized, _settled, family_of, price_change, size, trial_of
+from planner.studies.sizing.size import Sized, price_change, size, trial_of
 from planner.studies.sizing.solved import solve_together
 from tests.reporting.office import sheets_of
 
@@ -314,7 +317,7 @@ def check_families(sized: Sized) -> None:
     for name, family in families.items():
         if family.plan is None:
             continue
-        assert family_of(sized.choices, family.plan.counts) == name
+        assert sized.choices.family(family.plan.counts) == name
         assert family.plan.kept(0.99).mean() >= 0.9
         assert family.plan.cost >= sized.plan.cost * (1 - 1e-9)
         assert family.bound <= family.plan.cost
@@ -598,3 +601,48 @@ def test_a_plan_that_was_mended_is_run_in_all_replications(monkeypatch: pytest.M
     assert not search.holds(short, fully=True)
     assert search.holds(_settled(search, best), fully=True)
     assert len(descents) == 2
+
+
+def mended(monkeypatch: pytest.MonkeyPatch) -> tuple[Search, Counts, Counts]:
+    """Return a search whose answer was mended by a node too many, that answer, and what is cheaper and holds."""
+    _, search = problem(toy(("2026-01-01",), 4))
+    cheaper = search.run()
+    assert cheaper is not None
+    dearer = (cheaper[0] + 1, *cheaper[1:])
+    every, fresh = range(REPLICATIONS), range(REPLICATIONS, REPLICATIONS + 4)
+    for counts in (cheaper, dearer):
+        search.outcomes(counts, every)
+
+    def mend(search: Search, _: Effort) -> Confirmation:
+        search.extend(fresh, cheaper)
+        search.best = dearer
+        return confirm._confirm(search, dearer, range(7, 11))
+
+    monkeypatch.setattr(confirm, "confirmed", mend)
+    return search, dearer, cheaper
+
+
+def test_what_is_cheaper_than_a_mended_answer_and_holds_as_much_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rival that was mended alike cost less than the answer, and was told as one that wins at twice its price."""
+    search, _, cheaper = mended(monkeypatch)
+    told: list[str] = []
+    search.clock.say = told.append
+    confirmation = confirm.answered(search, {}, Effort(replications=REPLICATIONS, confirmations=4))
+    assert search.best == confirmation.outcome.counts == cheaper
+    assert confirmation.first == 7  # the set that the dearer one was confirmed on
+    assert told[-1] == "a cheaper plan holds as much: confirming it"
+
+
+def test_what_only_seems_cheaper_is_neither_taken_nor_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the search's replications it keeps enough, of those that the answer is held to as well it does not."""
+    search, dearer, cheaper = mended(monkeypatch)
+    monkeypatch.setattr(search, "holds", lambda counts, fully=False: counts == dearer)
+    confirm.answered(search, {}, Effort(replications=REPLICATIONS, confirmations=4))
+    assert search.best == dearer
+    explained = explain(search, whole(search, dearer), REPLICATIONS)
+    assert [fewer.refuted for fewer in explained.fewer if fewer.purchase == 0] == [True]
+    shown = [plan.counts for plan in explained.frontier]
+    assert dearer in shown
+    assert cheaper not in shown

@@ -11,9 +11,10 @@ import pytest
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.language.loading import load_scenario
 from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.confirm import Effort
 from planner.studies.sizing.evaluate import Archive, workers_of
 from planner.studies.sizing.judged import Clock
-from planner.studies.sizing.size import Effort, Sized, size, trial_of
+from planner.studies.sizing.size import Sized, size, trial_of
 
 NOVEMBER = Path(__file__).parents[1] / "benchmarks" / "november"
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -110,6 +110,30 @@ def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_
     assert planner("validate", "fleet.yaml").code == 0
 
 
+def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(planner: Planner, tmp_path: Path) -> None:
+    """Rate, growth, model, class and zone were taken and dropped: the starter's own 80 requests a second were run."""
+    stated = ("--requests-per-s", "60", "--growth", "0.8", "--model", "qwen3-32b", "--class", "code-completion")
+    assert planner("init", "a", *stated, "--timezone", "Europe/Berlin").code == 0
+    (load,) = load_scenario(tmp_path / "a.yaml").workloads.items()
+    assert load[0] == "code-completion"
+    assert (load[1].requests_per_s, load[1].model, load[1].shape.timezone) == (60, "qwen3-32b", "Europe/Berlin")
+    assert load[1].growth == Compound(kind="compound", per_year=0.8)
+    assert planner("init", "b", "--model", "qwen3-32b").code == 0
+    assert "requests_per_s: 80  # ASSUMPTION" in (tmp_path / "b.yaml").read_text()
+    planner("init", "c", "--model", "qwen-32b").refused("unknown model 'qwen-32b'")
+    planner("init", "c", "--rate", "x", "--columns", "input=x").refused(
+        "--columns: is of no use without --log", "--rate: is of no use without --series"
+    )
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_a_quote_may_be_of_a_whole_node(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write('part,node_price_usd\nB200,"$420,000"\n', "quotes.csv")
+    assert planner("init", "a", "--quotes", "quotes.csv").code == 0
+    quote = load_scenario(tmp_path / "a.yaml").clusters["b200-quote"]
+    assert (quote.unit_price_usd, quote.host_usd_per_node) == (420_000 / 8, 0)
+
+
 def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> None:
     late = read_quotes(write("part,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
     dates = order_dates(late, datetime.date(2026, 1, 1), 36)
@@ -159,6 +183,9 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
             ["owned.csv:3: name: 'a' is also"],
         ),
         ("--quotes", "part,price_usd,lead_weeks\nB200,dear,12\n", ["owned.csv:2: clusters.b200-quote.unit_price_usd"]),
+        ("--quotes", "part,price_usd,node_price_usd\nB200,1,8\n", ["owned.csv:2: needs price_usd", "and not both"]),
+        ("--quotes", "part,lead_weeks\nB200,8\n", ["owned.csv:2: needs price_usd, of one accelerator"]),
+        ("--quotes", "part,node_price_usd\nB20,8\n", ["owned.csv:2: clusters.b20-quote.accelerator"]),
         ("--quotes", "part,price_usd,least_nodes,most_nodes\nB200,40000,9,3\n", ["owned.csv:2:", "least_nodes, 9"]),
         ("--quotes", "part,price_usd,earliest,latest\nB200,40000,2026-05-01,2026-03-01\n", ["owned.csv:2: latest:"]),
     ],

@@ -128,7 +128,7 @@ def test_yaml_reads_back_to_the_figures() -> None:
 
 def test_weekly_profile_is_written_a_day_a_line() -> None:
     shape = _shape()
-    text = workload_yaml(HEADING, shape_figures(shape, CHAT, "unused") + class_length_figures(CHAT), shape)
+    text = workload_yaml(HEADING, shape_figures(shape, CHAT, "unused") + class_length_figures(CHAT, "unused"), shape)
     profile = yaml.safe_load(text)["workloads"]["mine"]["shape"]["weekly_profile"]
     np.testing.assert_allclose(profile, shape.weekly_profile or (), atol=5e-4)
 

@@ -30,6 +30,8 @@ from planner.validation import choices as listed
 from planner.validation import nearest
 
 Counts = tuple[int, ...]
+MIXED = "mixed"
+"""The kind of a choice of several parts."""
 _FEW_NODES = 8  # bought of each offer where figures of one node are taken from a run
 
 
@@ -212,6 +214,11 @@ class Choices:
     def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
         """Say whether nodes of some purchases may be exchanged for nodes of others: always."""
         return out != into
+
+    def family(self, counts: Counts) -> str:
+        """Return of which kind a choice is: all of one part, or mixed."""
+        parts = {purchase.accelerator for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes}
+        return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
 
     def words(self, counts: Counts) -> str:
         """Return a choice as one would say it."""

@@ -273,3 +273,12 @@ class Archive:
                 self.work.add(run, outcome)
         self.known.update((run, self._kept.pop(run)) for run in wanted)
         return [self.known[run] for run in runs]
+
+    def knows(self, counts: Counts, replications: Sequence[int]) -> bool:
+        """Say whether a choice has been run in all of some replications."""
+        return all((counts, replication) in self.known for replication in replications)
+
+    def complete(self, replications: Sequence[int]) -> list[Counts]:
+        """Return every choice that has been run in all of some replications."""
+        tried = dict.fromkeys(counts for counts, _ in self.known)
+        return [counts for counts in tried if self.knows(counts, replications)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,8 +25,10 @@ class Fewer:
     """The answer with one node of a purchase taken away."""
 
     purchase: int
-    kept: int
-    """Replications that keep the promise then."""
+    kept_fraction: float
+    """Of the replications in which it was run, those that keep the promise."""
+    refuted: bool
+    """Whether those are enough, but not those of all to which the answer is held."""
     saved: float
     """What it saves."""
     month: int | None
@@ -61,7 +63,11 @@ class Explanation:
 
 
 def explain(search: Search, plan: Judged, replications: int) -> Explanation:
-    """Explain an answer over the replications of its search."""
+    """Explain an answer over the replications of its search.
+
+    One that was not confirmed was mended, and the answer is held to the replications that showed it too. What was run
+    in those is judged by them; and what only seems cheaper, since it was not, is left out.
+    """
     every = range(replications)
     search.clock.say("asking why not less, and what more would cost")
     for scale in FRONTIER_SCALES:
@@ -73,9 +79,10 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
         for place, nodes in enumerate(plan.counts[: len(search.trial.choices.purchases)])
         if nodes
     )
-    nines = _nines(search, every)
-    known = _known(search, every)
-    return Explanation(fewer=fewer, frontier=frontier(known, search), nines=nines, narrow=_narrow(search, plan, every))
+    nines = _nines(search, plan, every)
+    known = _known(search, plan, every)
+    best = frontier(known, search, plan.counts)
+    return Explanation(fewer=fewer, frontier=best, nines=nines, narrow=_narrow(search, plan, every))
 
 
 def _scaled(search: Search, counts: Counts, scale: float) -> Counts:
@@ -87,20 +94,26 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
     """Take one node away, and look where the promise breaks that was kept."""
     counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
     if not any(counts):
-        return Fewer(purchase=place, kept=0, saved=plan.cost, month=0, workload=None, in_time=0.0)
+        return Fewer(
+            purchase=place, kept_fraction=0.0, refuted=False, saved=plan.cost, month=0, workload=None, in_time=0.0
+        )
     less = judged(counts, search.outcomes(counts, every))
     kept = less.kept(search.in_time)
     newly = np.flatnonzero(plan.kept(search.in_time) & ~kept)
-    saved = plan.cost - less.cost
+    saved, share = plan.cost - less.cost, float(_in_all(search, less).kept(search.in_time).mean())
+    refuted = _only_seems(search, _in_all(search, less))
     if not newly.size:
-        return Fewer(purchase=place, kept=int(kept.sum()), saved=saved, month=None, workload=None, in_time=1.0)
+        return Fewer(
+            purchase=place, kept_fraction=share, refuted=refuted, saved=saved, month=None, workload=None, in_time=1.0
+        )
     shares = less.shares[newly[int(np.argmax(less.worst[newly]))]]  # where it breaks by least, one node decides
     broken = np.nan_to_num(shares, nan=1.0) < search.in_time
     month = int(np.argmax(broken.any(axis=1)))
     workload = int(np.nanargmin(shares[month]))
     return Fewer(
         purchase=place,
-        kept=int(kept.sum()),
+        kept_fraction=share,
+        refuted=refuted,
         saved=saved,
         month=month,
         workload=workload if search.trial.promise.of_workload else None,
@@ -108,7 +121,7 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
     )
 
 
-def _nines(search: Search, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
+def _nines(search: Search, answer: Judged, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
     """Return the cheapest plan found for each promised share; one for a higher share than promised is searched for."""
     missed = 1.0 - search.in_time
     asked = [max(1.0 - 10.0 * missed, 0.0), search.in_time, 1.0 - missed / 10.0]  # one nine fewer, and one more
@@ -116,7 +129,7 @@ def _nines(search: Search, every: Sequence[int]) -> tuple[tuple[float, Judged | 
     for share in dict.fromkeys(round(share, 9) for share in asked):
         if share > search.in_time:
             search.promising(share).run()
-        keeping = [plan for plan in _known(search, every) if _keeps(search, plan, share)]
+        keeping = [plan for plan in _known(search, answer, every) if _keeps(search, plan, share)]
         kept.append((share, min(keeping, key=lambda plan: plan.cost, default=None)))
     return tuple(kept)
 
@@ -126,18 +139,33 @@ def _keeps(search: Search, plan: Judged, share: float) -> bool:
     return bool(plan.kept(share).sum() >= math.ceil(asked - 1e-9))
 
 
-def _known(search: Search, every: Sequence[int]) -> list[Judged]:
-    """Return every choice that was run in all replications of the search."""
-    runs: dict[Counts, int] = {}
-    wanted = set(every)
-    for counts, replication in search.archive.known:
-        runs[counts] = runs.get(counts, 0) + (replication in wanted)
-    complete = [counts for counts, count in runs.items() if count == len(wanted)]
-    return [judged(counts, search.outcomes(counts, every)) for counts in complete]
+def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]:
+    """Return every choice that was run in all replications of the search, but those that only seem to keep it."""
+    plans = [judged(counts, search.outcomes(counts, every)) for counts in search.archive.complete(every)]
+    judged_in_all = (_in_all(search, plan) for plan in plans)
+    return [plan for plan in judged_in_all if plan.cost >= answer.cost or not _only_seems(search, plan)]
 
 
-def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:
-    """Return the plans that none beats in cost, in service and in the probability to keep the promise."""
+def _only_seems(search: Search, plan: Judged) -> bool:
+    """Say whether a choice keeps the promise where it was run, and not where the answer is held to it as well."""
+    is_partly_run = plan.worst.size < len(search.order)
+    return is_partly_run and _keeps(search, plan, search.in_time) and not search.holds(plan.counts, fully=True)
+
+
+def _in_all(search: Search, plan: Judged) -> Judged:
+    """Return a choice with its service in all to which the answer is held, if it was run there; costs stay as found."""
+    further = search.order if plan.worst.size < len(search.order) else ()
+    if not further or not search.archive.knows(plan.counts, further):
+        return plan
+    seen = judged(plan.counts, search.outcomes(plan.counts, further))
+    return replace(plan, worst=seen.worst, shares=seen.shares)
+
+
+def frontier(plans: Sequence[Judged], search: Search, answer: Counts) -> tuple[Judged, ...]:
+    """Return the answer, and the plans that none beats in cost, in service and in the probability to keep the promise.
+
+    A plan that was run in fewer replications may have been lucky in them, and seem to beat the answer.
+    """
     share = search.trial.promise.in_replications_fraction
 
     def figures(plan: Judged) -> tuple[float, float, float]:
@@ -146,7 +174,8 @@ def frontier(plans: Sequence[Judged], search: Search) -> tuple[Judged, ...]:
     kept: list[Judged] = []
     for plan in sorted(plans, key=lambda plan: (*figures(plan), plan.counts)):
         _, service, probability = figures(plan)
-        if all(service < figures(other)[1] - 1e-12 or probability < figures(other)[2] - 1e-12 for other in kept):
+        better = all(service < figures(other)[1] - 1e-12 or probability < figures(other)[2] - 1e-12 for other in kept)
+        if better or plan.counts == answer:
             kept.append(plan)
     return tuple(kept)
 

@@ -20,7 +20,8 @@ from planner.studies.designs import MonteCarlo
 from planner.studies.inputs import Inputs, stated
 from planner.studies.points import PointSet
 from planner.studies.resolve import resolve_inputs
-from planner.studies.sizing.choices import Choices, Counts, choices_of
+from planner.studies.sizing.choices import MIXED, Choices, Counts, choices_of
+from planner.studies.sizing.confirm import FEWER_TRIES, Confirmation, Effort, answered, confirmed
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
@@ -30,44 +31,7 @@ from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
 from planner.studies.sizing.search import RIVAL_TRIES, Search
 
-MIXED = "mixed"
-_FAMILY_TRIES = 6  # choices in a row that may fail where only a rival is wanted
-_MOST_CHANGE = 4.0  # of a price, as a share of it: beyond that a change is no prospect
-_MOST_DESCENTS = 4  # after a plan was mended
-_MOST_ROUNDS = 3  # of confirmation: one that fails is mended with what it showed, and confirmed on others
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How hard to search."""
-
-    replications: int = 48
-    """Replications that every choice of the search meets."""
-    confirmations: int = 200
-    """Fresh replications on which the answer is confirmed."""
-    gap: float = 0.0
-    """Distance from the bound at which the search may stop."""
-    workers: int = 1
-    scheduler: str | None = None
-    """Of a Dask cluster that does the work."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
-    """The answer on replications that no part of the search has seen."""
-
-    outcome: Judged
-    first: int
-    """Number of the first of them."""
-    kept: int
-    low: float
-    """Lower end of the 95% interval of the probability that the promise is kept (Clopper and Pearson 1934)."""
-    high: float
-
-    @property
-    def replications(self) -> int:
-        """How many there are."""
-        return self.outcome.worst.size
+_MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +91,7 @@ class Sized:
     @property
     def family(self) -> str:
         """Of which kind the answer is."""
-        return family_of(self.choices, self.plan.counts)
-
-
-def family_of(choices: Choices, counts: Counts) -> str:
-    """Return of which kind a choice is: all of one part, or mixed."""
-    parts = {purchase.accelerator for purchase, nodes in zip(choices.purchases, counts, strict=False) if nodes}
-    return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
+        return self.choices.family(self.plan.counts)
 
 
 def trial_of(
@@ -186,18 +144,16 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
                 raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
             raise CapacityError(nearest_miss(main))
         main.best = best
-        clock.say("confirming on fresh replications")
-        confirmation = _confirmed(main, effort)
+        confirmation = answered(main, rivals, effort)
         assert main.best is not None
         plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
-        _mend_alike(main, rivals)
         _mixed(main, rivals)
         families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
         explanation = explain(main, plan, effort.replications)
         review = None
         if (date := trial.choices.choose.review) is not None:
             fresh = range(confirmation.first, confirmation.first + confirmation.replications)
-            review = review_of(main, date, lambda search: _confirmed(search, effort).first, fresh)
+            review = review_of(main, date, lambda search: confirmed(search, effort).first, fresh)
         return Sized(
             scenario=scenario,
             trial=trial,
@@ -235,9 +191,9 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
     choices = main.trial.choices
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
         allowed = [purchase.accelerator == part for purchase in choices.purchases]
-        rival = Search(main.surveyed, main.archive, main.clock, allowed, tries=_FAMILY_TRIES, like=main)
+        rival = Search(main.surveyed, main.archive, main.clock, allowed, tries=FEWER_TRIES, like=main)
         rivals[f"all-{part}"] = rival
-        if main.best is not None and family_of(choices, main.best) == f"all-{part}":
+        if main.best is not None and choices.family(main.best) == f"all-{part}":
             rival.best = main.best
             continue
         main.clock.say(f"searching among plans of {part} alone")
@@ -249,7 +205,7 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
 def _mixed(main: Search, rivals: dict[str, Search]) -> None:
     """Search for the best plan of several parts where the answer is of one: from it, with a node of another part."""
     choices = main.trial.choices
-    if main.best is None or len(choices.accelerators) < 2 or family_of(choices, main.best) == MIXED:
+    if main.best is None or len(choices.accelerators) < 2 or choices.family(main.best) == MIXED:
         return
     main.clock.say("searching among plans of several parts")
     search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
@@ -268,75 +224,6 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
 def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
     plans = [rival.best for rival in rivals.values() if rival.best is not None]
     return min(plans, key=surveyed.predicted, default=None)
-
-
-def _confirmed(search: Search, effort: Effort) -> Confirmation:
-    """Run the answer on fresh replications; where too few keep the promise, mend it with those and take others."""
-    first = effort.replications
-    for last in [False] * (_MOST_ROUNDS - 1) + [True]:
-        assert search.best is not None
-        fresh = range(first, first + effort.confirmations)
-        outcome = judged(search.best, search.outcomes(search.best, fresh))
-        kept = int(outcome.kept(search.in_time).sum())
-        confirmation = _interval(outcome, first, kept)
-        if last or kept >= math.ceil(search.trial.promise.in_replications_fraction * len(fresh) - 1e-9):
-            break
-        search.clock.say(f"{kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
-        search.extend(fresh, search.best)
-        mended = search.mend(search.best)
-        if mended is None:  # what no purchase mends, such as outages, may leave no room for a margin
-            search.extend((), search.best, margin=False)
-            mended = search.mend(search.best)
-        if mended is None:
-            break
-        search.tries = min(search.tries, _FAMILY_TRIES)
-        search.best = _settled(search, mended)
-        first += effort.confirmations
-    return confirmation
-
-
-def _settled(search: Search, counts: Counts) -> Counts:
-    """Return a choice from which nothing can be taken, begun with one that is mended.
-
-    The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
-    ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
-    """
-    held = None
-    for _ in range(_MOST_DESCENTS):
-        counts = search.descend(counts)
-        if search.holds(counts, fully=True):
-            held, counts = counts, search.leap(counts)
-            if counts == held:
-                break
-        else:
-            search.learn(counts)
-            mended = search.mend(counts)
-            if mended is None:
-                break
-            counts = mended
-    return counts if held is None else held
-
-
-def _mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
-    """Hold the rivals to the replications on which the answer was mended, so that they are held to the same."""
-    assert main.best is not None
-    for name, rival in rivals.items():
-        if family_of(main.trial.choices, main.best) == name:
-            rival.best = main.best
-        elif rival.best is not None and len(main.order) > len(rival.order):
-            rival.meet(main)
-            if not rival.holds(rival.best):
-                rival.best = rival.mend(rival.best)
-                rival.best = None if rival.best is None else rival.descend(rival.best)
-
-
-def _interval(outcome: Judged, first: int, kept: int) -> Confirmation:
-    from scipy.stats import beta  # noqa: PLC0415 - takes most of a second, which only a sizing should wait for
-
-    count = outcome.worst.size
-    low = float(beta.ppf(0.025, kept, count - kept + 1)) if kept else 0.0
-    high = float(beta.ppf(0.975, kept + 1, count - kept)) if kept < count else 1.0
-    return Confirmation(outcome=outcome, first=first, kept=kept, low=low, high=high)
 
 
 def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
