@@ -71,11 +71,12 @@ def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, 
         return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * (place - low), 0.0, 1.0))
 
     late = np.empty((ttft_s.size, rate.size))
+    looked_at = beyond(looked_at_s) if (ttft_s < looked_at_s).any() else None
     for number, objective_s in enumerate(ttft_s.tolist()):
         waits = beyond(objective_s)
         missed = waits**asked.pooled_replicas
-        if objective_s < looked_at_s:
-            unseen = np.maximum(waits - np.maximum(beyond(looked_at_s), missed), 0.0)
+        if looked_at is not None and objective_s < looked_at_s:
+            unseen = np.maximum(waits - np.maximum(looked_at, missed), 0.0)
             missed = missed + _sent_behind(asked, rate * times.mean_prefill_s)[:, None] * unseen
         late[number] = missed @ times.prompt_weights
     return late

@@ -100,7 +100,7 @@ class Sheets:
     @classmethod
     def of(cls, book: Any) -> Sheets:
         """Add the cell formats to a new workbook."""
-        return cls(book, {name: book.add_format(style) for name, style in FORMATS.items()}, _plain_formulas())
+        return cls(book, {name: book.add_format(style) for name, style in FORMATS.items()}, _plain_worksheet())
 
     def __getitem__(self, name: str) -> Any:
         """Return a sheet, added on first sight."""
@@ -139,17 +139,22 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
     return target.getvalue()
 
 
-def _plain_formulas() -> type[Any]:
-    """Return a worksheet that takes formulas as they are.
+def _plain_worksheet() -> type[Any]:
+    """Return a worksheet that takes formulas and attributes as they are.
 
-    XlsxWriter looks in each for the thirty functions that Excel gained of late, which takes half a workbook's time;
-    ours use none. Should it do so by another method one day, this one is not called, and all is as before.
+    XlsxWriter looks in each formula for the thirty functions that Excel gained of late, which takes half a workbook's
+    time; ours use none. It looks in each attribute for what XML would read otherwise; most are the address and the
+    format of a cell. Should it do so by other methods one day, these are not called, and all is as before.
     """
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # noqa: PLC0415 - when a book is open
 
     class PlainWorksheet(Worksheet):  # type: ignore[misc]
         def _prepare_formula(self, formula: str, _expand_future_functions: bool = False) -> str:
             return formula.removeprefix("=")
+
+        def _escape_attributes(self, attribute: object) -> object:
+            is_plain = not isinstance(attribute, str) or attribute.isalnum()
+            return attribute if is_plain else super()._escape_attributes(attribute)
 
     return PlainWorksheet
 

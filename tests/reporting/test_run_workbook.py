@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]
 
 from planner.finance.accounts import Account
 from planner.finance.ledger import Dimension
@@ -110,6 +111,13 @@ def statement_agrees(sheet: Sheet, result: RunResult, frequency: Frequency, peri
         now = [round((rows[label][place] or 0.0) * 100) for place in places]
         assert now == np.asarray(expected[name])[whole].tolist(), (frequency, label)
     assert not any(rows["Assets less liabilities and equity"][1:])
+
+
+def test_the_plain_worksheet_writes_what_xlsxwriters_own_does(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(*EVERYTHING)
+    ours = written(result)
+    monkeypatch.setattr("planner.reporting.workbook._plain_worksheet", lambda: Worksheet)
+    assert written(result) == ours
 
 
 def test_summary_csv_and_workbook_agree(run: Run, tmp_path: Path) -> None:
