@@ -219,6 +219,10 @@ class Study(Strict):
     """How inputs are drawn: scrambled Sobol points, Latin hypercube or plain. Default sobol: least error per run."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
     """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
+    detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536
+    """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the headline
+    is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
+    Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
     headline: str = "cost_per_million_tokens_usd"
     """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
     it serves. Default: what the question is about."""

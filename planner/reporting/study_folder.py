@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from planner.errors import PlannerError
 from planner.reporting import study_rows
 from planner.reporting.charts import study_pictures
@@ -53,7 +51,8 @@ def write_study(
 ) -> None:
     """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications."""
     store, prepared = finished.store, finished.prepared
-    headline = finished.output(prepared.headline.name)
+    headline = finished.by_scenario(prepared.headline.name)
+    measured = finished.output(prepared.headline.name, finished.detailed).T
     tables = [
         (STUDY_TABLES["percentiles"], study_rows.statistics_columns(finished.statistics())),
         (STUDY_TABLES["monthly_bands"], study_rows.band_columns(finished.bands())),
@@ -61,7 +60,7 @@ def write_study(
         (STUDY_TABLES["decision"], study_rows.decision_columns(finished.decisions())),
         (
             STUDY_TABLES["sensitivity"],
-            study_rows.driver_columns(finished.drivers(), study_rows.completed_rows(headline)),
+            study_rows.driver_columns(finished.drivers(), study_rows.completed_rows(measured)),
         ),
         (STUDY_TABLES["distribution"], study_rows.distribution_columns(headline, prepared.names)),
         (STUDY_TABLES["convergence"], study_rows.convergence_columns(finished)),
@@ -82,19 +81,19 @@ def write_designed(
     prepared: Prepared, design: OneAtATime | Morris | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
 ) -> tuple[list[Driver], int]:
     """Measure a finished design, write its folder; return what drives the headline, and the rows that could be run."""
-    headline = np.asarray(store.column(f"out:{prepared.headline.name}", rows), dtype=np.float64)
+    headline = store.joined.column(f"out:{prepared.headline.name}", rows)
     drivers = list(measures(prepared, design, headline))
     first = headline[:: design.period]  # the first row of each period: as the design's report says
     groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(first)
     finished = Finished(prepared=prepared, store=store, rows=rows)
     standings = finished.standings(design.period, groups)
     keeping = [which for which, standing in enumerate(standings) if standing.keeps_promise]
-    compared = decisions(first, prepared.names, groups, keeping, lower_is_better=prepared.headline.lower_is_better)
+    compared = decisions(first.T, prepared.names, groups, keeping, lower_is_better=prepared.headline.lower_is_better)
     tables = [
         (STUDY_TABLES["percentiles"], study_rows.statistics_columns(_means(finished, design.period, groups))),
         (STUDY_TABLES["promise"], study_rows.promise_columns(prepared, standings)),
         (STUDY_TABLES["decision"], study_rows.decision_columns(compared)),
-        (STUDY_TABLES["sensitivity"], study_rows.driver_columns(drivers, study_rows.completed_rows(headline))),
+        (STUDY_TABLES["sensitivity"], study_rows.driver_columns(drivers, study_rows.completed_rows(headline.T))),
     ]
     try:
         writer = _Writer(prepared=prepared, store=store, rows=rows, command=command, dropped=finished.dropped())
@@ -103,7 +102,7 @@ def write_designed(
         raise store.unwritable(error) from None
     finally:
         store.discard()
-    return drivers, study_rows.completed_rows(headline)
+    return drivers, study_rows.completed_rows(headline.T)
 
 
 def _writes_samples(finished: Finished, *, asked: bool | None) -> bool:
@@ -211,7 +210,7 @@ def _write_samples(finished: Finished, form: CsvFormat) -> WrittenTable:
 def _sample_parts(finished: Finished) -> Iterator[dict[str, Any]]:
     """Yield the columns of samples.csv, some rows at a time."""
     inputs = finished.prepared.inputs.entries
-    for table in finished.store.parts(_SAMPLE_ROWS):
+    for table in finished.store.joined.parts(_SAMPLE_ROWS):
         columns: dict[str, Any] = {
             "replication": table.column("replication").to_numpy(),
             "scenario": table.column("scenario").to_pylist(),

@@ -14,7 +14,7 @@ from planner.language.scenario import Scenario
 from planner.language.study import Prior, Study
 from planner.reporting.columns import TableDescription, number_column, tables_of, text_column
 from planner.studies.analysis import Band, Driver, Finished, Statistic, first_broken_month
-from planner.studies.decision import Comparison, Standing
+from planner.studies.decision import ByScenario, Comparison, Standing, sound_rows
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.headlines import HEADLINES, MONTHLY
 from planner.studies.inputs import Input, Inputs
@@ -106,30 +106,43 @@ def driver_columns(drivers: Iterable[Driver], completed: int) -> Columns:
     return STUDY_TABLES["sensitivity"].filled((*driver, completed) for driver in drivers)
 
 
-def completed_rows(headline: Floats) -> int:
-    """Return the rows in which every scenario could be run; ``headline`` has shape (rows, scenarios)."""
-    return int(np.isfinite(headline).all(axis=1).sum())
+def completed_rows(headline: ByScenario) -> int:
+    """Return the rows in which every scenario could be run."""
+    return int(sound_rows(headline).sum())
 
 
-def distribution_columns(headline: Floats, names: Sequence[str]) -> Columns:
+def distribution_columns(headline: ByScenario, names: Sequence[str]) -> Columns:
     """Lay out distribution.csv: one scale for all scenarios, so that they can be held against each other."""
-    known = headline[np.isfinite(headline)]
-    low, high = np.percentile(known, [0.2, 99.8]) if known.size else (0.0, 1.0)
+    known = np.empty(len(names) * len(headline[0]))
+    count = 0
+    for which in range(len(names)):  # one scenario at a time in memory besides all of them together
+        count += _laid(_runs(headline[which]), known[count:])
+    low, high = np.percentile(known[:count], [0.2, 99.8], overwrite_input=True) if count else (0.0, 1.0)
+    del known
     edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
-    runs = [headline[np.isfinite(headline[:, which]), which] for which in range(len(names))]
-    return STUDY_TABLES["distribution"].filled(
-        (name, *cells, values.size)
-        for name, values in zip(names, runs, strict=True)
-        for cells in zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(values, edges)[0].tolist(), strict=True)
-    )
+    rows = []
+    for which, name in enumerate(names):
+        runs = _runs(headline[which])
+        cells = zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(runs, edges)[0].tolist(), strict=True)
+        rows += [(name, *cell, runs.size) for cell in cells]
+    return STUDY_TABLES["distribution"].filled(rows)
+
+
+def _runs(rows: Floats) -> Floats:
+    """Return the rows that could be run."""
+    return rows[np.isfinite(rows)]
+
+
+def _laid(rows: Floats, into: Floats) -> int:
+    """Lay rows into the beginning of an array; return how many there are."""
+    into[: rows.size] = rows
+    return rows.size
 
 
 def convergence_columns(finished: Finished) -> Columns:
     """Lay out convergence.csv."""
     return STUDY_TABLES["convergence"].filled(
-        (name, end, *_ends(path[which]), path[which].completed)
-        for which, name in enumerate(finished.prepared.names)
-        for end, path in finished.convergence()
+        (name, end, *_ends(mean), mean.completed) for name, end, mean in finished.convergence()
     )
 
 

@@ -26,7 +26,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     headline = finished.prepared.headline.name
     statistics: dict[str, dict[str, Any]] = {name: {} for name in finished.prepared.names}
     service: dict[str, dict[str, float | None]] = {name: {} for name in finished.prepared.names}
-    for statistic in finished.statistics():
+    for statistic in finished.statistics((headline, judgement.IN_TIME, judgement.SHED)):
         if statistic.output == headline:
             statistics[statistic.scenario][statistic.statistic] = _figure(statistic.estimate)
         if statistic.output in (judgement.IN_TIME, judgement.SHED) and statistic.statistic == "mean":
@@ -36,7 +36,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "study": finished.prepared.study.name,
         "replications": finished.rows,
-        "completed": completed_rows(finished.output(headline)),
+        "completed": completed_rows(finished.by_scenario(headline)),
         "headline": headline,
         "scenarios": statistics,
         "service": service,
@@ -217,12 +217,17 @@ def _sentences(summary: dict[str, Any], choice: judgement.Choice) -> list[str]:
 
 
 def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
-    """Yield how narrow an interval became and which replications could not be run; refuse a study without any."""
+    """Yield how narrow an interval became, what is not of all replications, and which of them could not be run.
+
+    A study without any is refused.
+    """
     if goal.until is not None:
         reached = goal.until.width(finished.interval(goal))
         width = "is not known" if reached != reached else f"is ±{reached:.2%}"  # noqa: PLR0124 - NaN: too few rows
         more = "" if reached <= goal.until.share else "; extend with --resume and more"
         yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
+    if finished.detailed < finished.rows:
+        yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
     if finished.dropped_share() > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     if finished.is_void():

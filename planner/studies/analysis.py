@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,18 +13,11 @@ import numpy as np
 from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
 from planner.results.measure_names import FLEET
-from planner.studies.decision import Comparison, Standing, choice, decisions, standings, worth_of_knowing
+from planner.studies.decision import ByScenario, Comparison, Standing, choice, decisions, standings, worth_of_knowing
 from planner.studies.distributions import is_numeric
-from planner.studies.headlines import HEADLINES, Output, needed_by
+from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
 from planner.studies.importance import flip, importance
-from planner.studies.intervals import (
-    PERCENTILES,
-    Estimate,
-    mean_estimate,
-    percentile_estimate,
-    sd_estimate,
-    tail_mean_estimate,
-)
+from planner.studies.intervals import PERCENTILES, Estimate, mean_estimate, percentiles, spread_estimates
 from planner.studies.prepare import Prepared
 from planner.studies.runner import Goal
 from planner.studies.store import Store
@@ -33,8 +26,8 @@ from planner.units import DOLLARS, MILLION, unit_of
 PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
-_BAND_BYTES = 128_000_000
-"""Most memory that one pass over monthly figures takes."""
+_AT_ONCE_BYTES = 128_000_000
+"""Most memory that one pass over monthly figures, or one figure of all scenarios, takes."""
 
 
 class Statistic(NamedTuple):
@@ -94,18 +87,28 @@ class Finished:
     def __repr__(self) -> str:
         return f"<Finished study {self.prepared.study.name}, {self.rows:,} replications>"
 
-    def output(self, name: str) -> Floats:
-        """Return one headline output, shape (rows, scenarios)."""
-        return np.asarray(self.store.column(f"out:{name}", self.rows), dtype=np.float64)
+    @property
+    def detailed(self) -> int:
+        """Replications that were kept with their months, the first ones."""
+        return min(self.rows, self.store.joined.detailed)
 
-    def input(self, name: str) -> Floats:
-        """Return the values drawn for one input, shape (rows,)."""
-        return np.asarray(self.store.column(f"in:{name}", self.rows)[:, 0], dtype=np.float64)
+    def output(self, name: str, rows: int | None = None) -> Floats:
+        """Return one headline output of the first rows, all unless given, shape (rows, scenarios)."""
+        return self.store.joined.column(f"out:{name}", self.rows if rows is None else rows)
+
+    def by_scenario(self, name: str) -> ByScenario:
+        """Return one headline output, each scenario's of shape (rows,)."""
+        read = _Read(self.store, f"out:{name}", self.rows)
+        return self.output(name).T if 8 * self.rows * len(read) <= _AT_ONCE_BYTES else read
+
+    def input(self, name: str, rows: int | None = None) -> Floats:
+        """Return the values drawn for one input in the first rows, all unless given, shape (rows,)."""
+        return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows, which=0)
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
         names = self.prepared.names
-        return [Failure(row, names[which], message) for row, which, message in self.store.errors(self.rows)]
+        return [Failure(row, names[which], message) for row, which, message in self.store.joined.errors(self.rows)]
 
     def dropped(self) -> list[str]:
         """Say of each scenario how many replications could not be run, why, and what those have in common."""
@@ -141,34 +144,36 @@ class Finished:
 
     def interval(self, goal: Goal) -> Estimate:
         """Return the figure that ``--until`` looks at."""
-        return goal.estimate(np.stack([self.output(name) for name in goal.columns], axis=1))
+        return goal.estimate([self.by_scenario(name) for name in goal.columns])
 
     def is_void(self) -> bool:
         """Say whether no run of any scenario succeeded."""
-        return not np.isfinite(self.output("cost_usd")).any()
+        costs = self.by_scenario("cost_usd")
+        return not any(np.isfinite(costs[which]).any() for which in range(len(costs)))
 
-    def statistics(self) -> Iterator[Statistic]:
-        """Yield mean, spread, percentiles and tail mean of every output of every scenario."""
+    def statistics(self, names: Collection[str] = headline_names()) -> Iterator[Statistic]:
+        """Yield mean, spread, percentiles and tail mean of outputs, every one unless named, of every scenario."""
         scramblings = self.prepared.study.scramblings
         for output in HEADLINES:
-            table = self.output(output.name)
-            for which, name in enumerate(self.prepared.names):
-                if needed_by(output.name) and not np.isfinite(table[:, which]).any():
-                    continue  # nothing is sold, or nothing is there to hold it against
-                for statistic, figure in _statistics(table[:, which], scramblings, output):
-                    yield Statistic(name, output.name, statistic, figure)
+            figures: ByScenario = self.by_scenario(output.name) if output.name in names else np.empty((0, 0))
+            for which in range(len(figures)):
+                for statistic, figure in _spread_of(output, figures[which], scramblings):
+                    yield Statistic(self.prepared.names[which], output.name, statistic, figure)
 
     def bands(self) -> Iterator[Band]:
-        """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory."""
+        """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory.
+
+        They are those of the replications that are kept in detail.
+        """
         labels = month_labels(self.prepared)
-        at_once = max(1, _BAND_BYTES // (8 * max(self.rows, 1)))
+        at_once = max(1, _AT_ONCE_BYTES // (8 * max(self.detailed, 1)))
         for output, cluster in self.store.setup.monthly:
             for which, base in enumerate(self.prepared.scenarios):
                 if cluster != FLEET and cluster not in base.scenario.clusters:
                     continue
                 for first in range(0, len(labels), at_once):
                     months = range(first, min(first + at_once, len(labels)))
-                    table = self.store.monthly(output, cluster, which, months)[: self.rows]
+                    table = self.store.joined.monthly(output, cluster, which, months)[: self.detailed]
                     for place, month in enumerate(months):
                         yield Band(base.name, output, cluster, labels[month], *_spread(table[:, place]))
 
@@ -176,7 +181,7 @@ class Finished:
         """Return how the scenarios compare on the headline."""
         headline = self.prepared.headline
         return decisions(
-            self.output(headline.name),
+            self.by_scenario(headline.name),
             self.prepared.names,
             self.prepared.study.scramblings,
             self._keeping(),
@@ -191,15 +196,19 @@ class Finished:
         """Return how each scenario stands to its promise, over every so many rows in independent groups."""
         headline = self.prepared.headline
         names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
-        table, shortfalls, months = (self.output(name)[::every] for name in names)
+        columns = [self.by_scenario(name) if every == 1 else self.output(name)[::every].T for name in names]
+        table, shortfalls, months = columns
         groups = self.prepared.study.scramblings if groups is None else groups
         return standings(
             table, (shortfalls, months), self.prepared.promised, groups, lower_is_better=headline.lower_is_better
         )
 
     def drivers(self) -> Iterator[Driver]:
-        """Yield what drives each scenario's headline, and the first's headline less each other's."""
-        table = self.output(self.prepared.headline.name)
+        """Yield what drives each scenario's headline, and the first's headline less each other's.
+
+        Measured on the replications that are kept in detail: on ten million it would take hours to tell no more.
+        """
+        table = self.output(self.prepared.headline.name, self.detailed)
         sound = np.isfinite(table).all(axis=1)
         table = table[sound]
         if len(table) < 2:
@@ -209,7 +218,7 @@ class Finished:
         followed += [(names[0], other, table[:, 0] - table[:, which]) for which, other in enumerate(names[1:], start=1)]
         drivers: list[list[Driver]] = [[] for _ in followed]
         for drawn in self.prepared.inputs.entries:  # one at a time in memory
-            values = self.input(drawn.name)[sound]
+            values = self.input(drawn.name, self.detailed)[sound]
             for of_output, (scenario, against, output) in zip(drivers, followed, strict=True):
                 of_output.extend(
                     _given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.entries))
@@ -229,18 +238,18 @@ class Finished:
         """
         headline, keeping = self.prepared.headline, self._keeping()
         errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
-        table = self.output(headline.name)[:, keeping]
+        table = self.output(headline.name, self.detailed)[:, keeping]
         if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
         chosen = keeping[choice(table, lower_is_better=headline.lower_is_better)]
-        millions = float(np.nanmean(self.output("served_tokens")[:, chosen])) / MILLION
+        millions = float(np.nanmean(self.output("served_tokens", self.detailed)[:, chosen])) / MILLION
         usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(headline.unit)
         scramblings, worths = self.prepared.study.scramblings, []
         for part, engine, model in errors:
             if not part or not model:
                 continue
             terms = [errors.get(key) for key in ((part, engine, model), ("", engine, model), (part, engine, ""))]
-            known = np.sum([np.log(self.input(name)) for name in terms if name], axis=0)
+            known = np.sum([np.log(self.input(name, self.detailed)) for name in terms if name], axis=0)
             worth = worth_of_knowing(known, table, scramblings, lower_is_better=headline.lower_is_better)
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
             ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
@@ -248,14 +257,28 @@ class Finished:
             worths.append(Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends))
         yield from sorted(worths, key=lambda driver: -driver.value)
 
-    def convergence(self) -> list[tuple[int, tuple[Estimate, ...]]]:
-        """Return the headline's mean of every scenario after more and more rows."""
-        table, scramblings = self.output(self.prepared.headline.name), self.prepared.study.scramblings
-        ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int))
-        return [
-            (int(end), tuple(mean_estimate(table[:end, which], scramblings) for which in range(table.shape[1])))
-            for end in ends
-        ]
+    def convergence(self) -> Iterator[tuple[str, int, Estimate]]:
+        """Yield the headline's mean of every scenario by its name after more and more rows."""
+        figures, scramblings = self.by_scenario(self.prepared.headline.name), self.prepared.study.scramblings
+        ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)).tolist()
+        for which, name in enumerate(self.prepared.names):
+            column = figures[which]
+            yield from ((name, end, mean_estimate(column[:end], scramblings)) for end in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A column of a study too long to hold for all scenarios at once: each is read when it is asked for."""
+
+    store: Store
+    name: str
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.store.setup.scenarios)
+
+    def __getitem__(self, which: int) -> Floats:
+        return self.store.joined.column(self.name, self.rows, which)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -286,12 +309,11 @@ def separation(name: str, values: Floats, failed: Bools) -> Separation | None:
     return Separation(strength=abs(above - 0.5), sentence=sentence)
 
 
-def _statistics(rows: Floats, scramblings: int, output: Output) -> Iterator[tuple[str, Estimate]]:
-    yield "mean", mean_estimate(rows, scramblings)
-    yield "sd", sd_estimate(rows, scramblings)
-    for percentile in PERCENTILES:
-        yield f"p{percentile}", percentile_estimate(rows, scramblings, percentile)
-    yield "cvar95", tail_mean_estimate(rows, scramblings, upper=output.lower_is_better)
+def _spread_of(output: Output, rows: Floats, scramblings: int) -> list[tuple[str, Estimate]]:
+    """Return the statistics of one output; none where nothing is sold, or nothing is there to hold it against."""
+    if needed_by(output.name) and not np.isfinite(rows).any():
+        return []
+    return spread_estimates(rows, scramblings, upper=output.lower_is_better)
 
 
 def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
@@ -299,8 +321,7 @@ def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
     known = rows[np.isfinite(rows)]
     if known.size == 0:
         return np.nan, (np.nan,) * len(PERCENTILES), 0
-    percentiles = np.percentile(known, PERCENTILES, method="median_unbiased")
-    return float(known.mean()), tuple(percentiles.tolist()), known.size
+    return float(known.mean()), tuple(percentiles(known, PERCENTILES)), known.size
 
 
 def _given_data(

@@ -10,7 +10,7 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from planner.errors import PlannerError, Problem, ScenarioError
@@ -44,7 +44,41 @@ core on samples of its own stack and state, and here they share the cores with t
 _thread = threading.local()
 
 
-def dask_batches(setup: Setup, todo: deque[Batch], workers: int, scheduler: str) -> Iterator[Rows]:
+class Todo:
+    """Batches that are still to be run, made as they are taken: two million of them in a list take 300 MB."""
+
+    def __init__(self, batches: Iterable[Batch], count: int) -> None:
+        """Take batches in the order in which they are to be run, and how many there are."""
+        self._further, self._count = iter(batches), count
+        self._back: deque[Batch] = deque()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield what is to be run, taking it."""
+        while self._count:
+            yield self.take()
+
+    @property
+    def next(self) -> Batch:
+        """The next batch, which stays."""
+        if not self._back:
+            self._back.append(next(self._further))
+        return self._back[0]
+
+    def take(self) -> Batch:
+        """Return the next batch, and go on."""
+        self._count -= 1
+        return self._back.popleft() if self._back else next(self._further)
+
+    def put_back(self, batches: Sequence[Batch]) -> None:
+        """Take batches back that were not finished; they are the next."""
+        self._count += len(batches)
+        self._back.extendleft(reversed(batches))
+
+
+def dask_batches(setup: Setup, todo: Todo, workers: int, scheduler: str) -> Iterator[Rows]:
     """Yield the rows of each batch as the cluster finishes it, in no certain order."""
     with _client(scheduler, workers) as client:
         flight = _Flight(client, setup, todo)
@@ -143,7 +177,7 @@ def _client(scheduler: str, workers: int) -> Iterator[Any]:
 class _Flight:
     """Batches that a cluster was given and has not returned: tasks of some seconds, at least two for each thread."""
 
-    def __init__(self, client: Any, setup: Setup, todo: deque[Batch]) -> None:
+    def __init__(self, client: Any, setup: Setup, todo: Todo) -> None:
         import distributed  # noqa: PLC0415 - as above
 
         self.payload = pickle.dumps(setup)
@@ -175,7 +209,7 @@ class _Flight:
         # The last tasks are small again, so that no worker waits long for another's.
         count = max(1, min(int(_TASK_S / self.batch_s), len(self.todo) // (4 * self.threads)))
         while self.todo and len(self.flying) < max(_QUEUED, 2 * self.threads):
-            batches = [self.todo.popleft() for _ in range(min(count, len(self.todo)))]
+            batches = [self.todo.take() for _ in range(min(count, len(self.todo)))]
             future = self.client.submit(_work, self.study, self.digest, batches, pure=False)
             self.flying[future] = batches
             self.queue.add(future)
@@ -201,6 +235,6 @@ class _Flight:
             if self.losses[batches[0]] >= MAX_LOSSES:
                 message = f"Dask workers die on replications {batches[0][0]} to {batches[-1][1]}: {error}"
                 raise PlannerError(message) from None
-            self.todo.extendleft(reversed(batches))
+            self.todo.put_back(batches)
             return []
         return rows

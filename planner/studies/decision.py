@@ -9,12 +9,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
 from planner.fleet.promise import kept_months_over, shortfall_over
 from planner.studies.intervals import Estimate, half_width, mean_estimate, percentile_estimate, share_estimate
+
+
+class ByScenario(Protocol):
+    """A figure of each scenario, of shape (rows,): an array of shape (scenarios, rows), or what is read when asked."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: int, /) -> Floats: ...
+
+
+def sound_rows(headline: ByScenario) -> Bools:
+    """Return the rows in which every scenario could be run, shape (rows,)."""
+    return functools.reduce(np.logical_and, (np.isfinite(headline[which]) for which in range(len(headline))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,50 +67,61 @@ class Standing:
 
 
 def standings(
-    headline: Floats,
-    promised: tuple[Floats, Floats],
+    headline: ByScenario,
+    promised: tuple[ByScenario, ByScenario],
     asked: Sequence[tuple[str, float]],
     scramblings: int,
     *,
     lower_is_better: bool,
 ) -> list[Standing]:
-    """Judge all scenarios by their promises, and then by the headline, of shape (rows, scenarios).
+    """Judge all scenarios by their promises, and then by the headline.
 
-    ``promised`` are shortfalls and months kept, of that shape too; ``asked`` has each scenario's name and the share
-    of replications that is to keep its promise.
+    ``promised`` are shortfalls and months kept; ``asked`` has each scenario's name and the share of replications that
+    is to keep its promise.
     """
     shortfalls, months = promised
-    short = [shortfall_over(shortfalls[:, which], share) for which, (_, share) in enumerate(asked)]
+    short = [shortfall_over(shortfalls[which], share) for which, (_, share) in enumerate(asked)]
     keeping = [which for which, shortfall in enumerate(short) if shortfall == 0.0]
-    worse = _worse(headline, lower_is_better=lower_is_better)
+    worse = _Worse(headline, lower_is_better=lower_is_better)
     standings = []
     for which, (name, share) in enumerate(asked):
-        rows = shortfalls[:, which]
-        kept = np.where(np.isfinite(rows), rows == 0.0, np.nan)
-        best = _is_better(_excess(worse, which, keeping)) if which in keeping else np.full(len(rows), np.nan)
+        nowhere = Estimate(value=float("nan"), half_width=float("nan"))
+        best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings) if which in keeping else nowhere
         standings.append(
             Standing(
                 scenario=name,
-                kept_fraction=share_estimate(kept, scramblings),
+                kept_fraction=share_estimate(_is_kept(shortfalls[which]), scramblings),
                 shortfall_fraction=short[which],
-                kept_months=kept_months_over(months[:, which], share),
-                best_fraction=share_estimate(best, scramblings),
+                kept_months=kept_months_over(months[which], share),
+                best_fraction=best,
             )
         )
     return standings
 
 
-def _worse(headline: Floats, *, lower_is_better: bool) -> Floats:
-    """Return the headline so that less is better, NaN in rows in which any scenario failed."""
-    worse = headline if lower_is_better else -headline
-    return np.where(np.isfinite(worse).all(axis=1, keepdims=True), worse, np.nan)
+class _Worse:
+    """The headline so that less is better, NaN in rows in which any scenario failed; one scenario at a time."""
+
+    def __init__(self, headline: ByScenario, *, lower_is_better: bool) -> None:
+        self._headline, self._lower_is_better = headline, lower_is_better
+        self._sound = sound_rows(headline)
+
+    def __getitem__(self, which: int) -> Floats:
+        worse = self._headline[which] if self._lower_is_better else -self._headline[which]
+        return worse if self._sound.all() else np.where(self._sound, worse, np.nan)
 
 
-def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
+def _excess(worse: _Worse, one: int, among: Sequence[int]) -> Floats:
     """Return by how much a scenario is worse than the best other among some; −∞ where it is alone, NaN if it failed."""
-    others = [worse[:, other] for other in among if other != one]
-    alone = np.where(np.isnan(worse[:, one]), np.nan, -np.inf)
-    return worse[:, one] - functools.reduce(np.minimum, others) if others else alone
+    others = [other for other in among if other != one]
+    if not others:
+        return np.where(np.isnan(worse[one]), np.nan, -np.inf)
+    return worse[one] - functools.reduce(np.minimum, (worse[other] for other in others))
+
+
+def _is_kept(shortfalls: Floats) -> Floats:
+    """Return 1 where a promise is kept, 0 where it is not, NaN where the run failed."""
+    return np.where(np.isfinite(shortfalls), shortfalls == 0.0, np.nan)
 
 
 def _is_better(excess: Floats) -> Floats:
@@ -105,19 +130,19 @@ def _is_better(excess: Floats) -> Floats:
 
 
 def decisions(
-    headline: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
+    headline: ByScenario, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
 ) -> list[Comparison]:
-    """Compare all scenarios; ``headline`` has shape (rows, scenarios), NaN where a run failed.
+    """Compare all scenarios by the headline, NaN where a run failed.
 
     Each is held against each other; of more than two that keep their promise, whose places are ``keeping``, each also
     against the best of all others of them.
     """
-    worse = _worse(headline, lower_is_better=lower_is_better)
+    worse = _Worse(headline, lower_is_better=lower_is_better)
     pairs = []
     for one, name in enumerate(names):
         for other, against in enumerate(names):
             if other != one:
-                pairs.append(_compare(name, against, worse[:, one] - worse[:, other], scramblings, lower_is_better))
+                pairs.append(_compare(name, against, worse[one] - worse[other], scramblings, lower_is_better))
         if len(keeping) > 2 and one in keeping:
             pairs.append(_compare(name, "", _excess(worse, one, keeping), scramblings, lower_is_better))
     return pairs

@@ -10,14 +10,13 @@ import pickle
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 from planner.errors import PlannerError
-from planner.studies.dask_engine import MAX_LOSSES, Batch, DaskCrew, dask_batches
+from planner.studies.dask_engine import MAX_LOSSES, Batch, DaskCrew, Todo, dask_batches
 from planner.studies.replicate import Replicator, Rows, Setup
 
 Subject = TypeVar("Subject")
@@ -25,11 +24,11 @@ Result = TypeVar("Result")
 
 
 def run_batches(
-    setup: Setup, batches: Iterable[Batch], workers: int, scheduler: str | None
+    setup: Setup, batches: Todo | Sequence[Batch], workers: int, scheduler: str | None
 ) -> Generator[Rows, None, None]:
     """Yield the rows of each batch as it is finished, in no certain order."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
-    todo = deque(batches)
+    todo = batches if isinstance(batches, Todo) else Todo(batches, len(batches))
     if not todo:
         return
     if scheduler is not None:
@@ -110,7 +109,7 @@ def _end_with(life: Connection) -> None:
     os._exit(1)
 
 
-def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]:
+def _processes(setup: Setup, todo: Todo, workers: int) -> Iterator[Rows]:
     """Run batches in worker processes; when one dies, start anew with what is not finished."""
     context = _context()
     payload = pickle.dumps(setup)
@@ -124,8 +123,8 @@ def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]
         try:
             while todo or flying:
                 while todo and len(flying) < 2 * workers:
-                    flying[pool.submit(_call, Replicator.run, todo[0])] = todo[0]
-                    todo.popleft()
+                    flying[pool.submit(_call, Replicator.run, todo.next)] = todo.next
+                    todo.take()
                 done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     rows = future.result()
@@ -134,10 +133,10 @@ def _processes(setup: Setup, todo: deque[Batch], workers: int) -> Iterator[Rows]
                     yield rows
         except BrokenProcessPool:
             losses += 1
-            todo.extendleft(sorted(flying.values(), reverse=True))
+            todo.put_back(sorted(flying.values()))
             if losses >= MAX_LOSSES:
                 raise PlannerError(
-                    f"worker processes die before they finish replications {todo[0][0]} to {todo[0][1]}; "
+                    f"worker processes die before they finish replications {todo.next[0]} to {todo.next[1]}; "
                     "is there enough memory for --workers of them?"
                 ) from None
         finally:

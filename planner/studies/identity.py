@@ -25,7 +25,10 @@ _TOLD_BY = {
     "code": "the planner's code",
     "format": "the format of the store",
     "vary": "what is varied",
+    "detailed": "detailed_replications",
 }
+_TOLD_APART = {"description", "headline", "scenarios", "detailed_replications"}
+"""Keys of a study that do not decide its rows, or that stand beside its hash."""
 
 
 def identity(study: Study, setup: Setup, batch: int) -> Identity:
@@ -36,7 +39,8 @@ def identity(study: Study, setup: Setup, batch: int) -> Identity:
         "design": _plain(setup.design),
         "seed": setup.seed,
         "batch": batch,
-        "study": digest_of(study.model_dump(mode="json", exclude={"description", "headline", "scenarios"})),
+        "detailed": setup.detailed_rows,
+        "study": digest_of(study.model_dump(mode="json", exclude=_TOLD_APART)),
         "inputs": inputs_identity(setup.inputs),
     }
 

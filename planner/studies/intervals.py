@@ -7,7 +7,7 @@ of freedom gives the interval about the estimate from all rows together (Owen 20
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,13 +61,30 @@ def estimate(rows: Floats, scramblings: int, figure: Callable[[Floats], float]) 
 
     Row i belongs to randomisation i modulo ``scramblings``; rows that failed are NaN and left out.
     """
-    known = rows[np.isfinite(rows)]
+    return _estimates(rows, scramblings, lambda part: [figure(part)], 1)[0]
+
+
+def _estimates(
+    rows: Floats, scramblings: int, figures: Callable[[Floats], Sequence[float]], count: int
+) -> list[Estimate]:
+    """Return as many figures of all rows as are counted, each with its interval; a part at a time in memory."""
+    known = _known(rows)
     if known.size == 0:
-        return Estimate(value=float("nan"), half_width=float("nan"))
-    parts = [rows[which::scramblings] for which in range(scramblings)]
-    parts = [part[np.isfinite(part)] for part in parts]
-    by_scrambling = np.array([figure(part) if part.size else np.nan for part in parts])
-    return Estimate(value=figure(known), half_width=half_width(by_scrambling), completed=known.size)
+        return [Estimate(value=float("nan"), half_width=float("nan"))] * count
+    by_scrambling = np.full((scramblings, count), np.nan)
+    for which in range(scramblings):
+        if (part := _known(rows[which::scramblings])).size:
+            by_scrambling[which] = figures(part)
+    return [
+        Estimate(value=value, half_width=half_width(by_scrambling[:, place]), completed=known.size)
+        for place, value in enumerate(figures(known))
+    ]
+
+
+def _known(rows: Floats) -> Floats:
+    """Return the rows that could be run; the same array where that is all of them and they lie together."""
+    finite = np.isfinite(rows)
+    return rows if rows.flags.c_contiguous and finite.all() else rows[finite]
 
 
 def mean_estimate(rows: Floats, scramblings: int) -> Estimate:
@@ -92,29 +109,48 @@ def share_estimate(rows: Floats, scramblings: int) -> Estimate:
 
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> Estimate:
     """Return a percentile and its interval; no interval where a randomisation has too few rows beyond it."""
-    quantile = estimate(rows, scramblings, lambda part: _percentile(part, percentile))
-    beyond = min(percentile, 100.0 - percentile) / 100.0 * len(rows) / scramblings
-    if beyond < FEWEST_BEYOND:
+    quantile = estimate(rows, scramblings, lambda part: percentiles(part, (percentile,))[0])
+    return _where_enough(quantile, percentile, len(rows) / scramblings)
+
+
+def _where_enough(quantile: Estimate, percentile: float, rows: float) -> Estimate:
+    """Return a percentile without its interval where so many rows have too few beyond it."""
+    if min(percentile, 100.0 - percentile) / 100.0 * rows < FEWEST_BEYOND:
         return Estimate(value=quantile.value, half_width=float("nan"), completed=quantile.completed)
     return quantile
 
 
-def _percentile(rows: Floats, percentile: float) -> float:
-    """Return a percentile whose error has median zero whatever the distribution (Hyndman and Fan 1996, type 8)."""
-    return float(np.percentile(rows, percentile, method="median_unbiased"))
+def percentiles(rows: Floats, wanted: Sequence[float]) -> list[float]:
+    """Return percentiles whose error has median zero whatever the distribution (Hyndman and Fan 1996, type 8)."""
+    return _percentiles(rows.copy(), wanted)
 
 
-def tail_mean_estimate(rows: Floats, scramblings: int, *, upper: bool) -> Estimate:
-    """Return the mean of the worst twentieth (CVaR 95%) and its interval."""
-    return estimate(rows, scramblings, lambda part: _tail_mean(part, upper=upper))
+def _percentiles(scratch: Floats, wanted: Sequence[float]) -> list[float]:
+    """Return percentiles of rows that nobody needs in their order any more."""
+    reached: list[float] = np.percentile(scratch, wanted, method="median_unbiased", overwrite_input=True).tolist()
+    return reached
 
 
-def _tail_mean(rows: Floats, *, upper: bool) -> float:
-    ordered = np.sort(rows)
-    count = max(1, round(0.05 * len(rows)))
+def _tail_mean(ordered: Floats, *, upper: bool) -> float:
+    """Return the mean of the worst twentieth (CVaR 95%)."""
+    count = max(1, round(0.05 * len(ordered)))
     return float(ordered[-count:].mean() if upper else ordered[:count].mean())
 
 
-def sd_estimate(rows: Floats, scramblings: int) -> Estimate:
-    """Return the standard deviation and its interval."""
-    return estimate(rows, scramblings, lambda part: float(part.std(ddof=1)) if part.size > 1 else float("nan"))
+def _sd(rows: Floats) -> float:
+    return float(rows.std(ddof=1)) if rows.size > 1 else float("nan")
+
+
+def spread_estimates(rows: Floats, scramblings: int, *, upper: bool) -> list[tuple[str, Estimate]]:
+    """Return mean, standard deviation, percentiles and tail mean by name, each as alone, rows sorted once for all."""
+
+    def figures(part: Floats) -> list[float]:
+        mean, sd, ordered = float(part.mean()), _sd(part), np.sort(part)
+        tail = _tail_mean(ordered, upper=upper)
+        return [mean, sd, *_percentiles(ordered, PERCENTILES), tail]
+
+    names = ["mean", "sd", *(f"p{percentile}" for percentile in PERCENTILES), "cvar95"]
+    estimates = _estimates(rows, scramblings, figures, len(names))
+    for place, percentile in enumerate(PERCENTILES, start=2):
+        estimates[place] = _where_enough(estimates[place], percentile, len(rows) / scramblings)
+    return list(zip(names, estimates, strict=True))

@@ -79,7 +79,14 @@ class Prepared:
 
     def setup(self, design: Design) -> Setup:
         """Return what workers are sent."""
-        return Setup(seed=self.seed, scenarios=self.scenarios, inputs=self.inputs, design=design, code=code_sha256())
+        return Setup(
+            seed=self.seed,
+            scenarios=self.scenarios,
+            inputs=self.inputs,
+            design=design,
+            detailed_rows=self.study.detailed_replications,
+            code=code_sha256(),
+        )
 
     def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
         """Return the design of a method; importance reads what Monte Carlo wrote."""

@@ -39,6 +39,8 @@ class Setup:
     scenarios: tuple[Stated, ...]
     inputs: Inputs
     design: Design
+    detailed_rows: int
+    """Rows that are kept with their months; of a batch that begins below it, all are."""
     seen: tuple[Seen, ...] = ()
     """Series that are kept by month in place of the study's own, where months that happened are held against them."""
     code: str = ""
@@ -49,6 +51,10 @@ class Setup:
         """Calendar months that the scenarios share; one more than the horizon where it starts within a month."""
         first = self.scenarios[0].scenario
         return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
+
+    def is_detailed(self, first: int) -> bool:
+        """Say whether the batch that begins with a row is kept with its months."""
+        return first < self.detailed_rows
 
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
@@ -72,7 +78,8 @@ class Rows:
     headlines: Floats
     """Shape (rows, scenarios, outputs); NaN where a run failed."""
     monthly: Floats
-    """Shape (rows, scenarios, outputs, months); the outputs of a study, or the series that its setup asks for."""
+    """Shape (rows, scenarios, outputs, months); the outputs of a study, none beyond the rows that are kept in detail,
+    or the series that its setup asks for."""
     errors: tuple[tuple[int, int, str], ...]
     """Row, scenario and message of each run that failed."""
 
@@ -98,7 +105,7 @@ class Replicator:
         values, chance = self.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
-        kept = setup.monthly
+        kept = setup.monthly if setup.is_detailed(first) else ()
         monthly = np.full((*shape, len(setup.seen) or len(kept), setup.months), np.nan)
         errors = []
         for row in range(last - first):
@@ -109,7 +116,8 @@ class Replicator:
                         monthly[row, which] = observed(result, setup.seen)
                         continue
                     figures[row, which] = headlines(result)
-                    monthly[row, which] = monthly_series(result, kept)
+                    if kept:
+                        monthly[row, which] = monthly_series(result, kept)
                 except Exception as error:
                     errors.append((first + row, which, _message(error)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.forks import cores
-from planner.studies.dask_engine import LOCAL_DASK
-from planner.studies.decision import standings
+from planner.studies.dask_engine import LOCAL_DASK, Todo
+from planner.studies.decision import ByScenario, standings
 from planner.studies.engines import run_batches
 from planner.studies.headlines import headline_names
 from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
@@ -98,13 +98,13 @@ class Goal:
             return (self.headline, "promise_shortfall_fraction", "promise_kept_months")
         return (self.headline,)
 
-    def estimate(self, rows: Floats) -> Estimate:
-        """Return the figure that decides, and its interval; ``rows`` has shape (rows, columns, scenarios)."""
+    def estimate(self, columns: Sequence[ByScenario]) -> Estimate:
+        """Return the figure that decides, and its interval, from the headlines that ``columns`` names."""
         if self.until is None or self.until.figure == "mean":
-            return mean_estimate(rows[:, 0, 0], self.scramblings)
+            return mean_estimate(columns[0][0], self.scramblings)
         if (percentile := self.until.percentile) is not None:
-            return percentile_estimate(rows[:, 0, 0], self.scramblings, percentile)
-        headline, shortfalls, months = rows.transpose(1, 0, 2)
+            return percentile_estimate(columns[0][0], self.scramblings, percentile)
+        headline, shortfalls, months = columns
         judged = standings(
             headline, (shortfalls, months), self.promised, self.scramblings, lower_is_better=self.lower_is_better
         )
@@ -143,6 +143,10 @@ class _Prefix:
         """Take in a batch."""
         self.values[first : first + self.batch] = values
         self.known[first // self.batch] = True
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the first batch that is not known."""
         while self.end < len(self.values) and self.known[self.end // self.batch]:  # each batch is passed once
             self.end += self.batch
 
@@ -157,14 +161,14 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     places = [headline_names().index(name) for name in goal.columns]
     # Only P(best) looks at more than the first scenario.
     scenarios = slice(0, len(goal.promised) if len(places) > 1 else 1)
-    finished = set(store.finished())
-    missing = [batch for batch in store.batches(goal.rows) if batch not in finished]
     prefix = _Prefix(goal.rows, store.batch, len(places), scenarios.stop)
-    _read_back(store, prefix, goal, sorted(first for first, _ in finished), scenarios)
+    missing = np.setdiff1d(np.arange(len(prefix.known)), store.finished(), assume_unique=True)
+    _read_back(store, prefix, goal, scenarios)
     looks = _Looks(prefix, goal)
     end = looks.end()
     done = len(prefix.values) - len(missing) * store.batch
-    results = run_batches(store.setup, missing, force.workers, force.scheduler)
+    todo = Todo(((number * store.batch, (number + 1) * store.batch) for number in map(int, missing)), len(missing))
+    results = run_batches(store.setup, todo, force.workers, force.scheduler)
     try:
         while end is None and (part := next(results, None)) is not None:
             store.write(part)
@@ -181,14 +185,15 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     return rows
 
 
-def _read_back(store: Store, prefix: _Prefix, goal: Goal, starts: list[int], scenarios: slice) -> None:
+def _read_back(store: Store, prefix: _Prefix, goal: Goal, scenarios: slice) -> None:
     """Take in the headlines of rows that were stored before."""
-    if not starts:
-        return
-    stored = np.stack([store.column(f"out:{name}")[:, scenarios] for name in goal.columns], axis=1)
-    for position, first in enumerate(starts):
-        if first < goal.rows:
-            prefix.add(first, stored[position * store.batch : (position + 1) * store.batch])
+    names, per_row = [f"out:{name}" for name in goal.columns], len(store.setup.scenarios)
+    for table in store.tables(("replication", *names), 0, len(prefix.known)):
+        rows = table.column("replication").to_numpy()[::per_row]
+        stored = [table.column(name).to_numpy().reshape(-1, per_row)[:, scenarios] for name in names]
+        prefix.values[rows] = np.stack(stored, axis=1)
+    prefix.known[store.finished()[: len(prefix.known)]] = True
+    prefix.advance()
 
 
 class _Looks:
@@ -203,7 +208,7 @@ class _Looks:
         until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
         while (looked := self.looked + step * max(1, int(_LOOK_AGAIN * self.looked / step))) <= self.prefix.end:
             self.looked = looked
-            self.interval = self.goal.estimate(self.prefix.values[:looked])
+            self.interval = self.goal.estimate(list(self.prefix.values[:looked].transpose(1, 2, 0)))
             enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
             if until is not None and enough and until.width(self.interval) <= until.share:
                 return looked

@@ -4,8 +4,8 @@ A shard holds batches of rows as they were finished. It is written by one proces
 place when it is whole; its name ends in the hash of its bytes, and within it stands whose study it belongs to. So what
 a killed study, a failing disk or another study left is known for what it is when it is read: a shard that does not
 match its name, its study or its row numbers is set aside, and its rows are run again. At the end all rows are laid into
-``replications.parquet`` in their order, in row groups of a fixed size: the same bytes whichever worker ran what, and
-however often the study was interrupted.
+``replications.parquet`` in their order, those beyond the detailed ones into a file of their own (``joined.py``): the
+same bytes whichever worker ran what, and however often the study was interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
+from planner.studies.homes import Homes, Numbers
 from planner.studies.identity import Identity, digest_of
+from planner.studies.joined import FURTHER, JOINED, SINGLE, Joined, write_joined
 from planner.studies.replicate import NOT_RUN, Rows, Setup
-from planner.studies.stored_columns import WRITING, month_column, schema_of, table_of
+from planner.studies.stored_columns import WRITING, schema_of, table_of
 from planner.studies.work import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-SINGLE = "replications.parquet"
 SHARD_ROWS = 512
-"""Replications that fill a shard."""
+"""Replications that fill a shard; eight times as many where they have no months."""
+_WITHOUT_MONTHS = 8
 _SHARD_S, _SHARD_SHARE = 5.0, 0.1
 """A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
 what a kill can cost, and a bound on the number of small shards."""
-_ROW_GROUP = 2048
 _TABLES_KEPT = 8
 
 
@@ -51,55 +50,69 @@ class Store(Work):
         super().__init__(folder, "study", who)
         self.setup = setup
         self.batch: int = who["batch"]
+        self._detailed_batches = -(-setup.detailed_rows // self.batch)
         self._digest = digest_of(who)
-        self._single: Path | None = None
-        """The file of all rows, once they are joined or where they were before; None while there are shards alone."""
-        self._homes: dict[int, Path] = {}
-        """First rows of the batches that are stored, each with the file that holds it."""
+        self._joined: Joined | None = None
+        """All rows, once they are joined or where they were before; None while there are shards alone."""
+        self._homes = Homes()
+        """The file that holds each batch; of joined rows the first of their files."""
         self._waiting: list[Rows] = []
         self._opened_s = self._written_s = time.monotonic()
         self._staged: Staged | None = None
         self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
 
+    @property
+    def joined(self) -> Joined:
+        """All rows of a finished study."""
+        assert self._joined is not None
+        return self._joined
+
     def open(self, *, resume: bool, restart: bool) -> None:
         """Prepare the folder: new, continued, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
         if resume:
-            self._take_in_single()
+            self._take_in_joined()
             for path in sorted(self.shards.glob("*.parquet")):
                 self._take_in_shard(path)
 
-    def _take_in_single(self) -> None:
-        """Take in the rows of a finished study that is this one, unless their hash is not the manifest's."""
+    def _take_in_joined(self) -> None:
+        """Take in the rows of a finished study that is this one, up to a file whose hash is not the manifest's."""
         if self.finished_identity() != self.identity:
             return
-        manifest = read_json(self.folder / MANIFEST)
-        if not _is_intact(self.folder / SINGLE, manifest):
-            self.notes.append(f"{self.folder / SINGLE} is damaged; its replications are run again")
+        listed, intact = _sums(read_json(self.folder / MANIFEST)), []
+        for path in (self.folder / name for name in JOINED if name in listed or name == SINGLE):
+            if not _is_intact(path, listed):
+                self.notes.append(f"{path} is damaged; its replications are run again")
+                break
+            intact.append(path)
+        if not intact:
             return
-        self._single = self.folder / SINGLE
-        rows = self._rows_in_single()
-        self._homes = dict.fromkeys(range(0, rows // self.batch * self.batch, self.batch), self._single)
-        for row, _, message in list(self.errors(rows)):
-            if message.startswith(NOT_RUN):
-                self._homes.pop(row // self.batch * self.batch, None)
+        self._joined = Joined(intact, self.setup)
+        rows = self._joined.rows
+        self._homes.put(np.arange(rows // self.batch), intact[0])
+        for row, _, message in list(self._joined.errors(rows)):
+            if message.startswith(NOT_RUN) and row // self.batch < rows // self.batch:
+                self._homes.remove(row // self.batch)
 
     def _take_in_shard(self, path: Path) -> None:
         """Take in a shard's batches, or set it aside."""
         try:
-            table = self._read(path)
+            table = self._read(path, ("replication", "error"))
         except ValueError as error:
             path.replace(path.with_name(f"{path.name}.bad"))
             self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
             return
+        errors = table.column("error")
         per_batch = self.batch * len(self.setup.scenarios)
-        for place, first in enumerate(self._batches_in(table)):
-            messages = table.column("error").slice(place * per_batch, per_batch).drop_null().to_pylist()
-            if not any(message.startswith(NOT_RUN) for message in messages):
-                self._homes[first] = path
+        again = {
+            place // per_batch
+            for place in np.flatnonzero(errors.is_valid().to_numpy()).tolist()
+            if errors[place].as_py().startswith(NOT_RUN)
+        }
+        self._homes.put(np.delete(self._numbers_in(table), sorted(again)), path)
 
-    def _checked_shard(self, path: Path) -> pa.Table:
-        """Return a shard; raise ValueError where it is damaged or another study's."""
+    def _checked_shard(self, path: Path, columns: tuple[str, ...] | None = None) -> pa.Table:
+        """Return a shard, or some of its columns; raise ValueError where it is damaged or another study's."""
         import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only a study needs
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
@@ -107,86 +120,97 @@ class Store(Work):
         if _shard_sum(content) != path.stem.rpartition("-")[2]:
             raise ValueError("is damaged")
         try:
-            table = pq.read_table(io.BytesIO(content))
+            file = pq.ParquetFile(io.BytesIO(content))
+            schema = file.schema_arrow
+            table = file.read(columns=None if columns is None else list(columns))
         except (OSError, pa.ArrowException):
             raise ValueError("is no shard") from None
-        if (table.schema.metadata or {}).get(b"study") != self._digest.encode():
+        if (schema.metadata or {}).get(b"study") != self._digest.encode():
             raise ValueError("belongs to another study")
-        scenarios = len(self.setup.scenarios)
-        rows = table.column("replication").to_numpy() if table.schema.equals(schema_of(self.setup)) else np.array([-1])
-        firsts = rows[:: self.batch * scenarios]
-        wanted = (firsts[:, None] + np.repeat(np.arange(self.batch), scenarios)).ravel()
-        if np.any(firsts % self.batch) or np.any(firsts < 0) or not np.array_equal(rows, wanted):
+        rows = table.column("replication").to_numpy() if "replication" in table.column_names else np.array([-1])
+        firsts = rows[:: self.batch * len(self.setup.scenarios)]
+        wanted = (firsts[:, None] + np.repeat(np.arange(self.batch), len(self.setup.scenarios))).ravel()
+        detailed = {self.setup.is_detailed(first) for first in firsts.tolist()}
+        if (
+            np.any(firsts % self.batch)
+            or np.any(firsts < 0)
+            or not np.array_equal(rows, wanted)
+            or len(detailed) > 1
+            or not schema.equals(schema_of(self.setup, detailed=True in detailed))
+        ):
             raise ValueError("does not hold whole batches of rows")
         return table
 
     def finished_rows(self) -> int:
         """Return the replications of a study that is finished and is this one; raise where it is neither."""
         settle(self.folder)
-        manifest = read_json(self.folder / MANIFEST)
+        listed = _sums(read_json(self.folder / MANIFEST))
         before = self.finished_identity()
         if before is None:
             message = "holds no finished study"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
         self.check_same(before, "run planner montecarlo again")
-        if not _is_intact(self.folder / SINGLE, manifest):
-            message, hint = "has changed since planner wrote it", "run planner montecarlo with --resume, which mends it"
-            raise ScenarioError(Problem(file=str(self.folder / SINGLE), message=message, hint=hint))
-        self._single = self.folder / SINGLE
-        return self._rows_in_single()
+        paths = [self.folder / name for name in JOINED if name in listed or name == SINGLE]
+        for path in paths:
+            if not _is_intact(path, listed):
+                hint = "run planner montecarlo with --resume, which mends it"
+                raise ScenarioError(Problem(file=str(path), message="has changed since planner wrote it", hint=hint))
+        self._joined = Joined(paths, self.setup)
+        return self._joined.rows
 
     def check_extends(self, rows: int) -> None:
         """Refuse to leave a finished study with fewer replications than it has."""
-        if (held := self._rows_in_single()) > rows:
+        if (held := 0 if self._joined is None else self._joined.rows) > rows:
             self.close()
             message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
-    def finished(self) -> list[tuple[int, int]]:
-        """Return the batches that are stored, in order."""
-        return [(first, first + self.batch) for first in sorted(self._homes)]
-
-    def batches(self, rows: int) -> list[tuple[int, int]]:
-        """Return the batches that a number of rows needs; the last may hold more."""
-        return [(first, first + self.batch) for first in range(0, rows, self.batch)]
+    def finished(self) -> Numbers:
+        """Return the numbers of the batches that are stored, in order."""
+        return self._homes.numbers()
 
     def write(self, rows: Rows) -> None:
         """Take one batch, and write a shard where enough of them wait or have waited long enough."""
         self._waiting.append(rows)
         now = time.monotonic()
         longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
-        if len(self._waiting) * self.batch >= SHARD_ROWS or now - self._written_s >= longest_s:
+        full = SHARD_ROWS if self.setup.is_detailed(self._waiting[0].first) else _WITHOUT_MONTHS * SHARD_ROWS
+        if len(self._waiting) * self.batch >= full or now - self._written_s >= longest_s:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a shard; once this returns it is on the disk."""
-        if not self._waiting:
-            return
+        """Write what waits as a shard, or as two where some of it has months; once this returns it is on the disk."""
         waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
-        try:
-            path = write_shard(self.shards, self.setup, waiting, self._digest)
-        except OSError as error:
-            raise self.unwritable(error) from None
-        self._homes.update(dict.fromkeys((rows.first for rows in waiting), path))
-        self._written_s = time.monotonic()
+        for detailed in (True, False):
+            batches = [rows for rows in waiting if self.setup.is_detailed(rows.first) == detailed]
+            if not batches:
+                continue
+            try:
+                path = write_shard(self.shards, self.setup, batches, self._digest)
+            except OSError as error:
+                raise self.unwritable(error) from None
+            self._homes.put(np.array([rows.first for rows in batches]) // self.batch, path)
+            self._written_s = time.monotonic()
 
     def consolidate(self, rows: int) -> None:
-        """Lay the first rows of all shards into one file, of the folder that will take this one's place."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
+        """Lay the first rows of all shards into files of the folder that will take this one's place."""
         self.flush()
+        detailed = min(rows, self._detailed_batches * self.batch)
+        ranges = {SINGLE: (0, detailed), FURTHER: (detailed, rows)}
         try:
             self._staged = Staged(self.folder)
-            path = self._staged.path / SINGLE
-            with pq.ParquetWriter(path, schema_of(self.setup), **WRITING) as writer:
-                for table in self._in_groups(rows):
-                    writer.write_table(table, row_group_size=_ROW_GROUP)
-            self._staged.add(SINGLE)
+            written = [name for name, (first, last) in ranges.items() if name == SINGLE or first < last]
+            for name in written:
+                tables = self._first_rows(*ranges[name])
+                write_joined(self._staged.path / name, self.setup, tables, detailed=name == SINGLE)
+                self._staged.add(name)
         except OSError as error:
             self.discard()
             raise self.unwritable(error) from None
-        self._single, self._homes = path, {}
+        self._joined = Joined([self._staged.path / name for name in written], self.setup)
+        self._homes.clear()
+        self._read.cache_clear()
 
     @property
     def staged(self) -> Staged:
@@ -201,7 +225,7 @@ class Store(Work):
             self.staged.commit(manifest)
         except OSError as error:
             raise self.unwritable(error) from None
-        self._single = self.folder / SINGLE
+        self._joined = Joined([self.folder / path.name for path in self.joined.paths], self.setup)
         self.close()
 
     def discard(self) -> None:
@@ -209,122 +233,37 @@ class Store(Work):
         if self._staged is not None:
             self._staged.discard()
 
-    def _in_groups(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the rows in order in tables of one row group each."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
+    def _first_rows(self, first: int, last: int) -> Iterator[pa.Table]:
+        """Yield a range of rows that begins with a batch, and may end within one."""
+        left = (last - first) * len(self.setup.scenarios)
+        for table in self.tables(None, first // self.batch, -(-last // self.batch)):
+            yield table.slice(0, left)
+            left -= min(left, len(table))
 
-        wanted = rows * len(self.setup.scenarios)
-        held: list[pa.Table] = []
-        count = taken = 0
-        for table in self._tables():
-            table = table.slice(0, min(len(table), wanted - taken))  # noqa: PLW2901 - the rest of it is not wanted
-            taken += len(table)
-            held.append(table)
-            count += len(table)
-            while count >= _ROW_GROUP:
-                joined = pa.concat_tables(held)
-                yield joined.slice(0, _ROW_GROUP).combine_chunks()
-                held, count = [joined.slice(_ROW_GROUP)], count - _ROW_GROUP
-            if taken == wanted:
-                break
-        if count:
-            yield pa.concat_tables(held).combine_chunks()
-
-    def _tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield what is stored in order of rows, whole batches at a time: runs of them that lie in one file."""
+    def tables(
+        self, columns: tuple[str, ...] | None = None, first: int = 0, last: int | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield what is stored of a range of batches in order, as much at a time as follows each other in one file."""
         per_batch = self.batch * len(self.setup.scenarios)
-        for path, firsts in itertools.groupby(sorted(self._homes), key=self._homes.__getitem__):
-            if path == self._single:
-                for run in _runs(list(firsts), self.batch):
-                    first, last = run[0] // self.batch * per_batch, (run[-1] // self.batch + 1) * per_batch
-                    yield from self._slices(first, last, columns)
+        for path, numbers in self._homes.runs(first, last):
+            if self._joined is not None and path == self._joined.paths[0]:
+                for run in _runs(numbers):
+                    yield from self._joined.tables(run[0] * self.batch, (run[-1] + 1) * self.batch, columns)
                 continue
             try:
-                table = self._read(path)
+                table = self._read(path, columns)
             except ValueError as error:
                 problem = Problem(file=str(path), message=str(error), hint="add --resume to run its replications again")
                 raise ScenarioError(problem) from None
-            places = {first: place for place, first in enumerate(self._batches_in(table))}
-            for first in firsts:
-                part = table.slice(places[first] * per_batch, per_batch)
-                yield part if columns is None else part.select(columns)
+            held = self._numbers_in(table)
+            order = np.argsort(held)
+            for run in _runs(order[np.searchsorted(held, numbers, sorter=order)]):
+                yield table.slice(run[0] * per_batch, len(run) * per_batch)
 
-    def _batches_in(self, shard: pa.Table) -> list[int]:
-        """Return the first rows of a shard's batches, in the order in which it holds them."""
-        firsts: list[int] = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)].tolist()
-        return firsts
-
-    def _slices(self, first: int, last: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a range of rows of the whole file's table, row group by row group.
-
-        Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
-        """
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-        with pq.ParquetFile(self._single) as file:
-            begin = 0
-            for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                low, high = max(first, begin), min(last, begin + count)
-                if low < high:
-                    table = file.read_row_group(group, columns=None if columns is None else list(columns))
-                    yield table.slice(low - begin, high - low)
-                begin += count
-
-    def _pruned(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the wanted columns of all that is stored: of the shards while there are any, else of the whole file."""
-        if self._homes:
-            return self._tables(columns)
-        return self._slices(0, self._rows_in_single() * len(self.setup.scenarios), columns)
-
-    def _stored(self) -> int:
-        """Return how many rows of the table ``_pruned`` yields."""
-        rows = len(self._homes) * self.batch if self._homes else self._rows_in_single()
-        return rows * len(self.setup.scenarios)
-
-    def column(self, name: str, rows: int | None = None) -> Floats:
-        """Return one column of what is stored, shape (rows, scenarios); of the whole file, or of the shards before."""
-        joined = np.empty(self._stored())
-        first = 0
-        for table in self._pruned([name]):
-            joined[first : first + len(table)] = table.column(name).to_numpy()
-            first += len(table)
-        shaped = joined[:first].reshape(-1, len(self.setup.scenarios))
-        return shaped if rows is None else shaped[:rows]
-
-    def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
-        """Yield row, scenario and message of each run of the whole file that failed, in order."""
-        first, per_row = 0, len(self.setup.scenarios)
-        for table in self._slices(0, rows * per_row, ["error"]):
-            for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
-                row, scenario = divmod(first + place, per_row)
-                yield row, scenario, table.column("error")[place].as_py()
-            first += len(table)
-
-    def parts(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the whole file in order, at most so many rows of the table at a time."""
-        for table in self._slices(0, self._rows_in_single() * len(self.setup.scenarios)):
-            for first in range(0, len(table), rows):
-                yield table.slice(first, rows)
-
-    def monthly(self, name: str, cluster: str, scenario: int, months: range) -> Floats:
-        """Return some months of a monthly figure of one scenario's fleet or cluster, shape (rows, months)."""
-        per_row = len(self.setup.scenarios)
-        joined = np.empty((self._stored() // per_row, len(months)))
-        first = passed = 0
-        for table in self._pruned([month_column(name, cluster)]):
-            flat = table.column(0).combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            # A row group may begin within a replication: three scenarios do not divide its rows.
-            part = flat.reshape(-1, self.setup.months)[(scenario - passed) % per_row :: per_row]
-            joined[first : first + len(part)] = part[:, months.start : months.stop]
-            first += len(part)
-            passed += len(table)
-        return joined[:first]
-
-    def _rows_in_single(self) -> int:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-        return 0 if self._single is None else int(pq.read_metadata(self._single).num_rows) // len(self.setup.scenarios)
+    def _numbers_in(self, shard: pa.Table) -> Numbers:
+        """Return the numbers of a shard's batches, in the order in which it holds them."""
+        firsts = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)]
+        return np.asarray(firsts // self.batch, dtype=np.int64)
 
 
 def write_shard(folder: Path, setup: Setup, batches: Sequence[Rows], study: str) -> Path:
@@ -349,19 +288,20 @@ def _shard_sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _is_intact(path: Path, manifest: dict[str, Any]) -> bool:
-    """Say whether a file has the hash that the manifest lists."""
+def _sums(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the hashes of files that a manifest lists."""
     listed = manifest.get("files")
+    return listed if isinstance(listed, dict) else {}
+
+
+def _is_intact(path: Path, listed: dict[str, Any]) -> bool:
+    """Say whether a file has the hash that is listed."""
     try:
-        return isinstance(listed, dict) and sha256_of(path) == listed.get(path.name)
+        return bool(sha256_of(path) == listed.get(path.name))
     except OSError:
         return False
 
 
-def _runs(firsts: list[int], step: int) -> Iterator[list[int]]:
-    """Yield the runs of numbers that follow each other without a gap."""
-    begin = 0
-    for place in range(1, len(firsts) + 1):
-        if place == len(firsts) or firsts[place] != firsts[place - 1] + step:
-            yield firsts[begin:place]
-            begin = place
+def _runs(numbers: Numbers) -> list[Numbers]:
+    """Return the runs of numbers that follow each other without a gap."""
+    return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)

@@ -24,14 +24,14 @@ def month_column(name: str, cluster: str) -> str:
     return f"month:{name}" if cluster == FLEET else f"month:{name}@{cluster}"
 
 
-def schema_of(setup: Setup) -> pa.Schema:
-    """Return the columns of the store."""
+def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
+    """Return the columns of the store, of rows that are kept with their months or of those beyond."""
     import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only a study needs
 
     fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
     fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
     fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
-    for name, cluster in setup.monthly:
+    for name, cluster in setup.monthly if detailed else ():
         # Clusters are many: half the digits of a float hold a percentile to the dollar.
         number = pa.float64() if cluster == FLEET else pa.float32()
         fields.append(pa.field(month_column(name, cluster), pa.list_(number, setup.months)))
@@ -39,14 +39,15 @@ def schema_of(setup: Setup) -> pa.Schema:
 
 
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
-    """Return batches as one table: one row per replication and scenario."""
+    """Return batches as one table, one row per replication and scenario; all of them have months, or none."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    scenarios, schema = len(setup.scenarios), schema_of(setup)
+    detailed = setup.is_detailed(batches[0].first)
+    scenarios, schema = len(setup.scenarios), schema_of(setup, detailed=detailed)
     numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
     inputs = np.concatenate([rows.inputs for rows in batches])
     headlines = np.concatenate([rows.headlines for rows in batches])
-    monthly = np.concatenate([rows.monthly for rows in batches])
+    monthly = np.concatenate([rows.monthly for rows in batches]) if detailed else np.empty(0)
     failed = {(row, scenario): message for rows in batches for row, scenario, message in rows.errors}
     messages: list[str | None] = [None] * (len(numbers) * scenarios)
     if failed:
@@ -62,7 +63,7 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
                 pa.array(monthly[:, :, place].ravel(), type=schema.field(month_column(*which)).type.value_type),
                 setup.months,
             )
-            for place, which in enumerate(setup.monthly)
+            for place, which in enumerate(setup.monthly if detailed else ())
         ),
         messages,
     ]

@@ -48,12 +48,15 @@ def goal_of(
 
 
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
-    """Return what identifies a finished study."""
+    """Return what identifies a finished study; where only some replications have their months, how many do."""
+    detailed = store.joined.detailed
+    said = {"detailed": detailed} if isinstance(store.setup.design, MonteCarlo) and detailed < rows else {}
     return {
         "kind": "study",
         "name": prepared.study.name,
         "headline": prepared.headline.name,
         "replications": rows,
+        **said,
         "identity": store.identity,
     }
 

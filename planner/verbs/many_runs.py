@@ -333,7 +333,7 @@ def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -
         return run_rows(store, goal, force, watch)
     except KeyboardInterrupt:
         store.close()
-        rows = min(sum(last - first for first, last in store.finished()), goal.rows)
+        rows = min(len(store.finished()) * store.batch, goal.rows)
         raise Stopped(f"stopped with {rows:,} of {goal.rows:,} replications kept") from None
 
 
@@ -341,6 +341,6 @@ def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     """Read what drives the headline off a finished Monte Carlo study."""
     from planner.reporting.study_rows import completed_rows
 
-    completed = completed_rows(finished.output(finished.prepared.headline.name))
+    completed = completed_rows(finished.output(finished.prepared.headline.name, finished.detailed).T)
     drivers = tuple(finished.drivers())
     return StudyAnswer(folder=folder, method="importance", finished=finished, drivers=drivers, completed=completed)

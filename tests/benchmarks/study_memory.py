@@ -8,11 +8,12 @@ charts are the study's own.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +22,7 @@ import numpy as np
 from planner.reporting.study_folder import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
+from planner.studies.dask_engine import Batch
 from planner.studies.headlines import HEADLINES
 from planner.studies.identity import identity
 from planner.studies.prepare import prepare
@@ -30,12 +32,13 @@ from planner.studies.store import Store
 STUDY = Path(__file__).parents[2] / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
 
 
-def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
+def made_up(setup: Setup, batches: Iterable[Batch]) -> Iterator[Rows]:
     """Yield batches of the shape that workers send."""
-    if not batches:
+    ahead = iter(batches)
+    if (begin := next(ahead, None)) is None:
         return
     generator = np.random.default_rng(1)
-    rows = batches[0][1] - batches[0][0]
+    rows = begin[1] - begin[0]
     shape = (rows, len(setup.scenarios))
     base = Rows(
         first=0,
@@ -45,7 +48,7 @@ def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
         monthly=generator.lognormal(size=(*shape, len(setup.monthly), setup.months)),
         errors=(),
     )
-    for first, last in batches:
+    for first, last in itertools.chain([begin], ahead):
         factor = generator.lognormal(sigma=0.2)
         yield dataclasses.replace(
             base,
@@ -53,7 +56,7 @@ def made_up(setup: Setup, batches: list[tuple[int, int]]) -> Iterator[Rows]:
             chance=np.arange(first, last),
             inputs=base.inputs * factor,
             headlines=base.headlines * factor,
-            monthly=base.monthly * factor,
+            monthly=base.monthly * factor if setup.is_detailed(first) else base.monthly[:, :, :0],
         )
 
 

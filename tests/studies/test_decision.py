@@ -21,7 +21,7 @@ def table(rows: int = 800) -> np.ndarray:
 
 
 def test_pairs_are_compared_row_by_row() -> None:
-    found = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, ALL, lower_is_better=True)}
+    found = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)}
     assert found["a", "b"].probability_better.value == 1.0
     assert found["a", "b"].mean_difference.value == pytest.approx(-1.0)
     assert found["a", "b"].mean_difference.half_width == pytest.approx(0.0, abs=1e-9)
@@ -32,7 +32,7 @@ def test_pairs_are_compared_row_by_row() -> None:
 
 def test_against_all_others_is_against_the_best_of_them() -> None:
     rows = table()
-    found = {c.scenario: c for c in decisions(rows, NAMES, 8, ALL, lower_is_better=True) if not c.against}
+    found = {c.scenario: c for c in decisions(rows.T, NAMES, 8, ALL, lower_is_better=True) if not c.against}
     best = rows.argmin(axis=1)
     assert [found[n].probability_better.value for n in NAMES] == pytest.approx([(best == k).mean() for k in range(3)])
     regret = rows[:, 0] - rows.min(axis=1)
@@ -40,7 +40,7 @@ def test_against_all_others_is_against_the_best_of_them() -> None:
 
 
 def test_higher_can_be_better() -> None:
-    found = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, ALL, lower_is_better=False)}
+    found = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=False)}
     assert found["b", "a"].probability_better.value == 1.0
     assert found["b", "a"].mean_difference.value == pytest.approx(1.0)
     assert found["a", "b"].mean_regret.value == pytest.approx(1.0)
@@ -48,18 +48,18 @@ def test_higher_can_be_better() -> None:
 
 def test_ties_count_half_and_failed_rows_not_at_all() -> None:
     rows = np.array([[1.0, 1.0], [1.0, 2.0], [np.nan, 0.0], [2.0, 2.0]] * 8)
-    found = decisions(rows, ("a", "b"), 4, (0, 1), lower_is_better=True)
+    found = decisions(rows.T, ("a", "b"), 4, (0, 1), lower_is_better=True)
     assert len(found) == 2
     assert found[0].probability_better.value == pytest.approx(2 / 3)
 
 
 def test_a_probability_is_never_told_more_exactly_than_its_rows_can() -> None:
     """Randomisations that all count the same would have an interval of no width."""
-    certain = {(c.scenario, c.against): c for c in decisions(table(), NAMES, 8, ALL, lower_is_better=True)}["a", "b"]
+    certain = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)}["a", "b"]
     assert certain.probability_better.value == 1.0
     assert certain.probability_better.half_width == pytest.approx(0.5 * 8 / 800)
     rows = np.tile([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], (40, 1)).reshape(40, 4, 2)
-    alike = decisions(rows.transpose(1, 0, 2).reshape(160, 2), ("a", "b"), 4, (0, 1), lower_is_better=True)[0]
+    alike = decisions(rows.transpose(1, 0, 2).reshape(160, 2).T, ("a", "b"), 4, (0, 1), lower_is_better=True)[0]
     assert alike.probability_better.value == pytest.approx(0.75)
     assert alike.probability_better.half_width == pytest.approx(3.0 / 160)  # the rule of three
 
@@ -104,18 +104,19 @@ def test_only_what_keeps_its_promise_can_be_best() -> None:
     short[:8, 1] = 0.3
     months = np.where(short > 0, 5.0, 36.0)
     asked = [(name, 0.9) for name in NAMES]
-    a, b, c = standings(rows, (short, months), asked, 4, lower_is_better=True)
+    a, b, c = standings(rows.T, (short.T, months.T), asked, 4, lower_is_better=True)
     assert [each.keeps_promise for each in (a, b, c)] == [False, True, True]
     assert [each.kept_fraction.value for each in (a, b, c)] == pytest.approx([0.8, 0.9, 1.0])
     assert a.shortfall_fraction == pytest.approx(0.08)  # the 72nd smallest of 80
     assert (a.kept_months, b.kept_months) == (5.0, 36.0)
     assert np.isnan(a.best_fraction.value)
     assert [b.best_fraction.value, c.best_fraction.value] == pytest.approx([0.625, 0.375])
-    pairs = {(each.scenario, each.against) for each in decisions(rows, NAMES, 4, (1, 2), lower_is_better=True)}
+    pairs = {(each.scenario, each.against) for each in decisions(rows.T, NAMES, 4, (1, 2), lower_is_better=True)}
     assert len(pairs) == 6  # against all others only where more than two keep it
-    alone = standings(rows, (np.where(short[:, :1] >= 0, [[0.1, 0.0, 0.1]], 0), months), asked, 4, lower_is_better=True)
+    others_short = np.tile([[0.1], [0.0], [0.1]], 80)
+    alone = standings(rows.T, (others_short, months.T), asked, 4, lower_is_better=True)
     assert alone[1].best_fraction.value == 1.0
-    none = standings(rows, (np.full((80, 3), 0.1), months), asked, 4, lower_is_better=True)
+    none = standings(rows.T, (np.full((3, 80), 0.1), months.T), asked, 4, lower_is_better=True)
     assert all(np.isnan(each.best_fraction.value) for each in none)
 
 
@@ -123,7 +124,7 @@ def test_replications_that_failed_judge_nothing() -> None:
     rows = np.array([[1.0, 2.0]] * 16)
     rows[3, 0] = np.nan
     short = np.where(np.isnan(rows), np.nan, 0.0)
-    found = standings(rows, (short, short + 36.0), [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
+    found = standings(rows.T, (short.T, short.T + 36.0), [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
     assert found[0].keeps_promise
     assert found[0].kept_fraction.completed == 15
     assert found[0].best_fraction.completed == 15
@@ -132,11 +133,18 @@ def test_replications_that_failed_judge_nothing() -> None:
 class Stub(Finished):
     """A finished study whose columns are given."""
 
-    def output(self, name: str) -> np.ndarray:
-        return COLUMNS[name]
+    @property
+    def detailed(self) -> int:
+        return self.rows
 
-    def input(self, name: str) -> np.ndarray:
-        return COLUMNS[name]
+    def output(self, name: str, rows: int | None = None) -> np.ndarray:
+        return COLUMNS[name][:rows]
+
+    def by_scenario(self, name: str) -> np.ndarray:
+        return COLUMNS[name].T
+
+    def input(self, name: str, rows: int | None = None) -> np.ndarray:
+        return COLUMNS[name][:rows]
 
 
 COLUMNS: dict[str, np.ndarray] = {}

@@ -10,8 +10,7 @@ from planner.studies.intervals import (
     half_width,
     mean_estimate,
     percentile_estimate,
-    sd_estimate,
-    tail_mean_estimate,
+    spread_estimates,
 )
 from planner.studies.points import PointSet
 
@@ -75,9 +74,10 @@ def test_failed_rows_are_left_out() -> None:
 
 def test_tail_mean_is_the_mean_of_the_worst_twentieth() -> None:
     rows = np.arange(100.0)
-    assert tail_mean_estimate(rows, SCRAMBLINGS, upper=True).value == pytest.approx(97.0)
-    assert tail_mean_estimate(rows, SCRAMBLINGS, upper=False).value == pytest.approx(2.0)
-    assert sd_estimate(rows, SCRAMBLINGS).value == pytest.approx(rows.std(ddof=1))
+    high, low = (dict(spread_estimates(rows, SCRAMBLINGS, upper=upper)) for upper in (True, False))
+    assert high["cvar95"].value == pytest.approx(97.0)
+    assert low["cvar95"].value == pytest.approx(2.0)
+    assert high["sd"].value == pytest.approx(rows.std(ddof=1))
 
 
 def test_relative_width() -> None:

@@ -229,7 +229,7 @@ def test_a_study_looks_at_the_figure_it_is_told() -> None:
 
     def found(until: Until) -> Estimate:
         goal = Goal(rows=400, headline="cost_usd", scramblings=4, until=until, promised=plans)
-        return goal.estimate(rows[:, : len(goal.columns)])
+        return goal.estimate(list(rows[:, : len(goal.columns)].transpose(1, 2, 0)))
 
     assert found(Until(0.1)).value == pytest.approx(headline[:, 0].mean())
     ninth = found(Until(0.1, "p90"))

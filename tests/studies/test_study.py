@@ -38,7 +38,7 @@ def test_bands_do_not_depend_on_how_many_months_are_read_at_once(
 ) -> None:
     finished = planner.run_study(study_file(), 16, tmp_path / "out")
     together = list(finished.bands())
-    monkeypatch.setattr("planner.studies.analysis._BAND_BYTES", 1)
+    monkeypatch.setattr("planner.studies.analysis._AT_ONCE_BYTES", 1)
     assert list(finished.bands()) == together
     for band in together:
         assert list(band.percentiles) == sorted(band.percentiles)
@@ -50,7 +50,7 @@ def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replica
     third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
     study = study_file(third.replace("  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}\n", ""))
     together = list(planner.run_study(study, 12, tmp_path / "out").bands())
-    monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
+    monkeypatch.setattr("planner.studies.joined._ROW_GROUP", 8)
     assert list(planner.run_study(study, 12, tmp_path / "again").bands()) == together
     assert len({band.percentiles for band in together if band.output == "cost_usd" and band.cluster == FLEET}) == 9
 

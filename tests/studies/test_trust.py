@@ -26,10 +26,11 @@ from planner.studies import identity as identities
 from planner.studies import replicate
 from planner.studies.analysis import separation
 from planner.studies.intervals import mean_estimate
+from planner.studies.joined import SINGLE
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.runner import Workforce
-from planner.studies.store import SINGLE, Store
+from planner.studies.store import Store
 from planner.studies.study import open_store, run_study
 from tests.conftest import TINY
 from tests.studies.conftest import SMALL
@@ -249,7 +250,7 @@ def stopped(prepared: Prepared, folder: Path, rows: int = 16) -> Store:
     from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - beside its use
 
     store = open_store(prepared, folder)
-    for part in made_up(store.setup, store.batches(rows)):
+    for part in made_up(store.setup, [(first, first + store.batch) for first in range(0, rows, store.batch)]):
         store.write(part)
         store.flush()
     store.close()
@@ -273,7 +274,7 @@ def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(study: Pat
         shard = sorted((tmp_path / "o" / WORK).glob("*.parquet"))[1]
         flipped(shard, chance)
         store = open_store(prepared, tmp_path / "o", resume=True)
-        assert store.finished() == [(0, 8)]
+        assert store.finished().tolist() == [0]
         assert store.notes == [f"{shard} is damaged; it is set aside, and its replications are run again"]
         assert shard.with_name(f"{shard.name}.bad").exists()
         store.close()
@@ -292,7 +293,7 @@ def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path)
         with pytest.raises(ScenarioError, match=r"replications\.parquet: has changed since planner wrote it"):
             reader.finished_rows()
         store = open_store(prepared, tmp_path / "o", resume=True)
-        assert store.finished() == []
+        assert store.finished().tolist() == []
         assert "is damaged; its replications are run again" in store.notes[0]
         store.close()
     done(prepared, tmp_path / "o")
@@ -321,7 +322,7 @@ def test_rows_that_are_no_whole_batch_are_set_aside(study: Path, tmp_path: Path)
     other = Store(tmp_path / "o", setup, {**store.identity})
     other.batch = 16  # a reader that was told another size
     other.open(resume=True, restart=False)
-    assert other.finished() == []
+    assert other.finished().tolist() == []
     assert all("does not hold whole batches of rows" in note for note in other.notes)
     other.close()
 
@@ -360,13 +361,13 @@ def test_a_shard_waits_for_company_but_not_for_long(
     monkeypatch.setattr(stores, "_SHARD_SHARE", 1.0)
     store = open_store(prepared, tmp_path / "o")
     store._opened_s = 0.0
-    for part in made_up(store.setup, store.batches(1024 + 8)):
+    for part in made_up(store.setup, [(first, first + 8) for first in range(0, 1024 + 8, 8)]):
         store.write(part)
     assert len(list((tmp_path / "o" / WORK).glob("*.parquet"))) == 2
-    assert sum(last - first for first, last in store.finished()) == 1024
+    assert len(store.finished()) * store.batch == 1024
     monkeypatch.setattr(time, "monotonic", lambda: 105.5)
     store.write(next(iter(made_up(store.setup, [(1032, 1040)]))))
-    assert sum(last - first for first, last in store.finished()) == 1040
+    assert len(store.finished()) * store.batch == 1040
     store.close()
 
 

@@ -196,6 +196,12 @@ class Contents:
         return ", ".join(map(str, scenarios)) or "plan"
 
     @property
+    def detailed(self) -> int | None:
+        """Replications that fans and drivers are of, the first ones; None where they are of all."""
+        detailed = self.manifest.get("detailed")
+        return detailed if isinstance(detailed, int) else None
+
+    @property
     def title(self) -> str:
         """What the report calls itself: of a study, the command that made it."""
         if self.kind != "study":

@@ -142,7 +142,8 @@ def hangs_section(contents: Contents) -> Section | None:
     first = next((plan.name for plan in judged(contents)[1].ranked if plan.name in plans), rows[0][0])
     parts: list[Html] = [_sentence(rows, output, first)]
     drawn = [(panel.title, _tornado(panel, output, spans)) for panel in sorted(panels(rows), key=_order(first))]
-    parts.append(paragraph("Grey bars are no longer than chance alone would draw them.", class_="note"))
+    measured_on = f" Measured on the first {contents.detailed:,} replications." if contents.detailed is not None else ""
+    parts.append(paragraph(f"Grey bars are no longer than chance alone would draw them.{measured_on}", class_="note"))
     drawn += [(title, shown) for title, shown in _ranked(rows, output)]
     for place, (title, shown) in enumerate(drawn):
         parts.append(shown if place < OPEN_TORNADOES else details(title, shown))

@@ -354,7 +354,8 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
 
 def fan_section(contents: Contents) -> Section | None:
     """Return fan charts: the median by month within its tenth and ninetieth percentile, by scenario."""
-    said = "The median of all replications by month; the band holds eight in ten."
+    which = "all" if contents.detailed is None else f"the first {contents.detailed:,}"
+    said = f"The median of {which} replications by month; the band holds eight in ten."
     charts = fan_charts(contents, [("p10", "p90")], said)
     body = join(map(draw, charts), "\n")
     return Section(key="time", body=body) if charts else None

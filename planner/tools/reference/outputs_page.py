@@ -65,7 +65,10 @@ _STUDY = """\
 A folder of its own, `outputs/<name>/` or `outputs/<name>-<method>/`, with the tables below (for a method of
 `planner sensitivity` only `percentiles.csv` and `decision.csv` of the rows in which no input is moved,
 `sensitivity.csv` and `uncertain.csv`), charts, `datapackage.json`, `replications.parquet` with all of it in full
-precision and the monthly figures of every replication, and a `manifest.json`. Every scenario is also run
+precision and the monthly figures of every replication, and a `manifest.json`. Of a study longer than its
+`detailed_replications` it has those, and `replications_further.parquet` the others, with the same columns but those by
+month; `monthly_bands.csv` and `sensitivity.csv` are then of the detailed ones, which `completed` counts, and `detailed`
+in the manifest says how many they are. Every scenario is also run
 once as stated: beside the study's tables lie those of a comparison, with `scenario` as first column, from
 `timeline_monthly.csv` to `model_error.csv`."""
 
