@@ -13,7 +13,7 @@ hour's share is E[G ℓ(ρG)], weighted by G because requests see their own crow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -108,7 +108,13 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
     """Return rates of minutes over the mean, gamma distributed with mean 1, and their weights."""
     if rate_cv == 0.0:
         return np.ones(1), np.ones(1)
-    gauss, weights = np.polynomial.hermite_e.hermegauss(48)
-    weights = weights / weights.sum()
+    gauss, weights = _normal()
     rate = np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 1e-9) ** 3  # Wilson and Hilferty's gamma
     return np.asarray(rate / (weights @ rate)), np.asarray(weights)
+
+
+@cache
+def _normal() -> tuple[Floats, Floats]:
+    """Return nodes of the normal distribution and their weights, which add up to 1."""
+    gauss, weights = np.polynomial.hermite_e.hermegauss(48)
+    return np.asarray(gauss), np.asarray(weights / weights.sum())
