@@ -7,6 +7,7 @@ kilowatt-hours in the fleet, US dollars, tokens.
 from __future__ import annotations
 
 import functools
+import math
 
 HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
@@ -119,6 +120,15 @@ def unit_of(name: str) -> str | None:
         counted = unit_of(f"_{above}")
         return f"{counted}/{_UNIT_BY_SUFFIX[suffix]}" if counted and suffix == f"_{below}" else None
     return None
+
+
+def rounded_up(number: float, digits: int) -> float:
+    """Return a number with so many significant digits, no less than it: what is said to be enough must be."""
+    if not math.isfinite(number) or number == 0.0:
+        return number
+    nearest = float(f"{number:.{digits}g}")
+    step = 10.0 ** (math.floor(math.log10(abs(number))) - digits + 1)
+    return nearest if nearest >= number else float(f"{number + step:.{digits}g}")
 
 
 _DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}

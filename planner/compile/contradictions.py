@@ -28,7 +28,7 @@ from planner.language.plausible import implausible
 from planner.language.prices import dated_quotes, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import Steps
-from planner.units import SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_HOUR, rounded_up
 
 MOST_TOKENS_PER_S = 1e9
 """Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
@@ -116,7 +116,7 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
     here = [cluster for cluster in plan.clusters if not cluster.is_hosted]
     one = min((cluster.node_power.full_kw for cluster in here), default=0.0)
-    full = sum(cluster.nodes * cluster.node_power.full_kw for cluster in here)
+    full = max(_on_site_kw(plan, lambda cluster: cluster.node_power.full_kw))
     if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
         message = (
             f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
@@ -132,16 +132,33 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
     return []
 
 
+def _on_site_kw(plan: Plan, kw: Callable[[ClusterPlan], float]) -> list[float]:
+    """Return what the machines on site draw by some figure of a node, each time that a cluster comes, and at the end.
+
+    A cluster is there from its first day, at the earliest, until it is retired.
+    """
+    here = [cluster for cluster in plan.clusters if cluster.nodes and not cluster.is_hosted]
+    begins = [_begins_h(cluster) for cluster in here]
+    return [
+        sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
+        for at_h in (*begins, plan.hours - 1.0)
+    ]
+
+
+def _begins_h(cluster: ClusterPlan) -> float:
+    """Return when the first machines of a cluster are there at the earliest."""
+    order = cluster.order
+    return (cluster.online_h or 0.0) if order is None else max(order.placed_h + order.lead_h + order.slip_h.low, 0.0)
+
+
 def _blocks(plan: Plan) -> list[str]:
-    """Hold energised power against nameplate power."""
-    needed = sum(cluster.nodes * cluster.nameplate_kw for cluster in plan.clusters if not cluster.is_hosted)
-    if plan.site.block_kw.size and plan.site.block_kw[-1] < needed:
-        return [
-            f"power blocks energise {plan.site.block_kw[-1]:,.0f} kW in all; "
-            f"the clusters' nameplate is {needed:,.0f} kW, "
-            "so some nodes are paid for and will never serve"
-        ]
-    return []
+    """Hold energised power against nameplate power: that of the machines which are there together."""
+    needed = _on_site_kw(plan, lambda cluster: cluster.nameplate_kw)
+    if not plan.site.block_kw.size or plan.site.block_kw[-1] >= max(needed):
+        return []
+    has, most = plan.site.block_kw[-1], max(needed)
+    so = "some nodes are paid for and will never serve" if needed[-1] > has else "some nodes wait until others retire"
+    return [f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"]
 
 
 def _all_drained(plan: Plan) -> list[str]:
@@ -285,7 +302,7 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
                 f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.percentile:.2g} may: "
-                f"state at least {plan.alone_s[best, w]:.2g} s, shorter prompts, or a faster part"
+                f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
             )
             yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
 

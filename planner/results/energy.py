@@ -7,16 +7,15 @@ import numpy as np
 from planner.arrays import Floats
 from planner.finance.tariffs import demand_charges_of_peaks_usd
 from planner.fleet.plan import Plan
-from planner.fleet.quantities import shares
-from planner.results.monthly import Monthly
+from planner.results.monthly import Monthly, shares_of_power
 from planner.simulation.driver import Run
 
 
 def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
     """Return the cost of IT energy and of cooling, shape (months, clusters) each.
 
-    Cooling (and distribution) belongs to the site; clusters bear it in proportion to their IT energy. Machines at a
-    provider's draw none of the site's.
+    Cooling (and distribution) belongs to the site; clusters bear it in proportion to their IT energy, or to rated power
+    where a month has none. Machines at a provider's draw none of the site's.
     """
     prices = plan.money.power
     if prices.hourly_usd_per_kwh is None:
@@ -31,10 +30,10 @@ def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
         inside = np.flatnonzero(np.diff(edges) > 0)
         it[inside] += np.add.reduceat(window.it_kw * price, edges[inside], axis=-1).T
         site[inside] += np.add.reduceat(window.facility_kw * price, edges[inside])
-    return it, (site - it.sum(axis=1))[:, None] * shares(monthly.it_kwh)
+    return it, (site - it.sum(axis=1))[:, None] * shares_of_power(plan, monthly.it_kwh)
 
 
 def demand_charge_usd(plan: Plan, monthly: Monthly) -> Floats:
     """Return the charge for each month's highest hour, borne like energy, shape (months, clusters)."""
     charge = demand_charges_of_peaks_usd(plan.money.power.tariff, plan.months, monthly.peak_facility_kw)
-    return charge[:, None] * shares(monthly.it_kwh)
+    return charge[:, None] * shares_of_power(plan, monthly.it_kwh)

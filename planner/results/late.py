@@ -27,11 +27,23 @@ from planner.arrays import Bools, Floats
 from planner.finance.unit_costs import ratio
 from planner.fleet import quantities
 from planner.fleet.hourly import WindowInput
-from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
+from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, missed_under
 from planner.results.kept import per_run
+from planner.results.mends import (
+    CAPACITY_CELL,
+    LEAST_NAMED,
+    Ladder,
+    Mend,
+    calm,
+    mends_of,
+    power_mend,
+    with_more,
+    without_cap,
+)
 from planner.results.replication import Replication
+from planner.units import rounded_up
 
 REASONS: Mapping[str, str] = {
     "power_cap": "the power cap or parked nodes",
@@ -43,9 +55,13 @@ REASONS: Mapping[str, str] = {
     "too_long": "prompts too long for the objective",
 }
 """What takes requests, from the first rung to the last, in words."""
-_LEAST_NAMED = 1e-5
-_ONE_AT_LEAST = 1e-3  # requests of a month: less than that is no request, but rounding
-_CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)  # at which the load is what nodes sustain at the objective
+_HALVED = ("bursts", "queueing", "too_long")
+"""What a mend is said to halve; the rest it is said to carry."""
+_UNTRIED = ("queueing", "too_long")
+"""Whose mends are told by their formula alone."""
+_CARRIED = 0.9  # of what a cause took: nodes come whole, and some of what they carry is late
+_NEARLY = 0.9  # of what is said: the same hours, and not those of another run
+_TIMES = (1.0, 1.5, 2.0)  # what was worked out for a mend, and what is tried where it is too little
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +73,8 @@ class Lost:
     requests: Floats
     mend_amount: Floats
     """How much would mend it, NaN where nothing stated would."""
-    mends: tuple[tuple[str, ...], ...]
-    """What of, in words, by reason and workload."""
+    mends: tuple[tuple[Mend, ...], ...]
+    """What of, by reason and workload."""
 
 
 @per_run
@@ -70,12 +86,14 @@ def lost_requests(result: Replication) -> Lost:
     missed[4:] = np.where(_outgrown(plan), missed[3], missed[4:])  # missed since no batch meets the objective
     missed = np.minimum.accumulate(missed, axis=0)
     requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
-    amount, mends = _mends(result, hourly, requests)
+    ladder = Ladder(hourly=[late + shed for late, shed in hourly], requests=requests)
+    power = power_mend(result, ladder)
+    by_workload = [mends_of(result, ladder, power, w) for w in range(len(plan.workloads))]
     return Lost(
         fraction=np.nan_to_num(ratio(requests, result.settled_requests())),
         requests=requests,
-        mend_amount=amount,
-        mends=mends,
+        mend_amount=np.moveaxis(np.array([[mend.amount for mend in mends] for mends in by_workload]), 0, -1),
+        mends=tuple(zip(*by_workload, strict=True)),
     )
 
 
@@ -90,7 +108,7 @@ def _rungs(result: Replication) -> list[Hourly]:
     if plan.site.cap_kw is None and plan.site.parking is None:
         rungs += rungs
     else:
-        plan = _without_cap(plan)
+        plan = without_cap(plan)
         rungs += _missed(plan, inputs, [_as_it_is])
     machines = result.run.node_hours
     inputs = tuple(
@@ -99,7 +117,7 @@ def _rungs(result: Replication) -> list[Hourly]:
     is_whole = not any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
     rungs += rungs[-1:] if is_whole else _missed(plan, inputs, [_as_it_is])
     inputs = tuple(replace(given, speed=_mended(given), incidents={}) for given in inputs)
-    rungs += _missed(plan, inputs, [_as_it_is, _calm, _up_to_capacity, _idle])
+    rungs += _missed(plan, inputs, [_as_it_is, calm, _up_to_capacity, _idle])
     for _, shed in rungs[5:]:
         shed[:] = 0.0  # had there been room, it would have been served, late as the rest
     return rungs
@@ -136,26 +154,13 @@ def _mended(given: WindowInput) -> dict[tuple[int, int], Floats]:
     return speeds
 
 
-def _without_cap(plan: Plan) -> Plan:
-    """Return a plan whose site, and that of the pools that models share clusters in, may draw any power."""
-    if (placement := plan.placement) is not None:
-        placement = replace(placement, pools=_without_cap(placement.pools))
-    return replace(plan, site=replace(plan.site, cap_kw=None), placement=placement)
-
-
 def _as_it_is(plan: Plan) -> Plan:
     return plan
 
 
-def _calm(plan: Plan) -> Plan:
-    """Return a plan without bursts."""
-    calm = plan.calm_tables
-    return plan if calm is None else replace(plan, late_tables=calm[0], refused_tables=calm[1])
-
-
-def _up_to_capacity(plan: Plan, last_cell: int = _CAPACITY_CELL) -> Plan:
+def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
     """Return a plan without bursts in which loads beyond a cell are as late as at it, and nothing is refused."""
-    late = _calm(plan).late_tables.copy()
+    late = calm(plan).late_tables.copy()
     late[..., last_cell:] = late[..., last_cell, None]
     return replace(plan, late_tables=late, refused_tables=np.zeros_like(late))
 
@@ -184,93 +189,6 @@ def _outgrown(plan: Plan) -> Bools:
     return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
 
-def _mends(result: Replication, rungs: list[Hourly], requests: Floats) -> tuple[Floats, tuple[tuple[str, ...], ...]]:
-    """Return how much of what would mend each loss, shape (reasons, months, workloads), and what, in words.
-
-    Of nodes as many as carry, at the objective, what the worst hour of the month loses to the cause, on the cluster
-    that serves most of the workload a node. Of queueing as many as halve it, by the load at which the late share is
-    half of the month's. Of power what such nodes draw at full load, with their cooling. Of prompts too long the
-    first-token objective that halves them, or keeps to its percentile, on the cluster where fewest are.
-    """
-    plan, months = result.plan, len(result.plan.months.labels)
-    amount, words = np.full(requests.shape, np.nan), []
-    starts = plan.month_edges_h[:-1]
-    fastest = np.full(plan.most_loads.shape, np.nan) if plan.alone_s is None else plan.alone_s
-    hourly = [late + shed for late, shed in rungs]
-    for w, load in enumerate(plan.workloads):
-        order = list(load.cluster_order)
-        best = max(order, key=lambda c: float(plan.requests_per_node_h[c, w].max()))
-        rates = np.broadcast_to(plan.requests_per_node_h[best, w], (months,))
-        # Where fewest prompts are too long: late on an idle replica.
-        name, quickest = plan.clusters[best].name, min(order, key=lambda c: float(_calm(plan).late_tables[c, w, 0]))
-        for r in range(5):
-            peak = np.maximum.reduceat(np.maximum(hourly[r][w] - hourly[r + 1][w], 0.0), starts)
-            amount[r, :, w] = np.divide(peak, rates, out=np.full(months, np.nan), where=rates > 0.0)
-        amount[0, :, w] *= plan.clusters[best].node_power.full_kw * (1.0 + float(plan.site.overhead_ratio.mean()))
-        main = int(result.monthly.served_requests[:, :, w].sum(axis=0).argmax())
-        queued = requests[5:, :, w].sum(axis=0)
-        amount[5, :, w] = _nodes_to_halve(result, main, w, queued)
-        is_named = queued.sum() >= _LEAST_NAMED * result.monthly.demand_requests[:, w].sum()
-        is_spread = is_named and _spreading_halves(result, w, float(requests[5, :, w].sum()))
-        spread = ", and so would routing: proportional, on what idles" if is_spread else ""
-        amount[6, :, w] = fastest[quickest, w] if fastest[quickest, w] > 0.0 else np.nan
-        more = f"more nodes of {name} would carry it"
-        words.append((
-            "kW more of site.power_cap_kw would carry it"
-            if plan.site.cap_kw is not None
-            else "more site.parking.headroom_fraction would carry it",
-            f"{more}, but for hours in which the site is dark",
-            f"{more}, and so would mending incidents sooner", f"{more} as headroom", more,
-            f"more nodes of {plan.clusters[main].name} would halve it{spread}",
-            f"s as its slo.ttft_s would halve it on {plan.clusters[quickest].name}",
-        ))  # fmt: skip
-    if plan.site.cap_kw is None:
-        amount[0] = np.nan  # what is parked is a matter of headroom, of which no amount is known
-    # Nothing to mend, or nothing by more of a cluster that is not there yet.
-    amount[(requests < _ONE_AT_LEAST) | (amount <= 0.0)] = np.nan
-    return amount, tuple(zip(*words, strict=True))
-
-
-def _nodes_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> Floats:
-    """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1)."""
-    at, halved = _loads_to_halve(result, cluster, w, late)
-    nodes = result.monthly.present_node_h[:, cluster] / np.diff(result.plan.month_edges_h)
-    more = np.divide(nodes * (at - halved), halved, out=np.full(at.size, np.nan), where=halved > 0.0)
-    return np.asarray(more)
-
-
-def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
-    """Say whether a workload would queue half as much, were work spread evenly over all that serve it.
-
-    Each hour all clusters would be as utilised as they are together, each by what its nodes serve of the workload.
-    Machines paid by the hour do not stand idle.
-    """
-    plan, spread = result.plan, 0.0
-    if plan.preferred_utilisation == 0.0:  # it is spread so already
-        return False
-    tables = _calm(plan).late_tables[:, w]
-    loads = load_grid(tables.shape[-1] - 1)
-    owned = [c for c in plan.workloads[w].cluster_order if not plan.clusters[c].is_paid_by_the_hour]
-    months = plan.months.hour_periods
-    monthly = np.broadcast_to(plan.requests_per_node_h[:, w], (len(plan.clusters), len(plan.months.labels)))
-    for given, window in zip(result.run.inputs, result.run.windows, strict=True):
-        rates = monthly[owned][:, months[given.hours]]
-        room = given.nodes[owned] * rates
-        together = np.maximum(room.sum(axis=0), 1e-9)
-        load = (window.busy_nodes[owned] * rates).sum(axis=0) / together
-        for c, share in zip(owned, room / together, strict=True):
-            queue = np.interp(load, loads, tables[c]) - tables[c, 0]
-            spread += float((given.demand_requests[w] * share * queue).sum())
-    return spread <= 0.5 * queued
-
-
-def _loads_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> tuple[Floats, Floats]:
-    """Return ρ, the load up to capacity at which a cluster has a month's late share, and ρ½, with half of it queued."""
-    table, loads = _calm(result.plan).late_tables[cluster, w, : _CAPACITY_CELL + 1], load_grid(_CAPACITY_CELL)
-    queued = np.maximum(np.nan_to_num(ratio(late, result.monthly.demand_requests[:, w])) - table[0], 0.0)
-    return np.interp(table[0] + queued, table, loads), np.interp(table[0] + 0.5 * queued, table, loads)
-
-
 def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | float | None]]:
     """Return what takes the largest shares of a workload's requests over the run, and what would mend its worst month.
 
@@ -281,10 +199,9 @@ def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | fl
     share = np.nan_to_num(ratio(lost.requests.sum(axis=1), settled))  # (reasons, workloads)
     reasons: list[dict[str, str | float | None]] = []
     for place in np.argsort(-share, axis=None, kind="stable")[:most].tolist():
-        r, w = np.unravel_index(place, share.shape)
+        r, w = (int(index) for index in np.unravel_index(place, share.shape))
         month = int(lost.fraction[r, :, w].argmax())
-        amount = float(lost.mend_amount[r, month, w])
-        if share[r, w] >= _LEAST_NAMED:
+        if share[r, w] >= LEAST_NAMED:
             reasons.append(
                 {
                     "workload": plan.workloads[w].name,
@@ -292,8 +209,35 @@ def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | fl
                     "lost_fraction": float(share[r, w]),
                     "worst_month": plan.months.labels[month],
                     "worst_lost_fraction": float(lost.fraction[r, month, w]),
-                    "mend_amount": amount if np.isfinite(amount) else None,
-                    "mend": lost.mends[r][w],
+                    "mend_amount": _enough(result, lost, r, (month, w)),
+                    "mend": lost.mends[r][w].words[month],
                 }
             )
     return reasons
+
+
+def _enough(result: Replication, lost: Lost, r: int, place: tuple[int, int]) -> float | None:
+    """Return how much mends what a cause took of a workload's month; None where nothing that was tried does.
+
+    The plan is compiled and its hours are evaluated again with it: as much less must be missed as is said to be given
+    back. Whoever shares machines may have to leave to others what was added for it, work may be routed elsewhere, or
+    another layout be chosen: no formula knows all of that.
+    """
+    month, w = place
+    mend, name = lost.mends[r][w], [*REASONS][r]
+    amount = float(mend.amount[month])
+    if not np.isfinite(amount):
+        return None
+    if name in _UNTRIED:
+        return amount
+    now, taken = result.missed_requests()[place], lost.requests[r, month, w]
+    wanted = _NEARLY * (0.5 if name in _HALVED else _CARRIED) * taken
+    for times in _TIMES:
+        more = rounded_up(times * amount, 3) if mend.of == "ttft_s" else float(np.ceil(times * amount))
+        windows = with_more(result, mend, place, more)
+        if windows is None:
+            continue
+        late, shed = _joined([(window.late_requests, window.shed_requests) for window in windows])
+        if now - _missed_by_month(result, late, shed)[place] >= wanted:
+            return amount if times == 1.0 else more
+    return None

@@ -39,7 +39,7 @@ class Monthly:
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
     facility_kwh: Floats
-    """IT, and cooling and distribution in proportion to it; evenly where a month has none."""
+    """IT, and cooling and distribution in proportion to it; by rated power where a month has none."""
     peak_facility_kw: Floats
     """Highest hour of each month, shape (months,)."""
     demand_requests: Floats
@@ -66,10 +66,17 @@ class Monthly:
 def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's hours into months."""
     sums = _sums(plan, *_joined(run))
-    # In a month in which nothing ran, by rated power.
-    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters]) * plan.on_site
-    sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares(sums["it_kwh"], rated)
+    sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares_of_power(plan, sums["it_kwh"])
     return Monthly(**sums)
+
+
+def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
+    """Return the share of each cluster in what the site draws beside IT, shape (months, clusters).
+
+    By IT energy; in a month in which nothing ran by rated power, of which machines at a provider's have none here.
+    """
+    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters]) * plan.on_site
+    return shares(it_kwh, rated)
 
 
 def _joined(run: Run) -> tuple[WindowResult, NodeHours]:

@@ -174,7 +174,9 @@ def late_reasons(result: Replication) -> Columns:
         "lost_fraction": by_row(lost.fraction),
         "lost_requests": by_row(lost.requests),
         "mend_amount": by_row(lost.mend_amount),
-        "mend": [lost.mends[r][w] for w in range(len(names)) for r in range(len(REASONS))] * months,
+        "mend": [
+            lost.mends[r][w].words[m] for m in range(months) for w in range(len(names)) for r in range(len(REASONS))
+        ],
     }
 
 

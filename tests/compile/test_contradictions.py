@@ -97,6 +97,10 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
     assert f"of {name}, and more on any other" in warning
     assert share.max() > share.min() + 0.001
     needed = float(warning.split("state at least ")[1].split(" s")[0])
+    assert plans[0].alone_s is not None
+    assert needed >= plans[0].alone_s[int(share.argmin()), -1]
+    done = plan_of(QUIET, {"workloads": {"long": {**long, "slo": {"ttft_s": needed, "tpot_s": 0.05}}}})
+    assert not any("workloads.long.slo.ttft_s" in text for text in done.warnings)
     assert told[1] == []
     assert needed > 2.0
 
@@ -146,6 +150,22 @@ def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
 def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
     plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
     assert any("20 kW in all" in warning and "paid for and will never serve" in warning for warning in plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("kw", "online", "said"),
+    [
+        (90.0, "2026-02-01", None),  # eight nodes of H200 retire on the day on which seven of MI325X come
+        (90.0, "2026-01-15", "some nodes wait until others retire"),
+        (60.0, "2026-02-01", "some nodes are paid for and will never serve"),
+        (200.0, "2026-01-15", None),
+    ],
+)
+def test_power_is_held_against_the_machines_that_are_there_together(kw: float, online: str, said: str | None) -> None:
+    fleet = {"h200": {"nodes": 8, "retire": "2026-02-01"}, "mi325x": {"nodes": 7, "online": online}}
+    plan = plan_of(QUIET, {"clusters": fleet, "site": {"power_blocks": [{"date": "2026-01-01", "it_kw": kw}]}})
+    told = [warning for warning in plan.warnings if "power blocks" in warning]
+    assert [warning.split(", so ")[1] for warning in told] == ([said] if said else [])
 
 
 def test_an_order_after_the_horizon() -> None:

@@ -115,6 +115,22 @@ def test_at_the_cap_reserved_machines_work_before_the_sites_own(run: Run) -> Non
     assert result.monthly.shed_requests.sum() < 0.02 * result.monthly.demand_requests.sum()
 
 
+DAY, NIGHT = ("{name: day, usd_per_kwh: 0.1, end_hour: 12}", "{name: night, usd_per_kwh: 0.1, start_hour: 12}")
+CHARGE = "site.electricity.demand_charge_usd_per_kw_month=10"
+
+
+@pytest.mark.parametrize("price", ["site.electricity_usd_per_kwh=0.1", f"site.electricity.windows=[{DAY}, {NIGHT}]"])
+def test_before_the_sites_own_machines_come_a_providers_pay_none_of_its_power(run: Run, price: str) -> None:
+    """A month in which nothing runs here: the empty site's cooling and its demand charge are not theirs."""
+    result = run(price, CHARGE, "site.electricity.timezone=UTC", "clusters.h200.online=2026-03-01", ON_DEMAND)
+    assert result.monthly.it_kwh[0].sum() == 0
+    assert result.monthly.facility_kwh[0, 0] > 0
+    for account in (Account.COOLING, Account.DEMAND_CHARGE):
+        own, rented, _ = by_cluster(result, account)
+        assert own > 0
+        assert rented == 0
+
+
 def test_power_blocks_are_the_sites(run: Run) -> None:
     blocks = "site.power_blocks=[{date: 2026-01-01, it_kw: 30}]"
     result = run(blocks, ON_DEMAND, BUSY, *STEADY)

@@ -15,7 +15,8 @@ from planner.fleet.window import evaluate_window, missed_under
 from planner.language.loading import load_scenario
 from planner.reporting.summary import mend_words
 from planner.results import tables
-from planner.results.late import REASONS, _nodes_to_halve, lost_requests, worst_reasons
+from planner.results.late import REASONS, lost_requests, worst_reasons
+from planner.results.mends import nodes_to_halve
 from planner.results.result import RunResult
 from planner.results.run import simulate
 
@@ -179,7 +180,7 @@ def test_where_lateness_rises_evenly_with_load_as_many_nodes_again_halve_what_is
     even = dataclasses.replace(result, plan=dataclasses.replace(result.plan, late_tables=table, calm_tables=None))
     nodes = result.monthly.present_node_h[:, 0] / np.diff(result.plan.month_edges_h)
     for late in (0.03, 0.02):
-        found = _nodes_to_halve(even, 0, 0, late * result.monthly.demand_requests[:, 0])
+        found = nodes_to_halve(even, 0, 0, late * result.monthly.demand_requests[:, 0])
         assert found == pytest.approx(nodes)
 
 
@@ -195,8 +196,8 @@ def test_where_others_idle_it_is_said_that_spreading_work_halves_what_queues(
     ordered, spread = (lost_requests(run(*stated, *routing)) for routing in ((), ("routing=proportional",)))
     place = [*REASONS].index("queueing")
     halves = spread.requests[place].sum() <= 0.5 * ordered.requests[place].sum()
-    assert ("routing: proportional" in ordered.mends[place][0]) == halves
-    assert "routing" not in spread.mends[place][0]
+    assert ("routing: proportional" in ordered.mends[place][0].words[0]) == halves
+    assert "routing" not in spread.mends[place][0].words[0]
 
 
 def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_less() -> None:
