@@ -176,7 +176,8 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
     buys = any(rule.enlarges for rule in scenario.expansion.rules)
     if not buys and not any(cluster.nodes for cluster in plan.clusters):
-        yield "no cluster has a node and no review buys any: nothing can be served"
+        nothing = "no cluster has a node and no review buys any: nothing can be served"
+        yield nothing if scenario.choose is None else f"{nothing} until planner size has chosen how many to buy"
     edges = plan.month_edges_h[:-1].astype(np.intp)
     peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
     if not peaks.any():

@@ -174,6 +174,8 @@ def test_no_nodes_anywhere_unless_a_review_buys_them(write: WriteScenario, tiny:
     none = ["clusters.h200.nodes=0", "clusters.mi325x=null"]
     scenario = load_scenario(write(tiny), none)
     assert any("no cluster has a node" in warning for warning in build_plan(scenario).warnings)
+    open_to = load_scenario(write(tiny), [*none, "choose.clusters.h200.most_nodes=9"])
+    assert any("until planner size has chosen" in warning for warning in build_plan(open_to).warnings)
     rule = "expansion.rules=[{when: shed_above, threshold_fraction: 0.01, cluster: h200, nodes: 2}]"
     assert build_plan(load_scenario(write(tiny), [*none, rule])).warnings == ()
 
