@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from planner.studies.homes import Homes, Numbers
 from planner.studies.identity import Identity, digest_of
 from planner.studies.joined import FURTHER, JOINED, SINGLE, Joined, write_joined
 from planner.studies.replicate import NOT_RUN, Rows, Setup
-from planner.studies.stored_columns import WRITING, schema_of, table_of
+from planner.studies.stored_columns import WRITING, schema_of, stored_bytes, table_of
 from planner.studies.work import Work
 
 if TYPE_CHECKING:
@@ -165,6 +166,16 @@ class Store(Work):
             message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
+
+    def short_of_disk(self, rows: int) -> list[str]:
+        """Return a note where the disk has no room for so many rows, which lie there twice while they are joined."""
+        stored = min(len(self._homes.numbers()) * self.batch, rows)
+        needed = 2 * stored_bytes(self.setup, rows) - stored_bytes(self.setup, stored)
+        free = shutil.disk_usage(self.folder).free
+        if needed <= free:
+            return []
+        gigabytes = f"{needed / 1e9:,.1f} GB to be written and joined, and {free / 1e9:,.1f} GB are free"
+        return [f"{self.folder} needs about {gigabytes}; fewer replications need less, or fewer detailed_replications"]
 
     def finished(self) -> Numbers:
         """Return the numbers of the batches that are stored, in order."""

@@ -38,6 +38,17 @@ def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
     return pa.schema([*fields, pa.field("error", pa.string())])
 
 
+def stored_bytes(setup: Setup, rows: int) -> int:
+    """Return about what the first replications take on a disk: drawn numbers do not shrink, inputs stand once in all.
+
+    Inputs are repeated for each scenario, which the compression of the file takes back.
+    """
+    numbers = len(HEADLINES) + 2
+    by_month = sum(8 if cluster == FLEET else 4 for _, cluster in setup.monthly) * setup.months
+    detailed = min(rows, setup.detailed_rows)
+    return rows * 8 * (numbers * len(setup.scenarios) + len(setup.inputs)) + detailed * by_month * len(setup.scenarios)
+
+
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
     """Return batches as one table, one row per replication and scenario; all of them have months, or none."""
     import pyarrow as pa  # noqa: PLC0415 - as above

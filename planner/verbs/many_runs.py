@@ -162,7 +162,8 @@ def study(
     goal = goal_of(prepared, design, count, stop)
     progress(_begun(prepared, goal, drawn=isinstance(design, MonteCarlo)))
     hint = prepared.uneven(count) if isinstance(design, MonteCarlo) and stop is None else None
-    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else [])], progress)
+    hints = [*([hint] if hint else []), *store.short_of_disk(goal.rows)]
+    _tell([*prepared.study.notes, *store.notes, *hints], progress)
     try:
         finished = Finished(prepared=prepared, store=store, rows=_run_rows(store, goal, force, watch))
         if not isinstance(design, MonteCarlo):

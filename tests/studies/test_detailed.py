@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,9 +24,11 @@ from planner.studies.intervals import (
 from planner.studies.joined import FURTHER, SINGLE
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Workforce
+from planner.studies.stored_columns import stored_bytes
 from planner.studies.study import open_store
 from planner.verbs.many_runs import study
 from tests.studies.conftest import SMALL
+from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
@@ -112,6 +115,28 @@ def test_how_many_are_detailed_is_part_of_the_study_and_told(few: Prepared, ever
 def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(study_file: Write) -> None:
     with pytest.raises(ScenarioError, match=r"detailed_replications.*16"):
         prepare(study_file(f"{SMALL}detailed_replications: 3\n"))
+
+
+def test_a_disk_without_the_room_is_warned_of_before_anything_is_run(
+    few: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(few, tmp_path / "o", 2048)
+    written = sum((tmp_path / "o" / name).stat().st_size for name in (SINGLE, FURTHER))
+    setup = few.setup(few.montecarlo())
+    assert written == pytest.approx(stored_bytes(setup, 2048), rel=0.15)
+    store = open_store(few, tmp_path / "o", resume=True)
+    room = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room._replace(free=2 * stored_bytes(setup, 4096) - 1))
+    assert store.short_of_disk(4096) == []  # half of them are there
+    (told,) = store.short_of_disk(8192)
+    assert told.startswith(f"{tmp_path / 'o'} needs about 0.0 GB to be written and joined")
+    store.close()
+    said: list[str] = []
+    study(tmp_path / "few.yaml", ROWS, tmp_path / "p", workers=1, charts=False, progress=said.append)
+    assert not [line for line in said if "needs about" in line]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room._replace(free=1000))
+    study(tmp_path / "few.yaml", ROWS, tmp_path / "q", workers=1, charts=False, progress=said.append)
+    assert len([line for line in said if line.startswith("note: ") and "needs about" in line]) == 1
 
 
 def test_homes_are_by_batch_in_order_whichever_file_came_first() -> None:
