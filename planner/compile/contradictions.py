@@ -17,6 +17,7 @@ from planner.compile.clusters import order_date
 from planner.compile.events import refuse_floods
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
+from planner.compile.software import release_delay_h
 from planner.demand.growth import TableGrowth
 from planner.demand.plan import WorkloadDemand
 from planner.documents import KeyPath
@@ -28,7 +29,7 @@ from planner.language.plausible import implausible
 from planner.language.prices import dated_quotes, window_zone
 from planner.language.scenario import Scenario
 from planner.language.workload import Steps
-from planner.units import SECONDS_PER_HOUR, rounded_up
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
 
 MOST_TOKENS_PER_S = 1e9
 """Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
@@ -62,7 +63,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
     notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
-    warnings += _all_drained(plan)
+    warnings += [*_all_drained(plan), *_steps_not_taken(scenario)]
     raise_all(problems)
     return warnings, notes
 
@@ -231,6 +232,19 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         if workload.shape.holidays:  # a calendar of several years is no slip: one that holds no day of this run is
             days = [holiday.date for holiday in workload.shape.holidays]
             yield (*path, "shape", "holidays"), min(days), max(days), "no holiday falls into the run"
+
+
+def _steps_not_taken(scenario: Scenario) -> Iterator[str]:
+    """Name the gains of software that come with a release which is not taken within the horizon."""
+    end = add_months(scenario.start, scenario.horizon_months)
+    policy = scenario.software.upgrade_policy
+    wait_h = release_delay_h(policy)
+    for index, step in enumerate(scenario.software.steps):
+        if wait_h is None or _later(step.date, wait_h / HOURS_PER_DAY) >= end:
+            wait = f"{wait_h / HOURS_PER_WEEK:g} weeks after it, " if wait_h else ""
+            when = "never" if wait_h is None else f"{wait}beyond the horizon"
+            said = f"under upgrade_policy {policy} a release of {step.date} is taken {when}: the step has no effect"
+            yield str(scenario.document.problem(("software", "steps", index, "date"), said))
 
 
 def _later(day: date, days: float) -> date:

@@ -38,6 +38,11 @@ _FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
 SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
 
 
+def release_delay_h(upgrade_policy: str) -> float | None:
+    """Return how long a release waits before it is taken; None for never."""
+    return _POLICY[upgrade_policy][0]
+
+
 def stack_name(stack: Stack) -> str:
     """Return the name by which clusters and random streams know a stack."""
     return f"{stack.platform.value}-{stack.engine.value}"
@@ -165,7 +170,7 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
-        release_delay_h=_POLICY[stated.upgrade_policy][0],
+        release_delay_h=release_delay_h(stated.upgrade_policy),
         release_sigma=spread * min(multiplier, 1.0),
         maturity={
             name: MaturityPlan(

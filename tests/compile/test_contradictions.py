@@ -168,6 +168,24 @@ def test_power_is_held_against_the_machines_that_are_there_together(kw: float, o
     assert [warning.split(", so ")[1] for warning in told] == ([said] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("policy", "day", "said"),
+    [
+        ("latest", "2026-02-27", None),
+        ("latest", "2026-03-01", "beyond the horizon"),
+        ("staged", "2026-01-04", "8 weeks after it, beyond the horizon"),
+        ("staged", "2026-01-03", None),
+        ("pinned", "2026-01-02", "taken never"),
+    ],
+)
+def test_a_step_of_software_that_is_not_taken_is_a_warning(policy: str, day: str, said: str | None) -> None:
+    """Two months from January: eight weeks after the fourth is the first of March."""
+    software = {"upgrade_policy": policy, "steps": [{"date": day, "gain_fraction": 0.5}]}
+    told = [warning for warning in plan_of({"software": software}).warnings if "software.steps[0].date" in warning]
+    assert len(told) == (said is not None)
+    assert said is None or said in told[0]
+
+
 def test_an_order_after_the_horizon() -> None:
     order = {"placed": "2026-01-01", "lead_weeks": 52}
     text = refused({"clusters": {"h200": {"order": order}}})
