@@ -40,7 +40,7 @@ def embodied_kg(
     refusals.raise_problems(
         [
             refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0))),
-            *(refusals.life_months("carbon.life_months", float(months)) for months in np.unique(life)),
+            *(refusals.life_months("carbon.life_months", months) for months in sorted(set(life.ravel().tolist()))),
         ]
     )
     start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)

@@ -163,10 +163,9 @@ class Ledger:
                 problems.append(f"a {name} index is outside {low} to {high - 1}")
         if not problems:
             keys = _row_keys(self.labels, (self.month_index, self.cluster_index, self.cohort_index, self.account_code))
-            steps = np.diff(keys)
-            if np.any(steps < 0):
+            if np.any(np.diff(keys) < 0):
                 problems.append("rows are out of order")
-            if np.any(steps == 0) or np.unique(keys).size < keys.size:
+            if np.any(np.diff(np.sort(keys)) == 0):
                 problems.append("a month, cluster, cohort and account occur twice")
         return problems
 

@@ -136,7 +136,7 @@ def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[_Lot]:
         times = np.array([change.time_h for change in entered])
         nodes = np.array([change.accelerators // per_node for change in entered], dtype=np.int64)
         months = plan.months.period_of_hour(times)
-        for month in np.unique(months):
+        for month in sorted(set(months.tolist())):
             inside = months == month
             count = int(nodes[inside].sum())
             mean_h = float(times[inside] @ nodes[inside]) / count
