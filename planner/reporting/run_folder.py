@@ -29,7 +29,7 @@ from planner.reporting.report.build import report_of
 from planner.reporting.report.contents import REPORT
 from planner.reporting.run_columns import RUN_TABLES, TABLES
 from planner.reporting.run_workbook import begin_workbook, workbook_content
-from planner.reporting.summary import summary
+from planner.reporting.summary import late_reasons, summary
 from planner.results import tables
 from planner.results.chance import Chance, ends_of
 from planner.results.measure_names import DRAWS, MEASURES
@@ -191,6 +191,7 @@ def begin_run(
     timelines = {name: columns for name, columns in shown.items() if wanted.parquet and name.startswith("timeline_")}
     parquet = {f"{name}.parquet": parquet_bytes(columns) for name, columns in timelines.items()}
     identity, finish_workbook = manifest(result), begin_workbook(workbook_content(result, shown))
+    late_reasons(result)  # kept for the summary: the plan is compiled and routed anew for them
 
     def finish(folder: Path, chance: Chance | None) -> None:
         with_intervals = write_csv(_MEASURES, measure_rows(result, chance), wanted.form)

@@ -15,6 +15,7 @@ from planner.reporting.judgement import SHORTFALL, dearest_cluster, much_shed, p
 from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, wrapped
 from planner.results import tables
 from planner.results.chance import Chance
+from planner.results.kept import per_run
 from planner.results.late import REASONS, worst_reasons
 from planner.results.measure_names import FLEET
 from planner.results.measures import Sums, measures, promise_figures, sums_of
@@ -27,7 +28,13 @@ def summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:
 
     ``chance`` is the plan drawn again; with it the headline has intervals.
     """
-    return headline_summary(result, chance) | {"late_reasons": [_rounded(one) for one in worst_reasons(result)]}
+    return headline_summary(result, chance) | {"late_reasons": [dict(one) for one in late_reasons(result)]}
+
+
+@per_run
+def late_reasons(result: RunResult) -> list[dict[str, Any]]:
+    """Return why most requests are late, and what was tried and would mend it, as the summary has it."""
+    return [_rounded(one) for one in worst_reasons(result)]
 
 
 def headline_summary(result: RunResult, chance: Chance | None = None) -> dict[str, Any]:

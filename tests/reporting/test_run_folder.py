@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.language.loading import load_scenario
-from planner.reporting.run_folder import scenario_sha256, write_run
+from planner.reporting.run_folder import begin_run, scenario_sha256, write_run
 from planner.reporting.summary import summary, summary_table
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -49,6 +49,23 @@ def test_the_folder_holds_what_is_promised(folder: Path) -> None:
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     assert list(table(folder / "timeline_monthly.csv")[0])[: len(COLUMNS)] == COLUMNS
     assert list(table(folder / "ledger.csv")[0])[:4] == ["month", "cluster", "account", "amount_usd"]
+
+
+def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_awaited(
+    result: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[RunResult] = []
+
+    def reasons(run: RunResult) -> list[dict[str, Any]]:
+        tried.append(run)
+        return []
+
+    monkeypatch.setattr("planner.reporting.summary.worst_reasons", reasons)
+    finish = begin_run(result)
+    assert tried == [result]
+    finish(tmp_path / "out", None)
+    assert summary(result)["late_reasons"] == []
+    assert tried == [result]
 
 
 def test_there_is_a_row_per_month_and_cluster_and_one_for_the_fleet(folder: Path) -> None:
