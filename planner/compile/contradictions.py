@@ -323,13 +323,14 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 
 def _demand(plan: Plan) -> list[str]:
-    """Hold the last month's mean demand against all the nodes bought."""
+    """Hold the last month's mean demand against all the nodes bought that are there then."""
     last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
     wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
     rates = plan.requests_per_node_h[:, :, -1]
     share = 0.0
     for w in range(len(plan.workloads)):
-        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in plan.workloads[w].cluster_order)
+        there = [c for c in plan.workloads[w].cluster_order if plan.clusters[c].retire_h > last.start]
+        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in there)
         share += wanted[w] / capacity if capacity > 0 else 0.0
     if share > 1.0 and not plan.expansion.rules:
         return [

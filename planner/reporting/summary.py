@@ -16,7 +16,7 @@ from planner.reporting.text_table import ASCII, BLOCKS, sparkline, text_table, w
 from planner.results import tables
 from planner.results.chance import Chance
 from planner.results.kept import per_run
-from planner.results.late import REASONS, worst_reasons
+from planner.results.late import REASONS, SPREAD, worst_reasons
 from planner.results.measure_names import FLEET
 from planner.results.measures import Sums, measures, promise_figures, sums_of
 from planner.results.result import RunResult
@@ -240,7 +240,7 @@ def mend_words(reason: Mapping[str, Any]) -> str:
     """Say what would mend a loss, and how much of it."""
     amount = reason["mend_amount"]
     if amount is None:
-        return ""
+        return f"; {SPREAD}" if reason["mend"] == SPREAD else ""
     number = f"{amount:.3g}" if reason["reason"] == "too_long" else f"{math.ceil(amount):,}"  # seconds, or whole nodes
     mend = reason["mend"].replace("nodes", "node", 1) if number == "1" else reason["mend"]
     return f"; {number} {mend}"

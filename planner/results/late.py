@@ -18,6 +18,7 @@ of them negative, and sum to all that was missed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ from planner.results.mends import (
     calm,
     mends_of,
     power_mend,
+    spread,
     with_more,
     without_cap,
 )
@@ -57,10 +59,11 @@ REASONS: Mapping[str, str] = {
 """What takes requests, from the first rung to the last, in words."""
 _HALVED = ("bursts", "queueing", "too_long")
 """What a mend is said to halve; the rest it is said to carry."""
-_UNTRIED = ("queueing", "too_long")
-"""Whose mends are told by their formula alone."""
 _CARRIED = 0.9  # of what a cause took: nodes come whole, and some of what they carry is late
 _NEARLY = 0.9  # of what is said: the same hours, and not those of another run
+_SPREADING = "routing: proportional, on what idles"
+SPREAD = f"{_SPREADING}, would halve it"
+"""What mends queues where more nodes do not."""
 _TIMES = (1.0, 1.5, 2.0)  # what was worked out for a mend, and what is tried where it is too little
 
 
@@ -196,24 +199,39 @@ def worst_reasons(result: Replication, most: int = 3) -> list[dict[str, str | fl
     """
     lost, plan = lost_requests(result), result.plan
     settled = result.settled_requests().sum(axis=0)
+    spreading = functools.cache(lambda: _missed_where_spread(result))  # for as many workloads as queue
     share = np.nan_to_num(ratio(lost.requests.sum(axis=1), settled))  # (reasons, workloads)
     reasons: list[dict[str, str | float | None]] = []
     for place in np.argsort(-share, axis=None, kind="stable")[:most].tolist():
         r, w = (int(index) for index in np.unravel_index(place, share.shape))
         month = int(lost.fraction[r, :, w].argmax())
         if share[r, w] >= LEAST_NAMED:
+            name, amount, words = [*REASONS][r], _enough(result, lost, r, (month, w)), lost.mends[r][w].words[month]
+            if name == "queueing":
+                less = result.missed_requests()[:, w].sum() - spreading()[w]
+                if less >= _NEARLY * 0.5 * lost.requests[r, :, w].sum():
+                    words = SPREAD if amount is None else f"{words}, and so would {_SPREADING}"
             reasons.append(
                 {
                     "workload": plan.workloads[w].name,
-                    "reason": [*REASONS][r],
+                    "reason": name,
                     "lost_fraction": float(share[r, w]),
                     "worst_month": plan.months.labels[month],
                     "worst_lost_fraction": float(lost.fraction[r, month, w]),
-                    "mend_amount": _enough(result, lost, r, (month, w)),
-                    "mend": lost.mends[r][w].words[month],
+                    "mend_amount": amount,
+                    "mend": words,
                 }
             )
     return reasons
+
+
+def _missed_where_spread(result: Replication) -> Floats:
+    """Return requests that a run would miss were work spread evenly, shape (workloads,); all that it can, if it is."""
+    windows = spread(result)
+    if windows is None:
+        return np.full(len(result.plan.workloads), np.inf)
+    late, shed = _joined([(window.late_requests, window.shed_requests) for window in windows])
+    return np.asarray(_missed_by_month(result, late, shed).sum(axis=0), dtype=np.float64)
 
 
 def _enough(result: Replication, lost: Lost, r: int, place: tuple[int, int]) -> float | None:
@@ -228,8 +246,6 @@ def _enough(result: Replication, lost: Lost, r: int, place: tuple[int, int]) -> 
     amount = float(mend.amount[month])
     if not np.isfinite(amount):
         return None
-    if name in _UNTRIED:
-        return amount
     now, taken = result.missed_requests()[place], lost.requests[r, month, w]
     wanted = _NEARLY * (0.5 if name in _HALVED else _CARRIED) * taken
     for times in _TIMES:

@@ -157,8 +157,8 @@ def mends_of(result: Replication, ladder: Ladder, power: Mend, w: int) -> list[M
         site.nodes(site.main, site.slowed(taken[2]), "{} would carry it, and so would mending incidents sooner"),
         site.nodes(site.main, site.against_bursts(ladder.requests[3, :, w]), "{} as headroom would halve it"),
         site.nodes(site.best, site.lacking(ladder), "{} would carry it"),
-        _against_queues(result, w, ladder.requests[5:, :, w]),
-        _first_token(result, w),
+        site.nodes(site.main, site.against_queues(ladder.requests[5:, :, w].sum(axis=0)), "{} would halve it"),
+        site.first_token(),
     ]
     return [
         mend._replace(amount=np.where((lost < _ONE_AT_LEAST) | ~(mend.amount > 0.0), np.nan, mend.amount))
@@ -263,6 +263,28 @@ class _Site:
             more[self.main == c] = nodes[self.main == c]
         return more
 
+    def against_queues(self, late: Floats) -> Floats:
+        """Return the nodes that halve what queues; ``late`` is that, and what is late on an idle replica."""
+        more = np.full(late.size, np.nan)
+        for c in np.unique(self.main).tolist():
+            more[self.main == c] = nodes_to_halve(self.result, c, self.w, late)[self.main == c]
+        return more
+
+    def first_token(self) -> Mend:
+        """Return the first-token objective that halves what is too long for it, on the cluster that has most of that.
+
+        It is no less than what is stated: a stricter one would halve nothing.
+        """
+        plan, w = self.plan, self.w
+        too_long = self.result.monthly.served_requests[:, :, w] * calm(plan).late_tables[:, w, 0]
+        slowest = np.where(too_long.sum(axis=1) > 0.0, too_long.argmax(axis=1), self.main)
+        stated = self.result.scenario.workloads[plan.workloads[w].name].slo.ttft_s
+        halves = [
+            np.nan if plan.alone_s is None else rounded_up(float(plan.alone_s[c, w]), 3) for c in slowest.tolist()
+        ]
+        words = tuple(f"s as its slo.ttft_s would halve it on {plan.clusters[c].name}" for c in slowest.tolist())
+        return Mend(np.where(np.array(halves) > stated, halves, np.nan), words, "ttft_s")
+
 
 def power_mend(result: Replication, ladder: Ladder) -> Mend:
     """Return the power by which the site would pass its cap without one, in the worst hour in which it took requests.
@@ -291,30 +313,6 @@ def power_mend(result: Replication, ladder: Ladder) -> Mend:
     return Mend(amount, tuple(words), "kw")
 
 
-def _against_queues(result: Replication, w: int, queued: Floats) -> Mend:
-    """Return the nodes that halve what queues, on the cluster that serves most, and whether spreading work would.
-
-    ``queued`` is what queues, and what is late on an idle replica, shape (2, months).
-    """
-    main = int(result.monthly.served_requests[:, :, w].sum(axis=0).argmax())
-    is_named = queued.sum() >= LEAST_NAMED * result.monthly.demand_requests[:, w].sum()
-    is_spread = is_named and _spreading_halves(result, w, float(queued[0].sum()))
-    spread = ", and so would routing: proportional, on what idles" if is_spread else ""
-    words = f"more nodes of {result.plan.clusters[main].name} would halve it{spread}"
-    months = queued.shape[1]
-    amount = nodes_to_halve(result, main, w, queued.sum(axis=0))
-    return Mend(amount, (words,) * months, "nodes", np.full(months, main))
-
-
-def _first_token(result: Replication, w: int) -> Mend:
-    """Return the first-token objective that halves what is too long for it, where fewest are: late when all idle."""
-    plan, months = result.plan, len(result.plan.months.labels)
-    quickest = min(plan.workloads[w].cluster_order, key=lambda c: float(calm(plan).late_tables[c, w, 0]))
-    seconds = np.nan if plan.alone_s is None else plan.alone_s[quickest, w]
-    words = f"s as its slo.ttft_s would halve it on {plan.clusters[quickest].name}"
-    return Mend(np.full(months, rounded_up(seconds, 3)), (words,) * months, "ttft_s")
-
-
 def nodes_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> Floats:
     """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1)."""
     at, halved = _loads_to_halve(result, cluster, w, late)
@@ -330,26 +328,8 @@ def _loads_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> 
     return np.interp(table[0] + queued, table, loads), np.interp(table[0] + 0.5 * queued, table, loads)
 
 
-def _spreading_halves(result: Replication, w: int, queued: float) -> bool:
-    """Say whether a workload would queue half as much, were work spread evenly over all that serve it.
-
-    Each hour all clusters would be as utilised as they are together, each by what its nodes serve of the workload.
-    Machines paid by the hour do not stand idle.
-    """
-    plan, spread = result.plan, 0.0
-    if plan.preferred_utilisation == 0.0:  # it is spread so already
-        return False
-    tables = calm(plan).late_tables[:, w]
-    loads = load_grid(tables.shape[-1] - 1)
-    owned = [c for c in plan.workloads[w].cluster_order if not plan.clusters[c].is_paid_by_the_hour]
-    months = plan.months.hour_periods
-    monthly = np.broadcast_to(plan.requests_per_node_h[:, w], (len(plan.clusters), len(plan.months.labels)))
-    for given, window in zip(result.run.inputs, result.run.windows, strict=True):
-        rates = monthly[owned][:, months[given.hours]]
-        room = given.nodes[owned] * rates
-        together = np.maximum(room.sum(axis=0), 1e-9)
-        load = (window.busy_nodes[owned] * rates).sum(axis=0) / together
-        for c, share in zip(owned, room / together, strict=True):
-            queue = np.interp(load, loads, tables[c]) - tables[c, 0]
-            spread += float((given.demand_requests[w] * share * queue).sum())
-    return spread <= 0.5 * queued
+def spread(result: Replication) -> list[WindowResult] | None:
+    """Return what a run's windows yield where work is spread evenly over the clusters; None where it is so already."""
+    if result.plan.preferred_utilisation == 0.0 or len(result.plan.clusters) == 1:
+        return None
+    return again(build_plan(result.scenario.model_copy(update={"routing": "proportional"})), result.run.inputs)

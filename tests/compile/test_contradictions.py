@@ -186,6 +186,14 @@ def test_a_step_of_software_that_is_not_taken_is_a_warning(policy: str, day: str
     assert said is None or said in told[0]
 
 
+def test_what_is_retired_by_the_last_month_does_not_meet_its_demand() -> None:
+    asked = {"workloads": {"chat": {"requests_per_s": 5000.0}}}
+    fleet = {"clusters": {"h200": {"nodes": 100}, "mi325x": {"nodes": 1}}}
+    kept, gone = (plan_of(QUIET, asked, fleet, {"clusters": {"h200": {"retire": day}}}) for day in (None, "2026-02-01"))
+    assert not any("mean demand is" in note for note in kept.notes)
+    assert any("mean demand is" in note for note in gone.notes)
+
+
 def test_an_order_after_the_horizon() -> None:
     order = {"placed": "2026-01-01", "lead_weeks": 52}
     text = refused({"clusters": {"h200": {"order": order}}})

@@ -15,7 +15,7 @@ from planner.fleet.window import evaluate_window, missed_under
 from planner.language.loading import load_scenario
 from planner.reporting.summary import mend_words
 from planner.results import tables
-from planner.results.late import REASONS, lost_requests, worst_reasons
+from planner.results.late import REASONS, SPREAD, lost_requests, worst_reasons
 from planner.results.mends import nodes_to_halve
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -193,11 +193,22 @@ def test_where_others_idle_it_is_said_that_spreading_work_halves_what_queues(
     calm = (*still, "reliability.failure_multiplier=0", "workloads.batch=null", LEFT_OUT["bursts"])
     fleet = [f"clusters.{name}.nodes={count}" for name, count in zip(("h200", "mi325x"), nodes, strict=True)]
     stated = (*calm, *fleet, f"workloads.chat.requests_per_s={requests_per_s}")
-    ordered, spread = (lost_requests(run(*stated, *routing)) for routing in ((), ("routing=proportional",)))
+    ordered, spread = (run(*stated, *routing) for routing in ((), ("routing=proportional",)))
     place = [*REASONS].index("queueing")
-    halves = spread.requests[place].sum() <= 0.5 * ordered.requests[place].sum()
-    assert ("routing: proportional" in ordered.mends[place][0].words[0]) == halves
-    assert "routing" not in spread.mends[place][0].words[0]
+    queued = lost_requests(ordered).requests[place].sum()
+    halves = ordered.missed_requests().sum() - spread.missed_requests().sum() >= 0.45 * queued
+    told, after = (
+        " ".join(str(row["mend"]) for row in worst_reasons(result) if row["reason"] == "queueing")
+        for result in (ordered, spread)
+    )
+    assert ("routing: proportional" in told) == halves
+    assert "routing" not in after
+
+
+def test_where_only_spreading_helps_that_is_said() -> None:
+    reason = {"reason": "queueing", "mend_amount": None}
+    assert mend_words({**reason, "mend": SPREAD}) == "; routing: proportional, on what idles, would halve it"
+    assert mend_words({**reason, "mend": "more nodes of h200 would halve it"}) == ""
 
 
 def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_less() -> None:

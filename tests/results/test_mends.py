@@ -76,6 +76,7 @@ BURSTS = {"workloads": {"chat": {"burst_index_of_dispersion": 200.0, "requests_p
 CAP = {"site": {"power_cap_kw": 45.0}, "workloads": {"chat": {"requests_per_s": 120.0}}}
 FAILING = {"reliability": {"failure_multiplier": 8.0}, "workloads": {"chat": {"requests_per_s": 120.0}}}
 SLOW = {"software": {"incident_multiplier": 20.0}, "workloads": {"chat": {"requests_per_s": 110.0}}}
+QUEUES = {"workloads": {"chat": {"burst_index_of_dispersion": 1.0, "requests_per_s": 120.0}}}
 STRICT = {"workloads": {"chat": {**LONG, "slo": {"ttft_s": 0.5, "tpot_s": 0.1}}}}
 
 
@@ -88,9 +89,10 @@ STRICT = {"workloads": {"chat": {**LONG, "slo": {"ttft_s": 0.5, "tpot_s": 0.1}}}
         (CAP, "power_cap", 0.9),
         (FAILING, "outage", 0.9),
         (SLOW, "incident", 0.9),
+        (QUEUES, "queueing", 0.5),
         (STRICT, "too_long", 0.5),
     ],
-    ids=["no_capacity", "not there yet", "bursts", "power_cap", "outage", "incident", "too_long"],
+    ids=["no_capacity", "not there yet", "bursts", "power_cap", "outage", "incident", "queueing", "too_long"],
 )
 def test_what_is_said_to_mend_a_loss_does(changes: dict[str, Any], reason: str, share: float) -> None:
     stated = world(changes)
