@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -55,30 +55,54 @@ _HEADLINES = headline_names()
 _SHORTFALL, _MONTHS = (_HEADLINES.index(name) for name in ("promise_shortfall_fraction", "promise_kept_months"))
 
 
-def made_up_batch(setup: Setup, first: int, last: int) -> Rows:
-    """Return replications that their numbers decide, of the shape that a worker sends."""
-    generator = np.random.Generator(np.random.Philox(key=[7, first]))
-    rows, scenarios = last - first, len(setup.scenarios)
-    scores = generator.standard_normal((rows, len(setup.inputs)))
-    logs = generator.standard_normal((rows, scenarios, len(_HEADLINES)))
-    figures = np.exp(SIGMA * math.sqrt(0.5) * (logs + scores[:, :1, None]))
-    figures *= 1.0 + APART * np.arange(scenarios)[:, None]
-    short = generator.random((rows, scenarios)) >= np.array(KEPT)[np.arange(scenarios) % len(KEPT)]
-    figures[:, :, _SHORTFALL] = np.where(short, 0.1, 0.0)
-    figures[:, :, _MONTHS] = np.where(short, 6.0, setup.months)
-    errors = []
-    if first % ((last - first) * FAILS_EVERY) == 0 and scenarios > 1:
-        figures[0, 1], errors = np.nan, [(first, 1, "PlannerError: made up")]
-    series = len(setup.monthly) if setup.is_detailed(first) else 0
-    growth = 1.0 + np.arange(setup.months) / 100.0
-    return Rows(
-        first=first,
-        chance=np.arange(first, last),
-        inputs=np.exp(scores),
-        headlines=figures,
-        monthly=figures[:, :, :series, None] * growth,
-        errors=tuple(errors),
-    )
+_stream = np.random.Philox(key=[7, 0])
+_begin, _draw = _stream.state, np.random.Generator(_stream)
+
+
+def made_up(setup: Setup, batches: Sequence[Batch]) -> list[Rows]:
+    """Return replications that their numbers decide, of the shape that a worker sends; batches are of one size."""
+    rows, scenarios, months, series = batches[0][1] - batches[0][0], *_shape_of(setup)
+    inputs, headlines = len(setup.inputs), scenarios * len(_HEADLINES)
+    normals, uniforms = np.empty((len(batches), rows * (inputs + headlines))), np.empty((len(batches), rows, scenarios))
+    for place, (first, _) in enumerate(batches):
+        _begin["state"]["key"][1] = first  # a stream of its own for each batch, without the cost of making one
+        _stream.state = _begin
+        _draw.standard_normal(out=normals[place])
+        _draw.random(out=uniforms[place])
+    scores = normals[:, : rows * inputs].reshape(-1, rows, inputs)
+    figures = normals[:, rows * inputs :].reshape(-1, rows, scenarios, len(_HEADLINES)) + scores[:, :, :1, None]
+    figures = np.exp(SIGMA * math.sqrt(0.5) * figures) * (1.0 + APART * np.arange(scenarios)[:, None])
+    short = uniforms >= np.array(KEPT)[np.arange(scenarios) % len(KEPT)]
+    figures[..., _SHORTFALL] = np.where(short, 0.1, 0.0)
+    figures[..., _MONTHS] = np.where(short, 6.0, months)
+    values, growth = np.exp(scores), 1.0 + np.arange(months) / 100.0
+    made = []
+    for place, (first, last) in enumerate(batches):
+        errors: tuple[tuple[int, int, str], ...] = ()
+        if first % (rows * FAILS_EVERY) == 0 and scenarios > 1:
+            figures[place, 0, 1], errors = np.nan, ((first, 1, "PlannerError: made up"),)
+        kept = series if setup.is_detailed(first) else 0
+        made.append(
+            Rows(
+                first=first,
+                chance=np.arange(first, last),
+                inputs=values[place],
+                headlines=figures[place],
+                monthly=figures[place, :, :, :kept, None] * growth,
+                errors=errors,
+            )
+        )
+    return made
+
+
+_shapes: dict[int, tuple[int, int, int]] = {}
+
+
+def _shape_of(setup: Setup) -> tuple[int, int, int]:
+    """Return scenarios, months and monthly series, which a setup works out each time it is asked."""
+    if id(setup) not in _shapes:
+        _shapes[id(setup)] = (len(setup.scenarios), setup.months, len(setup.monthly))
+    return _shapes[id(setup)]
 
 
 _setups: dict[str, Setup] = {}
@@ -90,7 +114,7 @@ def made_up_work(payload: bytes, digest: str, batches: list[Batch]) -> tuple[lis
 
     if digest not in _setups:
         _setups[digest] = pickle.loads(payload)
-    return [made_up_batch(_setups[digest], *batch) for batch in batches], BATCH_S
+    return made_up(_setups[digest], batches), BATCH_S
 
 
 def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resume: bool, kill_at: int | None) -> None:
@@ -108,7 +132,7 @@ def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resum
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def run(worker: Replicator, first: int, last: int) -> Rows:
-        return made_up_batch(worker.setup, first, last)
+        return made_up(worker.setup, [(first, last)])[0]
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
