@@ -22,6 +22,7 @@ from planner.fleet.sizes import at_sizes
 
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
+_LITTLE_LATE = 1e-4  # of requests: bursts that add less up to capacity are not followed to other clusters
 _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
 
 
@@ -202,6 +203,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
     plan, ways = router.plan, router.ways
     late = np.zeros(router.shed.shape)
     refusal_free = plan.refusal_free_load
+    together = _loads_together(router, capacity)
     for c in range(len(plan.clusters)):
         hours = _at_work(router.room.used[c])
         nodes = part_of(capacity[c], hours)
@@ -213,15 +215,61 @@ def _late(router: Router, capacity: Floats) -> Floats:
                 busy = busy + ways[w].nodes(served[w], c, hours)
             load = load_fraction(busy, nodes)
             for w in level:
-                late[w][hours] += served[w] * _read(plan.late_tables[c, w], load)
+                shared = part_of(together[w], hours) if w in together and not plan.is_paid_by_the_hour[c] else None
+                late[w][hours] += served[w] * _missed_share(plan, 0, (c, w), load, shared)
                 above = np.flatnonzero(load > refusal_free[c, w])
                 if above.size:
                     which = above if isinstance(hours, slice) else hours[above]
-                    refused = in_hours(served[w], above) * _read(plan.refused_tables[c, w], in_hours(load, above))
+                    at = None if shared is None else in_hours(shared, above)
+                    refused = in_hours(served[w], above) * _missed_share(plan, 1, (c, w), in_hours(load, above), at)
                     router.served[c, w][which] -= refused
                     router.shed[w][which] += refused
                     router.room.used[c][which] -= ways[w].nodes(refused, c, which)
     return late
+
+
+def _missed_share(plan: Plan, kind: int, pair: tuple[int, int], load: Floats, together: Floats | None) -> Floats:
+    """Return the share late (kind 0) or refused (1) on a cluster at loads, shape (hours,).
+
+    A router sees a burst, and sends what a cluster has no room for to others that serve the work: so it is late as at
+    the cluster's own load without bursts, and by as much more as bursts add where all of them are as full as together.
+    """
+    table = (plan.late_tables, plan.refused_tables)[kind][pair]
+    if together is None or plan.calm_tables is None:
+        return _read(table, load)
+    even = plan.calm_tables[kind][pair]
+    share = _read(even, load)
+    share += _read(table - even, np.minimum(together, load))
+    return np.clip(share, 0.0, 1.0, out=share)
+
+
+def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
+    """Return the load of all clusters together that serve a workload, by its own requests, shape (hours,) each.
+
+    Of those that several serve and whom bursts make late; what is paid by the hour stands by for no burst.
+    """
+    plan, ways = router.plan, router.ways
+    together: dict[int, Floats] = {}
+    if plan.calm_tables is None:
+        return together
+    added_by_bursts = plan.late_tables + plan.refused_tables - plan.calm_tables.sum(axis=0)
+    most = added_by_bursts[:, :, : round(LOAD_CELLS / MOST_LOAD) + 1].max(axis=2)
+    for w in plan.by_priority:
+        paid = [c for c in ways[w].order if not plan.is_paid_by_the_hour[c]]
+        if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < _LITTLE_LATE:
+            continue
+        room = work = np.zeros(1)
+        for c in paid:
+            rate = ways[w].rate(c, slice(None))
+            busy = sum(
+                ways[other].nodes(router.served[c, other], c, slice(None))
+                for level in _levels_on(router, c)
+                for other in level
+                if plan.workloads[other].priority <= plan.workloads[w].priority
+            )
+            room, work = room + capacity[c] * rate, work + busy * rate
+        together[w] = quotient(work, room)
+    return together
 
 
 def _at_work(used: Floats) -> Hours:

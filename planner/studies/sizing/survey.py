@@ -211,7 +211,11 @@ def _rates(result: RunResult) -> Floats:
 def _in_time(plan: Plan) -> tuple[Floats, Floats]:
     """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
     loads = load_grid(plan.late_tables.shape[2] - 1)
-    share = np.where(loads <= plan.most_loads[:, :, None], 1.0 - plan.late_tables - plan.refused_tables, 0.0)
+    missed = plan.late_tables + plan.refused_tables
+    if plan.calm_tables is not None:  # where others stand by for its bursts, they are none of a cluster's
+        several = np.array([len(load.cluster_order) > 1 for load in plan.workloads])[:, None]
+        missed = np.where(several, np.minimum(missed, plan.calm_tables.sum(axis=0)), missed)
+    share = np.where(loads <= plan.most_loads[:, :, None], 1.0 - missed, 0.0)
     urgent = np.array([load.deadline_h == 0 for load in plan.workloads])[:, None]
     return loads, np.where(urgent, share, (loads <= 1.0).astype(np.float64))
 
