@@ -112,7 +112,11 @@ def test_a_cluster_that_grows_with_its_work_grows(study: Path, tmp_path: Path) -
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
     with distributed.LocalCluster(
-        host="127.0.0.1", n_workers=1, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
+        host="127.0.0.1",
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(tmp_path),
     ) as cluster:
         cluster.adapt(minimum=1, maximum=6)
         begin_s = time.monotonic()
