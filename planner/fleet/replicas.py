@@ -181,7 +181,7 @@ def _placed(
     rates = _rates(placement, ways, share)
     reviewed = _Site(placement, _only(rates, first), in_hours(standing, first), first)
     reviewed.place(in_hours(review, first))
-    reviewed.place_the_rest()
+    reviewed.place_the_rest(in_hours(review, first))
     replicas = in_hours(reviewed.replicas, stretch)
     site = reviewed.without_work(rates, stretch, standing)
     left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
@@ -194,11 +194,11 @@ def _placed(
     if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
         site.place(in_hours(came, short) * np.where(waits, 1.0, 1.0 / URGENT_USE - 1.0))
         site = site.with_room(replicas)
-        site.place_the_rest(waiting=True)
+        site.place_the_rest(in_hours(came, site.hours), waiting=True)
     site = site.with_room(replicas)
     site.place(at_least(0.0, in_hours(review, site.hours) - in_hours(came, site.hours)))
     site = site.with_room(replicas)
-    site.place_the_rest()
+    site.place_the_rest(in_hours(came, site.hours))
     replicas[:, site.hours] = site.replicas
     return replicas
 
@@ -361,20 +361,39 @@ class _Site:
             requests = requests - used
         return requests
 
-    def place_the_rest(self, *, waiting: bool = False) -> None:
-        """Place replicas on the nodes left over: in proportion to what is placed, then by priority.
+    def place_the_rest(self, requests: Floats, *, waiting: bool = False) -> None:
+        """Place replicas on the nodes left over: in proportion to what is placed, one for each other, then by priority.
 
-        Or, in proportion alone, replicas that serve work that can wait.
+        On a cluster that holds nothing, in proportion to what the work of shape (workloads, hours) would take there:
+        what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait.
         """
         for c, placed in enumerate(self.placement.placed):
             there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
             if waiting:
                 there = [d for d in there if any(self.workloads[w].deadline_h for w in self._members(d))]
             held = self.replicas[there] * self.size[there, None]
-            share = held / np.maximum(held.sum(axis=0), ROUNDING)
-            for part in (share,) if waiting else (share, np.ones_like(share)):
-                for d, offered in zip(there, part * self.left[c], strict=True):
-                    self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
+            total = held.sum(axis=0)
+            empty = np.flatnonzero(total <= 0.0)
+            if empty.size:
+                for row, d in zip(held, there, strict=True):
+                    row[empty] = self._asked(d, requests, empty)
+                total = held.sum(axis=0)
+            share = held / divisor(total)
+            for d, offered in zip(there, share * self.left[c], strict=True):
+                self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
+            for d in () if waiting else there:  # of what is left one for each that has none, and then by priority
+                asked = requests[list(self._members(d))].any(axis=0)
+                self._add(c, d, (asked & (self.replicas[d] < 1.0)).astype(np.float64))
+            for d in () if waiting else there:
+                self._add(c, d, self._fitting(c, d))
+
+    def _asked(self, d: int, requests: Floats, hours: NDArray[np.intp]) -> Floats:
+        """Return the nodes of a deployment that the work of its workloads would take in some hours, shape (hours,)."""
+        pool, asked = self.placement.pool_deployment.index(d), np.zeros(hours.size)
+        for w in self._members(d):
+            if (w, pool) in self.rates:
+                asked += in_hours(requests[w], hours) / in_hours(self.rates[w, pool][1], hours)
+        return asked
 
     def _members(self, d: int) -> tuple[int, ...]:
         """Return the workloads of a deployment."""

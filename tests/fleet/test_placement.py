@@ -299,6 +299,19 @@ def test_models_whose_smallest_replica_is_smaller_are_held_first() -> None:
     assert result.replicas[:2, 0].tolist() == [2, 0]
 
 
+def test_a_cluster_that_stands_by_does_so_for_all() -> None:
+    """All of it had held the model that comes first, while the other's bursts found two replicas elsewhere."""
+    clusters = [cluster_plan("a", nodes=8), cluster_plan("b", nodes=4)]
+    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0, 1])]
+    held = [deployment(c, (w,)) for c in (0, 1) for w in (0, 1)]
+    plan = with_placement(make_plan(clusters, work, requests_per_s=[1.0, 3.0]), held)
+    demand = np.array([[3600.0], [3 * 3600.0]])
+    result = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [4.0]])))
+    assert result.replicas[:, 0].tolist() == [2, 6, 1, 3]  # the first carries both, a quarter and three quarters
+    few = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [2.0]])))
+    assert few.replicas[2:, 0].tolist() == [1, 1]  # half a node is none, and there is one for each
+
+
 def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
     plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))], chat=5.0)
     result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
