@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,15 @@ def _window(page: Browser, chart: str = "utilisation") -> list[float]:
     return [float(part) for part in text.split()]
 
 
+def _shows(page: Browser, chart: str, width: float) -> bool:
+    """Say whether a chart comes to show so many days: on a busy machine a page draws a while after its event."""
+    for _ in range(100):
+        if _window(page, chart)[2] == pytest.approx(width, rel=0.01):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_dragging_zooms_all_charts_and_a_double_click_undoes_it(page: Browser) -> None:
     whole = _window(page)
     place = box(page, "#utilisation .plot")
@@ -149,8 +159,9 @@ def test_the_keyboard_alone_reads_and_zooms(page: Browser) -> None:
     assert page.evaluate('document.querySelector("#cost .tip").getAttribute("role")') == "status"
     whole = _window(page, "cost")
     page.key("+")
-    assert _window(page, "cost")[2] == pytest.approx(whole[2] / 2, rel=0.01)
+    assert _shows(page, "cost", whole[2] / 2)
     page.key("0")
+    assert _shows(page, "cost", whole[2])
     assert _window(page, "cost") == whole
 
 

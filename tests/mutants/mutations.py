@@ -204,7 +204,11 @@ ONCE_UNNOTICED = (
     ("compile/capacity.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
     ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),
     ("fleet/quantities.py", '"working": busy - drag', '"working": busy - drag / 2'),
-    ("results/energy.py", "charge[:, None] * shares(monthly.it_kwh)", "charge[:, None] / np.ones_like(monthly.it_kwh)"),
+    (
+        "results/energy.py",
+        "charge[:, None] * shares_of_power(plan, monthly.it_kwh)",
+        "charge[:, None] / np.ones_like(monthly.it_kwh)",
+    ),
     ("results/tables.py", "others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
     (
         "simulation/driver.py",
