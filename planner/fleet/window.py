@@ -22,7 +22,7 @@ from planner.fleet.sizes import at_sizes
 
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
-_LITTLE_LATE = 1e-4  # of requests: bursts that add less up to capacity are not followed to other clusters
+_LITTLE_LATE = 1e-4  # of requests: bursts that add less up to the preferred use are not followed to other clusters
 _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
 
 
@@ -253,7 +253,8 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
     if plan.calm_tables is None:
         return together
     added_by_bursts = plan.late_tables + plan.refused_tables - plan.calm_tables.sum(axis=0)
-    most = added_by_bursts[:, :, : round(LOAD_CELLS / MOST_LOAD) + 1].max(axis=2)
+    preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
+    most = added_by_bursts[:, :, : round(preferred * LOAD_CELLS / MOST_LOAD) + 1].max(axis=2)
     for w in plan.by_priority:
         paid = [c for c in ways[w].order if not plan.is_paid_by_the_hour[c]]
         if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < _LITTLE_LATE:
