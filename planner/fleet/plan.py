@@ -364,11 +364,6 @@ class Plan:
         return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
 
     @property
-    def is_paid_by_the_hour(self) -> tuple[bool, ...]:
-        """Whether only hours at work are paid of each cluster."""
-        return tuple(cluster.is_paid_by_the_hour for cluster in self.clusters)
-
-    @property
     def on_site(self) -> Floats:
         """1 where power, space and repairs are had and paid here, 0 where a provider has them; shape (clusters,)."""
         return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])

@@ -207,7 +207,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
     for c in range(len(plan.clusters)):
         hours = _at_work(router.room.used[c])
         nodes = part_of(capacity[c], hours)
-        busy = np.zeros(1)
+        busy, is_paid = np.zeros(1), not plan.clusters[c].is_paid_by_the_hour
         for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             served = {w: part_of(router.served[c, w], hours) for w in level}
@@ -215,7 +215,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
                 busy = busy + ways[w].nodes(served[w], c, hours)
             load = load_fraction(busy, nodes)
             for w in level:
-                shared = part_of(together[w], hours) if w in together and not plan.is_paid_by_the_hour[c] else None
+                shared = part_of(together[w], hours) if is_paid and w in together else None
                 late[w][hours] += served[w] * _missed_share(plan, 0, (c, w), load, shared)
                 above = np.flatnonzero(load > refusal_free[c, w])
                 if above.size:
@@ -256,7 +256,7 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
     preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
     most = added_by_bursts[:, :, : round(preferred * LOAD_CELLS / MOST_LOAD) + 1].max(axis=2)
     for w in plan.by_priority:
-        paid = [c for c in ways[w].order if not plan.is_paid_by_the_hour[c]]
+        paid = [c for c in ways[w].order if not plan.clusters[c].is_paid_by_the_hour]
         if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < _LITTLE_LATE:
             continue
         room = work = np.zeros(1)

@@ -34,7 +34,6 @@ from planner.fleet.window import Missed, missed_under
 from planner.results.kept import per_run
 from planner.results.mends import (
     CAPACITY_CELL,
-    LEAST_NAMED,
     Ladder,
     Mend,
     calm,
@@ -57,6 +56,8 @@ REASONS: Mapping[str, str] = {
     "too_long": "prompts too long for the objective",
 }
 """What takes requests, from the first rung to the last, in words."""
+LEAST_NAMED = 1e-5
+"""Share of a workload's requests below which nothing is named."""
 _HALVED = ("bursts", "queueing", "too_long")
 """What a mend is said to halve; the rest it is said to carry."""
 _CARRIED = 0.9  # of what a cause took: nodes come whole, and some of what they carry is late

@@ -28,8 +28,6 @@ from planner.units import rounded_up
 
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
-LEAST_NAMED = 1e-5
-"""Share of a workload's requests below which nothing is named."""
 _ONE_AT_LEAST = 1e-3  # requests of a month or an hour: less than that is no request, but rounding
 
 
@@ -59,7 +57,7 @@ class Ladder:
 def calm(plan: Plan) -> Plan:
     """Return a plan without bursts."""
     tables = plan.calm_tables
-    return plan if tables is None else replace(plan, late_tables=tables[0], refused_tables=tables[1])
+    return plan if tables is None else replace(plan, late_tables=tables[0], refused_tables=tables[1], calm_tables=None)
 
 
 def without_cap(plan: Plan) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,7 +52,7 @@ class Confirmation:
 
     def keeps(self, search: Search) -> bool:
         """Say whether as many keep the promise as it asks for."""
-        return self.kept >= math.ceil(search.trial.promise.in_replications_fraction * self.replications - 1e-9)
+        return self.outcome.keeps(search.in_time, search.trial.promise.in_replications_fraction)
 
 
 def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Confirmation:
@@ -81,12 +80,11 @@ def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[C
     assert main.best is not None
     known = dict.fromkeys([*main.archive.complete(every), *(rival.best for rival in rivals.values() if rival.best)])
     plans = {counts: judged(counts, main.outcomes(counts, every)) for counts in (main.best, *known)}
-    asked = math.ceil(main.trial.promise.in_replications_fraction * len(every) - 1e-9)
     likely = [
         plan
         for plan in plans.values()
         if plan.cost < plans[main.best].cost
-        and plan.kept(main.in_time).sum() >= asked
+        and plan.keeps(main.in_time, main.trial.promise.in_replications_fraction)
         and main.choices.within_limits(plan.counts)
     ]
     likely.sort(key=lambda plan: (plan.cost, plan.counts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -100,8 +99,8 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
     less = judged(counts, search.outcomes(counts, every))
     kept = less.kept(search.in_time)
     newly = np.flatnonzero(plan.kept(search.in_time) & ~kept)
-    saved, share = plan.cost - less.cost, float(_in_all(search, less).kept(search.in_time).mean())
-    refuted = _only_seems(search, _in_all(search, less))
+    seen = _in_all(search, less)
+    saved, share, refuted = plan.cost - less.cost, float(seen.kept(search.in_time).mean()), _only_seems(search, seen)
     if not newly.size:
         return Fewer(
             purchase=place, kept_fraction=share, refuted=refuted, saved=saved, month=None, workload=None, in_time=1.0
@@ -135,8 +134,7 @@ def _nines(search: Search, answer: Judged, every: Sequence[int]) -> tuple[tuple[
 
 
 def _keeps(search: Search, plan: Judged, share: float) -> bool:
-    asked = search.trial.promise.in_replications_fraction * plan.worst.size
-    return bool(plan.kept(share).sum() >= math.ceil(asked - 1e-9))
+    return plan.keeps(share, search.trial.promise.in_replications_fraction)
 
 
 def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]:

@@ -53,6 +53,10 @@ class Judged:
         """Say which replications keep a promised share, shape (replications,)."""
         return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
 
+    def keeps(self, in_time: float, in_replications: float) -> bool:
+        """Say whether as many replications keep a promised share as is asked for."""
+        return bool(self.kept(in_time).sum() >= math.ceil(in_replications * self.worst.size - 1e-9))
+
     def service(self, in_replications: float) -> float:
         """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
         enough = max(1, math.ceil(in_replications * self.worst.size - 1e-9))
