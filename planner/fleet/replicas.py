@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import Hours, at_least, divisor, in_hours, part_of
+from planner.fleet.elementwise import at_least, divisor, in_hours
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.outage import with_carried
 from planner.fleet.placement import ROUNDING
 from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
 from planner.fleet.routing import Way
+from planner.fleet.seating import Rates, Seating, rates_in
 
 Floats = NDArray[np.float64]
-Rates = Mapping[tuple[int, int], tuple[Floats, Floats]]
-"""By workload and pool, the requests an hour of a node, those that are down for part of it counted whole, and what to
-divide requests by to have the nodes; shape (hours,) each."""
 URGENT_USE = 0.75
 """How busy replicas of work that cannot wait are left where work that can would load other models in the nodes beside
 them; assumption: at 85% chat is late by 0.12 points more than alone, at 75% by 0.08, and batch serves 1% less."""
-_FEW = 0.15  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +174,7 @@ def _placed(
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
     first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
     rates = _rates(placement, ways, share)
-    reviewed = _Site(placement, _only(rates, first), in_hours(standing, first), first)
+    reviewed = Seating(placement, rates_in(rates, first), in_hours(standing, first), first)
     reviewed.place(in_hours(review, first))
     reviewed.place_the_rest(in_hours(review, first))
     replicas = in_hours(reviewed.replicas, stretch)
@@ -188,7 +183,7 @@ def _placed(
     short = np.flatnonzero(left > ROUNDING)
     if not short.size:
         return replicas
-    site = _Site(placement, _only(rates, short), in_hours(standing, short), short, loads=True)
+    site = Seating(placement, rates_in(rates, short), in_hours(standing, short), short, loads=True)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
     site.place(in_hours(came, short) * ~waits)
     if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
@@ -214,12 +209,6 @@ def _rates(placement: Placement, ways: Sequence[Way], share: Floats) -> Rates:
     return rates
 
 
-def _only(rates: Rates, hours: NDArray[np.intp]) -> Rates:
-    """Return the rates of some of the hours."""
-    some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
-    return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}
-
-
 def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the hours in which any of some series of shape (n, hours or 1) changes, and the change each hour is after.
 
@@ -230,171 +219,3 @@ def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     for table in (table for table in series if table.shape[1] > 1):
         changed[1:] |= np.any(table[:, 1:] != table[:, :-1], axis=0)
     return np.flatnonzero(changed), np.cumsum(changed) - 1
-
-
-class _Site:
-    """Clusters on which replicas are being placed, in some hours of a window."""
-
-    def __init__(
-        self, placement: Placement, rates: Rates, standing: Floats, hours: NDArray[np.intp], *, loads: bool = False
-    ) -> None:
-        """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
-        self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
-        self.hours = hours
-        orders = [workload.cluster_order for workload in self.workloads]
-        self.pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
-        """By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
-        levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
-        self.levels = [tuple(members) for _, members in levels]
-        """Workloads by priority."""
-        self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
-        """Nodes of a replica, shape (deployments,)."""
-        self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
-        """Of those, what serves in the hour in which it is placed; of what loads for an hour, nothing."""
-        self.left = standing.copy()
-        """Nodes that hold nothing yet, shape (clusters, hours)."""
-        self.replicas = np.zeros((len(placement.deployments), standing.shape[1]))
-        self.spare = np.zeros_like(self.replicas)
-        """Of the replicas placed, the nodes for which there is no work yet."""
-
-    def without_work(self, rates: Rates, hours: NDArray[np.intp], standing: Floats) -> _Site:
-        """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
-        emptied = copy.copy(self)
-        emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
-        emptied.left = standing.copy()  # of clusters on which any share of a replica will do: no other is asked for it
-        return emptied
-
-    def with_room(self, replicas: Floats) -> _Site:
-        """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
-        replicas[:, self.hours] = self.replicas
-        room = np.zeros(self.left.shape[1], dtype=np.bool_)
-        smallest: dict[int, int] = {}  # of a cluster: what does not fit the smallest fits no other
-        for d in np.argsort(-self.size).tolist():
-            smallest[self.placement.deployments[d].cluster] = d
-        for c, d in smallest.items():
-            if self.placement.placed[c]:
-                room |= self._fitting(c, d) > 0.0
-        where, narrowed = np.flatnonzero(room), copy.copy(self)
-        narrowed.hours, narrowed.rates = self.hours[where], _only(self.rates, where)
-        narrowed.left = in_hours(self.left, where)
-        narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
-        return narrowed
-
-    def place(self, requests: Floats) -> None:
-        """Place replicas for work of shape (workloads, hours), one priority after the other.
-
-        Of a priority each model gets one replica where there is room before any gets a second, those that take least
-        first: a model that is not resident serves nobody.
-        """
-        for level in self.levels:
-            for w in sorted(level, key=self._nodes_each):
-                self._seat(w, requests[w])
-            for w in level:
-                self.take(w, requests[w], add=True)
-
-    def _nodes_each(self, w: int) -> float:
-        """Return the nodes that a workload's smallest replica takes for each workload it serves."""
-        held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
-        holders = [deployment for deployment in held if w in deployment.workloads]
-        return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
-
-    def _seat(self, w: int, requests: Floats) -> None:
-        """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
-        wanted = requests > 0.0
-        for _, d in self.pools[w]:
-            if d is None:
-                return  # it can do with a share of a cluster
-            wanted &= self.replicas[d] < 1.0
-        for pool, d in self.pools[w]:
-            if d is not None and w in self._members(d):
-                if not wanted.any():
-                    return
-                self._add(self.placement.pool_cluster[pool], d, wanted.astype(np.float64))
-                wanted &= self.replicas[d] < 1.0
-
-    def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
-        """Return how many more replicas of a deployment find room, shape (hours,)."""
-        room: Floats = part_of(self.left[c], hours) / self.size[d]
-        room += ROUNDING
-        np.floor(room, out=room)
-        return room
-
-    def _add(self, c: int, d: int, wanted: Floats) -> None:
-        """Place as many more replicas of a deployment as are wanted and find room; part of one is wanted whole."""
-        is_wanted = wanted > 0.0
-        count = np.count_nonzero(is_wanted)
-        if not count:
-            return
-        least = self.placement.deployments[d].least_replicas
-        few = least > 1 or count < _FEW * wanted.size
-        hours: Hours = np.flatnonzero(is_wanted) if few else slice(None)
-        more = np.ceil(part_of(wanted, hours))
-        if least > 1:  # what holds all fine-tunes, or nothing
-            np.maximum(more, least - self.replicas[d][hours], out=more)
-        if not few:
-            at_least(0.0, more, out=more)
-        np.minimum(more, self._fitting(c, d, hours), out=more)
-        self.replicas[d][hours] += more
-        self.spare[d][hours] += more * self.serving[d]
-        more *= self.size[d]
-        self.left[c][hours] -= more
-
-    def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
-        """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
-        if not requests.any():
-            return requests
-        for pool, d in self.pools[w]:
-            c, (rate, by) = self.placement.pool_cluster[pool], self.rates[w, pool]
-            need = requests / by
-            if d is not None:
-                if add and w in self._members(d):
-                    lacking = need - self.spare[d]
-                    lacking /= max(self.serving[d], ROUNDING * self.size[d])
-                    lacking -= ROUNDING
-                    self._add(c, d, lacking)
-                used = np.minimum(need, self.spare[d], out=need)
-                self.spare[d] -= used
-            else:  # any share of it will do
-                used = np.minimum(need, self.left[c], out=need)
-                self.left[c] -= used
-            used *= rate
-            requests = requests - used
-        return requests
-
-    def place_the_rest(self, requests: Floats, *, waiting: bool = False) -> None:
-        """Place replicas on the nodes left over: in proportion to what is placed, one for each other, then by priority.
-
-        On a cluster that holds nothing, in proportion to what the work of shape (workloads, hours) would take there:
-        what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait.
-        """
-        for c, placed in enumerate(self.placement.placed):
-            there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
-            if waiting:
-                there = [d for d in there if any(self.workloads[w].deadline_h for w in self._members(d))]
-            held = self.replicas[there] * self.size[there, None]
-            total = held.sum(axis=0)
-            empty = np.flatnonzero(total <= 0.0)
-            if empty.size:
-                for row, d in zip(held, there, strict=True):
-                    row[empty] = self._asked(d, requests, empty)
-                total = held.sum(axis=0)
-            share = held / divisor(total)
-            for d, offered in zip(there, share * self.left[c], strict=True):
-                self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
-            for d in () if waiting else there:  # of what is left one for each that has none, and then by priority
-                asked = requests[list(self._members(d))].any(axis=0)
-                self._add(c, d, (asked & (self.replicas[d] < 1.0)).astype(np.float64))
-            for d in () if waiting else there:
-                self._add(c, d, self._fitting(c, d))
-
-    def _asked(self, d: int, requests: Floats, hours: NDArray[np.intp]) -> Floats:
-        """Return the nodes of a deployment that the work of its workloads would take in some hours, shape (hours,)."""
-        pool, asked = self.placement.pool_deployment.index(d), np.zeros(hours.size)
-        for w in self._members(d):
-            if (w, pool) in self.rates:
-                asked += in_hours(requests[w], hours) / in_hours(self.rates[w, pool][1], hours)
-        return asked
-
-    def _members(self, d: int) -> tuple[int, ...]:
-        """Return the workloads of a deployment."""
-        return self.placement.deployments[d].workloads
