@@ -6,9 +6,11 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
 from planner.errors import Problem, ScenarioError
+from planner.records import dataclass
 
 # The C parser when PyYAML was built with it: same events, some eight times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

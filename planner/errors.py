@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from planner.records import dataclass
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,7 @@ its cache: the late shares of both are those of a replica (``planner.physics.pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from planner.language.workload import Workload
 from planner.physics.operating import OperatingPoint, separate_pools
 from planner.physics.promptness import Curve
 from planner.physics.replica import Replicas, ReplicaSpec
+from planner.records import dataclass
 
 _TO_FIRST_TOKENS = 0.8
 """Of the requests that may be late, those left to first tokens: the time per token hardly varies where no prompt is

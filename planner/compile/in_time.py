@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from planner.physics.operating import OperatingPoint, Traffic, at_objective
 from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas
 from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
+from planner.records import dataclass
 
 # Cells of probability: a long prompt makes itself and others late, and promises are about the last hundredths, so
 # cells are finest there, and those of the longest two thousandths each half the one before; a short reply has few

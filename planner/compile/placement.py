@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,6 +18,7 @@ from planner.fleet.plan import Deployment, Plan
 from planner.language.scenario import Scenario
 from planner.physics.memory import USABLE_FRACTION, MemoryFit, memory_fit
 from planner.physics.replica import ReplicaSpec
+from planner.records import dataclass
 from planner.units import GB, SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]

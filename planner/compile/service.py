@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.demand.bursts import SHARP, Lateness
 from planner.physics.doubt import Doubt
 from planner.physics.replica import ReplicaSpec
+from planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ hour's share is E[G ℓ(ρG)], weighted by G because requests see their own crow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import Problem, raise_all
+from planner.records import dataclass
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
+from planner.records import dataclass
 from planner.units import HOURS_PER_YEAR
 
 

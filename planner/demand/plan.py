@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from planner.demand.noise import (
 )
 from planner.demand.shape import Shape, shape_factor, weekly_profile
 from planner.errors import Problem, ScenarioError
+from planner.records import dataclass
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"
 """From a stream's name to its generator, fresh for each replication."""

@@ -14,7 +14,7 @@ and workloads that are alike are one, and share what it gets by their nodes and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from planner.fleet.elementwise import in_hours
 from planner.fleet.linear import maximise
 from planner.fleet.plan import Plan
 from planner.fleet.routing import Way, serving
+from planner.records import dataclass
 
 Floats = NDArray[np.float64]
 _NONE = 1e-9  # stands for nothing where something must be divided by

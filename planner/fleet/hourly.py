@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from planner.arrays import Floats, Ints
+from planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 
 from planner.arrays import Floats
@@ -12,6 +11,7 @@ from planner.finance.present_value import Timing
 from planner.finance.purchase import Quote, choose_quote
 from planner.finance.tariffs import Tariff
 from planner.finance.tax import TaxRules
+from planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Deployment, Placement, Plan, WorkloadPlan
 from planner.fleet.quantities import machine_time, shares
 from planner.fleet.sizes import figures_in_pools
+from planner.records import dataclass
 from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]

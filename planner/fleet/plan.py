@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, timedelta
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.fleet.site_plan import SitePlan
 from planner.fleet.software_plan import SoftwarePlan, TeamPlan
 from planner.physics.node_power import NodePower
+from planner.records import dataclass
 from planner.units import HOURS_PER_YEAR, MILLION
 
 LOAD_CELLS = 256

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import Floats, Ints
 from planner.fleet.elementwise import at_least
 from planner.fleet.plan import Plan
+from planner.records import dataclass
 
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
 _BISECTIONS = 40

@@ -7,12 +7,12 @@ several replications by how many of them keep the promise. Whoever ranks, advise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.fleet.quantities import in_time
+from planner.records import dataclass
 
 LEAST_SHORTFALL = 5e-7
 """Shortfalls below it are none: files hold shares to six decimals, and a verdict must not contradict them."""

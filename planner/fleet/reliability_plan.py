@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from planner.fleet.software_plan import Headcount
+from planner.records import dataclass
 
 INTERRUPTION = "spot interruption"
 """Cause of an outage of a spot node, the last of a plan's causes where one has such a contract."""

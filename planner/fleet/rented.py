@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
+from planner.records import dataclass
 
 Floats = NDArray[np.float64]
 

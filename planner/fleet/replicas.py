@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
 from planner.fleet.routing import Way
 from planner.fleet.seating import Rates, Seating, rates_in
+from planner.records import dataclass
 
 Floats = NDArray[np.float64]
 URGENT_USE = 0.75

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.elementwise import Hours, at_least, divisor, in_hours, part_of
+from planner.records import dataclass
 
 Floats = NDArray[np.float64]
 _UNEVEN = 1e-6  # of the preferred nodes: less is rounding

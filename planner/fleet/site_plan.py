@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.arrays import Floats
+from planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
+from planner.records import dataclass
 from planner.units import HOURS_PER_WEEK
 
 _WORK_H_PER_WEEK = 40.0  # of an engineer: assumption

@@ -10,7 +10,6 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -24,6 +23,7 @@ from planner.finance.accounts import INCOME_ACCOUNTS, Account, Category
 from planner.finance.months import MonthGrid
 from planner.language.metrics import monthly_metrics
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, validate
 
 MAPPING = "mapping.yaml"

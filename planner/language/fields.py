@@ -1,13 +1,13 @@
 """Names and number ranges that the parts of a scenario share."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
 from pydantic_core import CoreSchema
 
 from planner.catalog.load import Catalog, load_catalog
+from planner.records import dataclass
 from planner.validation import Strict
 
 Fraction = Annotated[float, Field(ge=0, le=1)]

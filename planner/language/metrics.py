@@ -11,9 +11,10 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.finance.months import MonthGrid
+from planner.records import dataclass
 from planner.validation import choices
 
 PROMPT, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"

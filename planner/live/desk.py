@@ -7,7 +7,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from planner.language.consistency import hourly_bytes
 from planner.language.loading import layer_of, load_scenario
 from planner.language.scenario import Scenario
 from planner.live.knobs import Knob, check_turns, knobs_of
+from planner.records import dataclass
 from planner.reporting.comparison import comparison_summary, held_tables
 from planner.reporting.folder import command_line
 from planner.reporting.plan_tables import RUN_COLUMNS

@@ -7,7 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -17,6 +17,7 @@ from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
 from planner.language.site import Site
 from planner.language.workload import Workload
+from planner.records import dataclass
 from planner.validation import field_docstring
 
 MOST_TURNS = 400

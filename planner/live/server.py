@@ -9,7 +9,6 @@ import socket
 import webbrowser
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.live import controls
 from planner.live.desk import Desk, Turns, turns_of
+from planner.records import dataclass
 
 HOST = "127.0.0.1"
 MOST_BYTES = 100_000

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.physics.doubt import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Groups, Spread, doubt_of
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,10 +14,11 @@ terms are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,6 @@ nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from planner.physics.power import (
     board_power_w,
     throughput_fraction_at_cap,
 )
+from planner.records import dataclass
 from planner.units import KILO
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ bracketing B. Cases are worked through in chunks that stay in cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,10 +20,11 @@ them. They are H200 measurements carried to other parts by fraction of TDP, whic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

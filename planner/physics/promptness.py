@@ -11,13 +11,13 @@ replica sustains with the stated share in time, and what a router that refuses d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.physics.late_shares import MOST_PROMPT_SHARE, late_first, late_tokens, least_late_tokens
 from planner.physics.replica_times import ReplicaTimes
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from planner.physics.arrays import Floats

@@ -11,7 +11,7 @@ and one request's prefill of I tokens takes ``per token · I + per token² · I�
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ from planner.physics.doubt import Groups
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
 from planner.physics.part import arithmetic, compute_flops_per_s, is_unpacked
 from planner.physics.precision import routed_weight_bytes
+from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,11 +12,12 @@ from __future__ import annotations
 import csv
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from planner.records import dataclass
 from planner.results.measure_names import DEFINITIONS
 from planner.units import DOLLARS, decimals_of, unit_of
 

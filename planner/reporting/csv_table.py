@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ConservationError
+from planner.records import dataclass
 from planner.reporting.columns import FRICTIONLESS_TYPES, Column, ColumnKind, DescribedTable, TableDescription
 from planner.units import DOLLARS, unit_of
 

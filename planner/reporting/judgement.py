@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from planner.records import dataclass
 from planner.reporting.report.words import percent, unit_price
 from planner.results.measure_names import FLEET
 from planner.units import counted

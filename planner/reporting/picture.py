@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
+from planner.records import dataclass
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import Html, element, join
 from planner.reporting.report.words import axis_label, short

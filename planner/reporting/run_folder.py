@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from planner.finance.statements import Frequency
 from planner.forks import shared
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.reporting.assumptions import assumptions, model_error
 from planner.reporting.columns import DescribedTable
 from planner.reporting.csv_table import DEFAULT_FORMAT, CsvFormat, packaged, write_csv

@@ -11,7 +11,6 @@ run would find.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from planner.finance.depreciation import capital_charge_usd, depreciate, make_co
 from planner.finance.ledger import Dimension
 from planner.finance.present_value import running_months
 from planner.finance.tax import LossRule
+from planner.records import dataclass
 from planner.reporting.workbook import (
     Page,
     SheetChart,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import PlannerError
+from planner.records import dataclass
 from planner.reporting import study_rows
 from planner.reporting.charts import study_pictures
 from planner.reporting.columns import DescribedTable

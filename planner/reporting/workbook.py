@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, time
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+
+from planner.records import dataclass
 
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""

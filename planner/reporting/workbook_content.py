@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from planner.finance.cents import cents
 from planner.finance.depreciation import Cohorts, DepreciationSchedule
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import discount_factors
+from planner.records import dataclass
 from planner.reporting.workbook import SheetTable, address
 from planner.reporting.workbook_inputs import Inputs
 from planner.results.result import RunResult

@@ -7,7 +7,7 @@ run is not painted yellow, and the sheet says why.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.finance.cents import cents
 from planner.finance.depreciation import Cohorts
 from planner.finance.purchase import DiscountTier
 from planner.language.contract import FinanceLease
+from planner.records import dataclass
 from planner.reporting.workbook import Sheets, SheetTable, address, write_plain
 from planner.results.result import RunResult
 

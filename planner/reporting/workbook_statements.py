@@ -7,7 +7,6 @@ stands in brackets. The arrangement is that of :mod:`planner.finance.statements`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from planner.finance.accounts import (
 from planner.finance.cents import cents
 from planner.finance.statements import LIABILITIES, Frequency, fiscal_label, line_weights
 from planner.finance.tax import tax_depreciation
+from planner.records import dataclass
 from planner.reporting.workbook import Sheets, address, words
 from planner.reporting.workbook_content import Content, Layout
 from planner.reporting.workbook_depreciation import OPENING, block_range

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.forks import begun
+from planner.records import dataclass
 from planner.results.measure_names import DRAWS
 from planner.results.measures import Figures, measures, revenue_usd, series_of, service
 from planner.results.result import RunResult

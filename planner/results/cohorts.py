@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.statements import Opening
 from planner.finance.tax import TaxRules, tax_depreciation
 from planner.fleet.plan import Plan
+from planner.records import dataclass
 from planner.results.building import building_of
 from planner.results.kept import last_kept
 from planner.results.orders import order_payments

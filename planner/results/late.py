@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import Missed, missed_under
+from planner.records import dataclass
 from planner.results.kept import per_run
 from planner.results.mends import (
     CAPACITY_CELL,

@@ -7,8 +7,9 @@ data dictionary and reference take their words from ``figures.csv``, a line for 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
+
+from planner.records import dataclass
 
 FLEET = "fleet"
 """All clusters and the site together, in every table."""

@@ -8,7 +8,7 @@ price, a cost per token without tokens) is None, never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +39,7 @@ from planner.finance.unit_costs import (
 )
 from planner.fleet import quantities
 from planner.fleet.money import PricePath
+from planner.records import dataclass
 from planner.results.cohorts import assets_of
 from planner.results.kept import per_run
 from planner.results.measure_names import MEASURES, SERVICE

@@ -9,7 +9,7 @@ halved by the nodes that bring it to where half as much is late.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.fleet.window import evaluate_window
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.replication import Replication
 from planner.units import rounded_up
 

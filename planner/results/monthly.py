@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from planner.arrays import Floats
 from planner.fleet.hourly import WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.quantities import fates, in_service, shares
+from planner.records import dataclass
 from planner.simulation.driver import NodeHours, Run
 
 

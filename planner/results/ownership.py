@@ -5,8 +5,6 @@ The timing convention is that of :mod:`planner.finance.present_value`: the ledge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +25,7 @@ from planner.finance.ledger import Ledger, view_cents
 from planner.finance.present_value import CashFlows, discount_factors, running_months
 from planner.finance.tax import TaxRules, assess_usd, tax_years
 from planner.finance.unit_costs import levelised_cost
+from planner.records import dataclass
 from planner.results.building import building_of
 from planner.results.cohorts import bought_months, leases_of, owned_value_cents, retired_months, tax_base
 from planner.results.kept import per_run

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +16,7 @@ from planner.fleet.plan import Plan
 from planner.fleet.promise import Verdict, judge
 from planner.fleet.rented import Rented
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.cohorts import Cohort, opening_of
 from planner.results.monthly import Monthly
 from planner.results.parts import overloaded

@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import simpy
@@ -24,6 +23,7 @@ from planner.fleet.rented import rent_for_shed
 from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
 from planner.fleet.sizes import sizes_by_hour
 from planner.fleet.window import evaluate_window
+from planner.records import dataclass
 from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
 from planner.simulation.log import ChangeLog

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from planner.fleet.plan import Plan, RulePlan
+from planner.records import dataclass
 from planner.simulation.supply import Supply
 from planner.units import HOURS_PER_YEAR
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.arrays import Bools, Floats, Ints
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
+from planner.records import dataclass
 
 SEVERITIES = ("soft", "medium", "hard")
 SOFT, MEDIUM, HARD = 0, 1, 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
+from planner.records import dataclass
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
 from planner.simulation.repair_shop import Jumps, jumps

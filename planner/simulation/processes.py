@@ -10,7 +10,6 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import simpy
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.fleet.plan import Plan
+from planner.records import dataclass
 from planner.simulation.expansion import MonthFigures
 from planner.simulation.log import ChangeLog, Note
 from planner.simulation.open_shop import Claim, OpenShop, Pool

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
+from planner.records import dataclass
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
 from planner.simulation.staffing import Staffing

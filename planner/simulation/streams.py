@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
+
+from planner.records import dataclass
 
 Streams = Callable[[str], np.random.Generator]
 _DIGEST_BYTES = 64  # the most BLAKE2b gives; SFC64 takes 24

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, 
 from planner.finance.cents import cents
 from planner.finance.variance import ARRIVED, DRIVERS, account_variance
 from planner.language.actuals import FLEET, Actuals, Seen
+from planner.records import dataclass
 from planner.results.observed import observed
 from planner.results.result import RunResult
 from planner.results.run import simulate

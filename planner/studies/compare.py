@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.finance.unit_costs import ratio
 from planner.finance.variance import ClusterSpending, Spending, dollar_bridge
 from planner.fleet import quantities
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.accounting import write_ledger
 from planner.results.chance import Chance, draw_again
 from planner.results.cohorts import cohorts_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.documents import KeyPath
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.studies import correlation, paths
 from planner.studies.distributions import Resolved, quantile, value_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from planner.compile import build_plan
@@ -11,6 +11,7 @@ from planner.compile.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.language.study import Study
 from planner.language.study_loading import load_study
+from planner.records import dataclass
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
 from planner.studies.inputs import Inputs, Stated, stated

@@ -13,7 +13,7 @@ the state as it is; the months seen are replaced by what happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from planner.arrays import Bools, Floats
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance.accounts import DATED_ACCOUNTS, Account, View
 from planner.language.actuals import FLEET, Actuals, Seen
+from planner.records import dataclass
 from planner.studies import posterior
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import run_batches

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.language.actuals import Seen
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.measure_names import FLEET
 from planner.results.measures import measures, revenue_usd, series_of, service
 from planner.results.observed import observed

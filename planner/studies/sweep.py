@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.compile import build_plan
@@ -15,6 +14,7 @@ from planner.errors import Problem, ScenarioError, raise_all, refuse
 from planner.fleet.plan import Plan
 from planner.language.loading import Source, load_scenario
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.chance import figures_of
 from planner.results.run import simulate_plan
 from planner.studies.axes import Axis

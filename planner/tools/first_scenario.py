@@ -9,7 +9,6 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import add_months
 from planner.language.fields import Name
 from planner.language.loading import scenario_from_document
+from planner.records import dataclass
 from planner.tools.traffic_fit import GROWTH, Figure, Fitted
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from planner.physics.power import (
     power_fraction,
     throttled_clock_fraction,
 )
+from planner.records import dataclass
 
 _NUMBERS = {
     "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),

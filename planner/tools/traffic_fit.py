@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.catalog.load import workload_class as class_figures
 from planner.errors import Problem, ScenarioError
+from planner.records import dataclass
 from planner.tools.traffic_log import parse_columns, read_hourly_rates, read_request_log
 from planner.tools.traffic_statistics import (
     LengthFit,

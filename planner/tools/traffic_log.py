@@ -9,7 +9,6 @@ import io
 import itertools
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from planner.arrays import Bools, Floats, Ints
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
+from planner.records import dataclass
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.arrays import Floats
 from planner.demand.calendar import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError
+from planner.records import dataclass
 from planner.units import HOURS_PER_YEAR
 
 MINUTES_FOR_DISPERSION = 10

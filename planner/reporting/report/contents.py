@@ -10,12 +10,13 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import MANIFEST, PRODUCT, is_inside, settle, sha256_of
+from planner.records import dataclass
 from planner.reporting.csv_table import BYTE_ORDER_MARK, FORMULA_STARTS, shown_cells
 
 if TYPE_CHECKING:

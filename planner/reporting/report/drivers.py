@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from planner.records import dataclass
 from planner.reporting.report.contents import Contents
 from planner.reporting.report.html import DUMP, Html, Part, Swing, bar_table, details, join, paragraph, table, tornado
 from planner.reporting.report.page import Section

@@ -7,12 +7,12 @@ import os
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
+from planner.records import dataclass
 from planner.reporting import judgement
 from planner.reporting.report import compare_sections, drivers, run_answer, study_sections
 from planner.reporting.report.contents import Contents, fitting, read_contents

@@ -6,9 +6,9 @@ import base64
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from planner.records import dataclass
 from planner.reporting.report.html import Html, element, environment
 
 _FOLDER = Path(__file__).parent

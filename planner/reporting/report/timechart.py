@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, timedelta
 
+from planner.records import dataclass
 from planner.reporting.picture import Area, Axis, Line, Mark, Panel
 from planner.reporting.report.html import Html, details, macro, table, text
 from planner.reporting.report.words import axis_label

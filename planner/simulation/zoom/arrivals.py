@@ -8,8 +8,6 @@ bursts that the whole fleet sees.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +16,7 @@ from planner.demand.bursts import BURST_S, Bursts
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.language.workload import Length, Workload
+from planner.records import dataclass
 from planner.simulation.streams import Streams
 
 Ints = NDArray[np.int64]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 import numpy as np
@@ -15,6 +14,7 @@ from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.sizes import at_sizes
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.simulation.driver import Run
 from planner.simulation.zoom.arrivals import Lengths
 from planner.simulation.zoom.stands import Services, Stand, Standing, spec_of, stands_of

@@ -11,12 +11,11 @@ by their bursts too, which a sample shares with the whole fleet: the interval is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.demand.bursts import BURST_S
+from planner.records import dataclass
 from planner.simulation.zoom.zoom import Zoom
 
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)

@@ -14,10 +14,11 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import simpy
 
+from planner.records import dataclass
 from planner.simulation.zoom.batching import PACE_FRACTION, YIELD_FRACTION, Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from planner.fleet.plan import Plan
 from planner.language.scenario import Scenario
 from planner.physics.coefficients import Calibration
 from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.records import dataclass
 from planner.simulation.zoom.steps import StepTimes
 from planner.units import SECONDS_PER_HOUR
 

@@ -12,11 +12,11 @@ attends to so many tokens at most reads B times as many, as soon as its mean con
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from planner.physics.coefficients import MAX_SEQUENCES
 from planner.physics.memory import PREFILL_CHUNK_TOKENS
 from planner.physics.replica import Replicas
+from planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

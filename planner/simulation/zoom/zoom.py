@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +28,7 @@ from planner.errors import ConservationError, Problem, ScenarioError
 from planner.fleet.plan import Plan
 from planner.fleet.router import allowed_loads
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
 from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay

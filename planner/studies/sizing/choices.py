@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from planner.language.choose import Choose
 from planner.language.consistency import check_scenario
 from planner.language.loading import with_vendors
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
 from planner.validation import nearest

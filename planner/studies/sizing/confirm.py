@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from planner.records import dataclass
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.judged import Judged, judged
 from planner.studies.sizing.search import Search

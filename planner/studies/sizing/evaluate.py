@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,6 +23,7 @@ from planner.finance.cents import usd
 from planner.fleet.plan import Plan
 from planner.fleet.promise import Promise, promised_shares
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.results.measures import measures
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.compile import build_plan
 from planner.compile.reuse import Reuse
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Evaluator
 from planner.studies.sizing.judged import Judged, judged

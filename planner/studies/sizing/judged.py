@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.fleet.promise import LEAST_SHORTFALL
+from planner.records import dataclass
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Outcome
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from planner.records import dataclass
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.policies import Policies
 from planner.studies.sizing.replications import Surveyed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.records import dataclass
 from planner.studies.sizing.choices import Choices, Counts, Purchase, Retirement
 
 

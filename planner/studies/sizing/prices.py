@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
+from planner.records import dataclass
 from planner.studies.sizing.evaluate import Trial
 from planner.studies.sizing.survey import Survey
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from planner.arrays import Floats
+from planner.records import dataclass
 
 Places = NDArray[np.int64]
 _MOST_SOLVING_S = 20.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.fleet.plan import ClusterPlan
+from planner.records import dataclass
 from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run

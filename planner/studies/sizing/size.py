@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from planner.errors import CapacityError
 from planner.fleet.promise import Promise
 from planner.language.scenario import Scenario
 from planner.language.study_loading import load_study
+from planner.records import dataclass
 from planner.results.result import RunResult
 from planner.studies.designs import MonteCarlo
 from planner.studies.inputs import Inputs, stated

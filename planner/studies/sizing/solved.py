@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.arrays import Floats
+from planner.records import dataclass
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.program import Places, Rows, minimised
 from planner.studies.sizing.relaxation import Relaxation

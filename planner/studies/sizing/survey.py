@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from planner.finance.accounts import Account
 from planner.finance.present_value import discount_factors, running_months
 from planner.finance.recurring import yearly_cost_usd
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
+from planner.records import dataclass
 from planner.results.ownership import present_cost_usd
 from planner.results.result import RunResult
 from planner.studies.sizing.choices import Counts

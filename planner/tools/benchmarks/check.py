@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.arrays import Bools, Floats
 from planner.catalog.load import Catalog
 from planner.physics.coefficients import DISAGGREGATED, Calibration
 from planner.physics.doubt import DENSE, MIXTURE, NORMAL_90
+from planner.records import dataclass
 from planner.tools.benchmarks.rows import PREDICTED, BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.tools.benchmarks.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.units import MILLISECOND

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from planner.physics.coefficients import Calibration
 from planner.physics.promptness import Curve, late_curve
 from planner.physics.replica import price_replicas
 from planner.physics.replica_times import Asked, Lengths
+from planner.records import dataclass
 from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.steps import StepTimes

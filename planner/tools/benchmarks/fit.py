@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calib
 from planner.physics.doubt import Groups
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
 from planner.physics.replica import ReplicaWork, price
+from planner.records import dataclass
 from planner.tools.benchmarks.first_token import CAMPAIGN_ROWS, FORMULA, Labels, factors, fit_effects
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from planner.physics.memory import memory_fit, smallest_fit
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.precision import canonical_precision
 from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.records import dataclass
 from planner.tools.benchmarks.first_token import FORMULA, factors, labels_of
 from planner.tools.benchmarks.layout import CannotPredictError, find_engine, find_model, find_part, find_precision
 from planner.units import MILLISECOND

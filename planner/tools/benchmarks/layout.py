@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from planner.physics.model_shape import ModelShape
 from planner.physics.part import Part, refusal
 from planner.physics.precision import canonical_precision, format_with
 from planner.physics.replica import ReplicaSpec
+from planner.records import dataclass
 from planner.validation import nearest
 
 _ENGINES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Cali
 from planner.physics.doubt import Doubt, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Replicas, ReplicaSpec, describe, price_replicas
+from planner.records import dataclass
 from planner.tools.benchmarks.first_token import FORMULA, Labels, factors, labels_of
 from planner.tools.benchmarks.fit import Measurements
 from planner.tools.benchmarks.layout import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from planner.records import dataclass
 from planner.tools.probe.machine import Machine, sampling
 
 _FP4_BLOCK = 16  # elements that share one scale in NVFP4 (OCP MX uses 32; the rate is the same product)

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from planner.errors import ScenarioError
+from planner.records import dataclass
 
 Reading = tuple[float | None, float | None]
 _TOOL_TIMEOUT_S = 10.0

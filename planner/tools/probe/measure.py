@@ -6,9 +6,9 @@ import datetime
 import gc
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from planner.errors import ScenarioError
+from planner.records import dataclass
 from planner.tools.probe import kernels, stack
 from planner.tools.probe.machine import Machine, load_torch, open_machine
 from planner.tools.probe.rows import ProbeRow

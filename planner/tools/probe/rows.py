@@ -6,11 +6,11 @@ import csv
 import dataclasses
 import io
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import write_file
+from planner.records import dataclass
 
 PHASES = ("idle", "copy", "read", "gemm", "decode", "prefill")
 _TEXT_FIELDS = frozenset({"phase", "date", "device", "torch_version", "driver_version", "model", "precision", "note"})

@@ -8,9 +8,9 @@ vocabulary product. Rotary embedding (which engines fuse) and sampling are left 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from planner.records import dataclass
 from planner.tools.probe.kernels import Linear, random_tensor, synchronise, time_calls
 from planner.tools.probe.machine import Machine
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from planner.language.scenario import Scenario
+from planner.records import dataclass
 from planner.units import unit_of
 
 Schema = Mapping[str, Any]
