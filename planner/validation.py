@@ -89,7 +89,7 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # no source: a builtin, or one that was typed in
         return {}
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]  # models stand in no function
     return {node.name: dict(_under_fields(node.body)) for node in classes}
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fleet.elementwise import in_hours
+from planner.fleet.elementwise import distinct, in_hours
 from planner.fleet.linear import maximise
 from planner.fleet.plan import Plan
 from planner.fleet.routing import Way, serving
@@ -321,7 +321,7 @@ def _programs(
 
 def _members(alike: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
     """Return 1 for a member of a group, shape (groups, members), and the first member of each."""
-    first = np.unique(alike)
+    first = distinct(alike)
     return (alike == first[:, None]).astype(np.float64), first
 
 

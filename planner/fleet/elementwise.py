@@ -65,6 +65,15 @@ def added(rows: Floats, owner: Sequence[int]) -> Floats:
     return total
 
 
+def distinct(numbers: Ints) -> Ints:
+    """Return the numbers that there are, rising.
+
+    numpy's unique alone asks whether its array is a masked one, and loads all that numpy has for those: 15 ms, in each
+    process that asks. Where it counts them too, it does not.
+    """
+    return np.unique(numbers, return_counts=True)[0]
+
+
 def divisor(total: Floats) -> Floats:
     """Return what to divide by so that a part of nothing is nothing: infinity where a total is not above 0."""
     if total.size and total.min() > 0.0:

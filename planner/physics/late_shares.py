@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy import fft  # before anybody forks: each process would import it for itself
 
 if TYPE_CHECKING:
     from planner.physics.arrays import Complexes, Floats, Ints
@@ -138,12 +139,12 @@ def _histograms(cells: Ints, weights: Floats) -> Floats:
 
 def _transformed(mass: Floats) -> Complexes:
     """Return the Fourier transform of masses on a grid that fade, shape (rows, frequencies)."""
-    return np.fft.rfft(mass * _FADED)
+    return fft.rfft(mass * _FADED)
 
 
 def _cumulated(transform: Complexes) -> Floats:
     """Return the mass up to and with each cell as far as the objective, shape (rows, cells + 1)."""
-    return np.asarray(np.cumsum(np.fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
+    return np.asarray(np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
 
 
 def late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:

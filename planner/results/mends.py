@@ -19,6 +19,7 @@ from planner.arrays import Floats, Ints
 from planner.compile import build_plan
 from planner.errors import ScenarioError
 from planner.finance.unit_costs import ratio
+from planner.fleet.elementwise import distinct
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.fleet.window import evaluate_window
@@ -249,7 +250,7 @@ class _Site:
         share = np.nan_to_num(ratio(lost, self.result.monthly.demand_requests[:, self.w]))
         loads, calmed = load_grid(CAPACITY_CELL), calm(plan)
         more = np.full(lost.size, np.nan)
-        for c in np.unique(self.main).tolist():
+        for c in distinct(self.main).tolist():
             bursty, even = (
                 (of.late_tables[c, self.w] + of.refused_tables[c, self.w])[: CAPACITY_CELL + 1] for of in (plan, calmed)
             )
@@ -265,7 +266,7 @@ class _Site:
     def against_queues(self, late: Floats) -> Floats:
         """Return the nodes that halve what queues; ``late`` is that, and what is late on an idle replica."""
         more = np.full(late.size, np.nan)
-        for c in np.unique(self.main).tolist():
+        for c in distinct(self.main).tolist():
             more[self.main == c] = nodes_to_halve(self.result, c, self.w, late)[self.main == c]
         return more
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
+from planner.fleet.elementwise import distinct
 from planner.fleet.plan import ClusterPlan
 from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.records import dataclass
@@ -340,7 +341,7 @@ class RepairShop:
         if not self.failure:
             none = np.zeros(0, dtype=np.int64)
             return np.zeros(0), none, none
-        joined, numbers = Failures.joined(self.failed), np.unique(np.array(self.failure))
+        joined, numbers = Failures.joined(self.failed), distinct(np.array(self.failure))
         numbers = numbers[joined.severity[numbers] == HARD]
         return joined.time_h[numbers], np.concatenate(self.owner)[numbers], joined.node[numbers]
 

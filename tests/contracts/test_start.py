@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+REFERENCE = Path(__file__).parents[2] / "scenarios" / "mixed-fleet.yaml"
 HEAVY = ["numpy", "scipy", "pandas", "pydantic", "simpy", "yaml", "zoneinfo"]
 PROBE = """
 import json, sys
@@ -52,6 +53,24 @@ chance.drawing = drawing
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.startswith("[]\n")
     assert {"jinja2", "xlsxwriter"} <= set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_forks_that_draw_load_nothing_of_their_own() -> None:
+    draw = """
+import json, sys
+from planner.compile import build_plan
+from planner.language.loading import load_scenario
+from planner.results.chance import figures_of, months_of
+from planner.results.run import simulate_plan
+scenario = load_scenario(sys.argv[1])
+plan = build_plan(scenario)
+before = set(sys.modules)
+drawn = simulate_plan(scenario, plan, 1)
+figures_of(drawn), months_of(drawn)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    command = [sys.executable, "-c", draw, str(REFERENCE)]
+    assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) == []
 
 
 def test_no_command_looks_for_cycles_in_what_ends_with_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.fleet.elementwise import added, at_least, at_most, divisor, in_hours, part_of, quotient
+from planner.fleet.elementwise import added, at_least, at_most, distinct, divisor, in_hours, part_of, quotient
 
 NUMBERS = np.array([[-1.5, 0.0, 2.0, np.inf], [3.0, -np.inf, 0.25, 1.0]])
 
@@ -54,3 +54,8 @@ def test_some_hours_of_series_keep_each_series_together() -> None:
 )
 def test_a_part_of_nothing_is_nothing(whole: list[float], expected: list[float]) -> None:
     assert quotient(np.full(3, 6.0), np.array(whole)).tolist() == expected
+
+
+@pytest.mark.parametrize("numbers", [[], [3], [2, 1, 2, 0, 1], [[5, 5], [1, 5]]])
+def test_distinct_numbers_are_those_of_numpy(numbers: list[int]) -> None:
+    assert distinct(np.array(numbers, dtype=np.intp)).tolist() == np.unique(numbers).tolist()
