@@ -265,7 +265,9 @@ class _Builder:
                 if seen:
                     raise self._fail("a second document (---) in one file", event)
                 seen = True
-                content = self._value(next(self.events), ())
+                first = next(self.events)
+                self.locations[()] = self._place(first)
+                content = self._value(first, ())
         return content
 
     def _count(self, event: Any, nodes: int) -> None:
@@ -278,9 +280,9 @@ class _Builder:
             raise self._fail(f"the tag {event.tag} is not understood; write plain YAML", event)
 
     def _value(self, event: Any, path: KeyPath) -> Any:
+        """Return a value; whoever calls has noted its place."""
         if len(path) > MAX_DEPTH:
             raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
-        self.locations[path] = self._place(event)
         if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
                 raise self._fail(f"*{event.anchor} refers to itself or to an anchor that does not exist", event)
@@ -302,7 +304,9 @@ class _Builder:
     def _sequence(self, path: KeyPath) -> list[Any]:
         items: list[Any] = []
         while not isinstance(event := next(self.events), SequenceEndEvent):
-            items.append(self._value(event, (*path, len(items))))
+            inside = (*path, len(items))
+            self.locations[inside] = self._place(event)
+            items.append(self._value(event, inside))
         return items
 
     def _mapping(self, path: KeyPath) -> dict[str, Any]:
@@ -310,15 +314,14 @@ class _Builder:
         while not isinstance(event := next(self.events), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
                 raise self._fail("a key must be a plain word", event)
-            place = self._place(event)
-            if event.value == "<<" and event.implicit[0]:
+            key, inside = event.value, (*path, event.value)
+            if key == "<<" and event.implicit[0]:
                 raise self._fail("merge keys (<<) are not understood; use extends", event)
-            if event.value in items:
-                first = self.locations[(*path, str(event.value))].line
-                raise self._fail(f"duplicate key {dotted((*path, event.value))}, first on line {first}", event)
+            if key in items:
+                first = self.locations[inside].line
+                raise self._fail(f"duplicate key {dotted(inside)}, first on line {first}", event)
             self._refuse_tag(event)
-            self._count(event, 1 + len(event.value) // _TEXT_PER_NODE)
-            value = self._value(next(self.events), (*path, event.value))
-            items[event.value] = value
-            self.locations[(*path, event.value)] = place
+            self._count(event, 1 + len(key) // _TEXT_PER_NODE)
+            self.locations[inside] = self._place(event)
+            items[key] = self._value(next(self.events), inside)
         return items
