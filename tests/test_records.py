@@ -6,9 +6,11 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,3 +188,9 @@ print(times[1] / times[0])
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert float(answer.stdout) < 0.6
+
+
+def test_every_dataclass_of_the_planner_is_one_of_these() -> None:
+    sources = {path: path.read_text() for path in Path(records.__file__).parent.rglob("*.py")}
+    pattern = re.compile(r"^from dataclasses import .*\bdataclass\b|@dataclasses\.dataclass", re.MULTILINE)
+    assert [path.name for path, text in sources.items() if pattern.search(text)] == []
