@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import date, datetime, time
@@ -142,11 +144,12 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
 
 
 def _plain_worksheet() -> type[Any]:
-    """Return a worksheet that takes formulas and attributes as they are.
+    """Return a worksheet that takes places, formulas and attributes as they are.
 
     XlsxWriter looks in each formula for the thirty functions that Excel gained of late, which takes half a workbook's
     time; ours use none. It looks in each attribute for what XML would read otherwise; most are the address and the
-    format of a cell. Should it do so by other methods one day, these are not called, and all is as before.
+    format of a cell. And whoever writes a cell is asked whether its place is a row and a column, or text such as A1.
+    Should it do so by other methods one day, these are not called, and all is as before.
     """
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # noqa: PLC0415 - when a book is open
 
@@ -158,6 +161,8 @@ def _plain_worksheet() -> type[Any]:
             is_plain = not isinstance(attribute, str) or attribute.isalnum()
             return attribute if is_plain else super()._escape_attributes(attribute)
 
+    for name in ("write_string", "write_number", "write_formula", "write_datetime"):
+        setattr(PlainWorksheet, name, inspect.unwrap(getattr(Worksheet, name)))
     return PlainWorksheet
 
 
@@ -220,7 +225,7 @@ def in_usd(table: Mapping[str, Any]) -> dict[str, Any]:
 def _cells(column: Any, most: int | None) -> list[object]:
     """Return plain cells; NaN is an empty one."""
     cells = column[:most].tolist() if isinstance(column, np.ndarray) else list(column[:most])
-    return [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in cells]
+    return [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
 
 
 def write_headings(sheet: Any, sheets: Sheets, headings: Sequence[str], row: int = 0) -> None:
@@ -241,8 +246,8 @@ def write_plain(sheet: Any, sheets: Sheets, table: SheetTable, row: int = 0) -> 
                     pass
                 case bool():
                     sheet.write_boolean(place, column, cell)
-                case float() if not np.isfinite(cell):  # no cell holds it: nothing, or "inf" as in the CSV
-                    sheet.write_string(place, column, "" if np.isnan(cell) else str(cell))
+                case float() if not math.isfinite(cell):  # no cell holds it: nothing, or "inf" as in the CSV
+                    sheet.write_string(place, column, "" if math.isnan(cell) else str(cell))
                 case int() | float():
                     sheet.write_number(place, column, cell, styles[column])
                 case date():
