@@ -18,7 +18,6 @@ from planner.finance.accounts import (
     NOT_COST_ACCOUNTS,
     Account,
     View,
-    codes_in,
 )
 from planner.finance.cents import usd
 from planner.finance.ledger import Ledger, view_cents
@@ -72,14 +71,14 @@ def _lease_days(result: Replication) -> Floats:
 
 
 def _rows_of(ledger: Ledger, accounts: tuple[Account, ...]) -> Ints:
-    return np.flatnonzero(np.isin(ledger.account_code, [ACCOUNT_CODES[account] for account in accounts]))
+    return np.flatnonzero(ledger.rows_with([ACCOUNT_CODES[account] for account in accounts]))
 
 
 def flows_of(result: Replication, by_account: NDArray[np.int64], view: View) -> CashFlows:
     """Return a view's gains less losses, each at its time, given the ledger by month and account."""
     ledger, edges = result.ledger, result.plan.months.edge_coordinates
     rows, months = dated_rows(result)
-    seen = np.isin(ledger.account_code[rows], codes_in(view))
+    seen = ledger.rows_in(view)[rows]
     return CashFlows(
         running_usd=-usd(view_cents(by_account, view, leave_out=DATED_ACCOUNTS)),
         edge_months=edges - edges[0],
@@ -108,7 +107,7 @@ def present_cost_usd(result: Replication, leave_out: tuple[Account, ...] = ()) -
     """
     ledger = result.ledger
     left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *leave_out)]
-    rows = ledger.rows_in(View.ECONOMIC) & ~np.isin(ledger.account_code, left_out)
+    rows = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_with(left_out)
     amounts = usd(ledger.amount_cents[rows]) * row_factors(result)[rows]
     by_cluster = np.zeros(len(result.plan.clusters) + 1)
     np.add.at(by_cluster, ledger.cluster_index[rows], amounts)
@@ -168,8 +167,8 @@ def ownership(result: Replication) -> Ownership:
     ends = discount_factors(rate, edges[1:])
     factors = row_factors(result)
     left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *END_ACCOUNTS)]
-    cost = ledger.rows_in(View.ECONOMIC) & ~np.isin(ledger.account_code, left_out)
-    expensed = cost & np.isin(ledger.account_code, codes_in(View.ACCRUAL))
+    cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_with(left_out)
+    expensed = cost & ledger.rows_in(View.ACCRUAL)
     paid, income, owned, gain = (np.zeros(shape) for _ in range(4))
     np.add.at(
         paid, (ledger.month_index[cost], ledger.cluster_index[cost]), usd(ledger.amount_cents[cost]) * factors[cost]
