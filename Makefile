@@ -3,7 +3,7 @@
 # make test       set up and run every check
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (continues)
-# make reference  write the generated docs pages and the output shown in the docs anew
+# make reference  write the generated docs pages, the output shown in the docs and what is kept of the catalogue anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
 # make attack     all of that, 200 kills at file operations, 100 flipped bits, two writers, a worker's stale folder
 # make pythons    install into every Python from 3.11 on that is found, and run every kind of command there

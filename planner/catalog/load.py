@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from planner.catalog.entries import (
     Vendor,
     with_provenance,
 )
+from planner.catalog.shipped import FOLDER, shipped_document
 from planner.documents import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.validation import Strict, choices, nearest, validate
 
-FOLDER = Path(__file__).parent
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
 ENTRY_SECTIONS = (
@@ -164,11 +164,19 @@ def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) 
 @functools.lru_cache(maxsize=16)
 def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> "Catalog":
     """Return the catalogue with an overlay that has been read already: its name in messages, and its bytes."""
-    layers = [_shipped(section) for section in _SECTIONS]
     if assumption_set not in ASSUMPTION_SETS:
         raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
+    try:
+        return _catalog(assumption_set, overlay, shipped_document)
+    except ScenarioError:  # what contradicts one of our files is told with the line there
+        return _catalog(assumption_set, overlay, lambda name: read_document(FOLDER / name))
+
+
+def _catalog(assumption_set: str, overlay: tuple[str, bytes] | None, read: Callable[[str], Document]) -> "Catalog":
+    """Return the catalogue, its own files read as they are to be."""
+    layers = [_under_section(section, read(f"{section}.yaml")) for section in _SECTIONS]
     if assumption_set != "measured":
-        layers.append(read_document(FOLDER / f"{assumption_set}.yaml"))
+        layers.append(read(f"{assumption_set}.yaml"))
     if overlay is not None:
         layers.append(_overlay(*overlay))
     merged = Document({section: {} for section in _SECTIONS})
@@ -188,9 +196,8 @@ def _overlay(name: str, content: bytes) -> Document:
     return document
 
 
-def _shipped(section: str) -> Document:
-    """Read one shipped file as a document with that one section."""
-    document = read_document(FOLDER / f"{section}.yaml")
+def _under_section(section: str, document: Document) -> Document:
+    """Return one shipped file as a document with that one section."""
     locations = {(section, *path): place for path, place in document.locations.items()}
     return Document({section: document.content}, locations)
 
@@ -327,7 +334,7 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
 @functools.cache
 def _workload_classes() -> dict[str, Any]:
     """Return the shipped classes: figures that stand in for what a log or a scenario does not say."""
-    content: dict[str, Any] = read_document(Path(__file__).parent / "workload_classes.yaml").content
+    content: dict[str, Any] = shipped_document("workload_classes.yaml").content
     return content
 
 

@@ -11,7 +11,7 @@ import typer
 
 from planner.cli.app import app
 from planner.tools.reference.markdown import code, page, table, text
-from planner.tools.reference.pages import write_reference
+from planner.tools.reference.pages import write_kept, write_reference
 
 _INTRODUCTION = """\
 Results go to standard output, progress and errors to standard error. [Exit codes](errors.md) are the same for every
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m planner.cli.reference FOLDER", file=sys.stderr)
         return 2
-    changed = write_reference(Path(arguments[0]), cli_page())
+    changed = [*write_reference(Path(arguments[0]), cli_page()), *write_kept()]
     print("\n".join(f"wrote {path}" for path in changed) or "the reference is up to date")
     return 0
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner import errors
+from planner.catalog.shipped import KEPT, kept_text
 from planner.reporting.picture import files_of
 from planner.reporting.run_columns import RUN_TABLES
 from planner.tools.benchmarks.charts import validation_picture
@@ -132,11 +133,20 @@ def reference_pages(cli_page: str) -> dict[str, str]:
 def write_reference(folder: Path, cli_page: str) -> list[Path]:
     """Write the pages and their chart into a folder, leaving other files alone; return those that changed."""
     folder.mkdir(parents=True, exist_ok=True)
+    files = {folder / name: content.encode() for name, content in reference_pages(cli_page).items()}
+    files[folder / CHART] = files_of(validation_picture(shipped_check()[0]), ["png"])["png"]
+    return _written(files)
+
+
+def write_kept() -> list[Path]:
+    """Write what is kept of the catalogue's own files; return it where it changed."""
+    return _written({KEPT: kept_text().encode()})
+
+
+def _written(files: Mapping[Path, bytes]) -> list[Path]:
+    """Write files that differ from what is there, and return those."""
     changed = []
-    files = {name: content.encode() for name, content in reference_pages(cli_page).items()}
-    files[CHART] = files_of(validation_picture(shipped_check()[0]), ["png"])["png"]
-    for name, content in files.items():
-        path = folder / name
+    for path, content in files.items():
         if not path.exists() or path.read_bytes() != content:
             path.write_bytes(content)
             changed.append(path)
