@@ -2,8 +2,7 @@
 
 The standard library writes and compiles six methods for each class, which for ours takes a sixth of the time in which a
 scenario is checked. Here a class has its constructor compiled, and shares the rest with all others. A record is to its
-users what ``dataclasses.dataclass`` would make of it. From Python 3.13 on the standard library compiles the methods of
-a class together: where no older one is served, this module can go.
+users what ``dataclasses.dataclass`` would make of it.
 """
 
 from __future__ import annotations

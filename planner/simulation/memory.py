@@ -12,7 +12,7 @@ _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8  # malloc.h of g
 _LARGEST = 2**31 - 1
 _MADV_HUGEPAGE = 14  # sys/mman.h of Linux
 _HUGE_PAGE_BYTES = 2**21
-_HUGE_BYTES = 2**27
+_HUGE_BYTES = 2**26
 """Memory that is asked for in huge pages: a replication's, and room beside it. What is not used is never fetched."""
 
 
@@ -44,7 +44,10 @@ def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
     So a replication fetches its memory in tens of steps and not in thousands, a fork's too, and the processor knows
     the addresses of all of it: that takes a thirtieth off its time. The array is let go at once, and its place kept.
     """
-    place = np.empty(_HUGE_BYTES, dtype=np.uint8)
+    try:
+        place = np.empty(_HUGE_BYTES, dtype=np.uint8)
+    except MemoryError:  # a system that promises no more than it has
+        return
     begin = -(-place.ctypes.data // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     size = place.ctypes.data + _HUGE_BYTES - begin
     library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE)  # one that has none says so

@@ -44,3 +44,21 @@ def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(fetched: in
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     pages = [int(line) for line in told.split()]
     assert tuple(count < 1000 for count in pages) == is_there, pages
+
+
+WITHOUT_ROOM = """
+import resource
+from pathlib import Path
+from planner.simulation.memory import keep_memory
+
+told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+used_bytes = 1024 * int(told["VmData"].split()[0])
+resource.setrlimit(resource.RLIMIT_DATA, (used_bytes + 2**25, used_bytes + 2**25))
+print(keep_memory())
+"""
+
+
+@pytest.mark.skipif(not keep_memory(), reason="only glibc keeps memory")
+def test_memory_is_kept_where_there_is_none_to_ask_for_ahead() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
