@@ -107,8 +107,7 @@ def _body(rows: Iterable[Sequence[object]], classes: Sequence[str | None]) -> Ht
 
 def breakable(name: str) -> Html:
     """Return a dotted path that a narrow column may break behind its dots and underscores."""
-    parts = re.findall(r"[^._]*[._]?", name)
-    return join(join([part, Html("<wbr>")]) if part[-1:] in (".", "_") else part for part in parts if part)
+    return Html(re.sub("[._]", r"\g<0><wbr>", str(text(name))))  # no mark that is escaped has either in it
 
 
 def details(summary: str, *children: object, class_: str | None = None, is_open: bool = False) -> Html:
