@@ -146,7 +146,7 @@ class MonthGrid:
         month = np.clip(np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2)
         share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
         # The last instants before a boundary round to it; they belong before it.
-        latest = np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf)[self.period_of_hour(hours) + 1]
+        latest = _latest(self)[self.period_of_hour(hours) + 1]
         return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
 
     def months_after(self, hour: float, months: int) -> Floats:
@@ -192,6 +192,12 @@ def _labels(grid: MonthGrid) -> tuple[str, ...]:
 def _edge_coordinates(grid: MonthGrid) -> Floats:
     """Return the month coordinates of the boundaries."""
     return _read_only(grid.coordinates(grid.edges))
+
+
+@functools.lru_cache(maxsize=_CALENDARS)
+def _latest(grid: MonthGrid) -> Floats:
+    """Return the last coordinate before each boundary, and infinity, since nothing bounds what comes after all."""
+    return _read_only(np.append(np.nextafter(grid.edge_coordinates, -np.inf), np.inf))
 
 
 @functools.lru_cache(maxsize=_CALENDARS)

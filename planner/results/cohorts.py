@@ -276,11 +276,13 @@ def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     return np.asarray(nodes * np.maximum(hours, 0.0) / plan.months.period_hours, dtype=np.float64)
 
 
+@last_kept
 def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     """Return the month coordinate of the day each cohort is delivered and paid, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
 
 
+@last_kept
 def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     """Return the month coordinate of the day each cohort leaves, infinity for never, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.retired_h for cohort in cohorts]))
