@@ -25,6 +25,7 @@ from planner.demand.plan import DemandPlan, WorkloadDemand, build_demand_plan
 from planner.finance.months import MonthGrid
 from planner.fleet.placement import with_placement
 from planner.fleet.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan
+from planner.fleet.power import full_load_kw
 from planner.fleet.promise import Promise
 from planner.fleet.site_plan import ParkingPlan, SitePlan
 from planner.language.scenario import Scenario
@@ -132,7 +133,7 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
-    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters if not cluster.is_hosted)
+    full_kw = full_load_kw(clusters, hours)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest

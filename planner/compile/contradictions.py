@@ -24,7 +24,7 @@ from planner.documents import KeyPath
 from planner.errors import Problem, raise_all
 from planner.finance.months import add_months
 from planner.fleet.plan import ClusterPlan, Plan
-from planner.fleet.power import allowed_it_kw
+from planner.fleet.power import allowed_it_kw, full_load_kw, on_site_kw
 from planner.language.plausible import implausible
 from planner.language.prices import dated_quotes, window_zone
 from planner.language.scenario import Scenario
@@ -117,7 +117,7 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
     here = [cluster for cluster in plan.clusters if not cluster.is_hosted]
     one = min((cluster.node_power.full_kw for cluster in here), default=0.0)
-    full = max(_on_site_kw(plan, lambda cluster: cluster.node_power.full_kw))
+    full = full_load_kw(plan.clusters, plan.hours)
     if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
         message = (
             f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
@@ -133,28 +133,9 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
     return []
 
 
-def _on_site_kw(plan: Plan, kw: Callable[[ClusterPlan], float]) -> list[float]:
-    """Return what the machines on site draw by some figure of a node, each time that a cluster comes, and at the end.
-
-    A cluster is there from its first day, at the earliest, until it is retired.
-    """
-    here = [cluster for cluster in plan.clusters if cluster.nodes and not cluster.is_hosted]
-    begins = [_begins_h(cluster) for cluster in here]
-    return [
-        sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
-        for at_h in (*begins, plan.hours - 1.0)
-    ]
-
-
-def _begins_h(cluster: ClusterPlan) -> float:
-    """Return when the first machines of a cluster are there at the earliest."""
-    order = cluster.order
-    return (cluster.online_h or 0.0) if order is None else max(order.placed_h + order.lead_h + order.slip_h.low, 0.0)
-
-
 def _blocks(plan: Plan) -> list[str]:
     """Hold energised power against nameplate power: that of the machines which are there together."""
-    needed = _on_site_kw(plan, lambda cluster: cluster.nameplate_kw)
+    needed = on_site_kw(plan.clusters, plan.hours, lambda cluster: cluster.nameplate_kw)
     if not plan.site.block_kw.size or plan.site.block_kw[-1] >= max(needed):
         return []
     has, most = plan.site.block_kw[-1], max(needed)

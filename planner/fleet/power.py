@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from planner.arrays import Floats, Ints
 from planner.fleet.elementwise import at_least
-from planner.fleet.plan import Plan
+from planner.fleet.plan import ClusterPlan, Plan
 from planner.records import dataclass
 
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
 _BISECTIONS = 40
 _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for rounding
+
+
+def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]) -> list[float]:
+    """Return what the machines on site draw by some figure of a node, each time that a cluster comes, and at the end.
+
+    A cluster is there from its first day, at the earliest, until it is retired.
+    """
+    here = [cluster for cluster in clusters if cluster.nodes and not cluster.is_hosted]
+    begins = [_begins_h(cluster) for cluster in here]
+    return [
+        sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
+        for at_h in (*begins, hours - 1.0)
+    ]
+
+
+def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
+    """Return the most IT power that the machines on site draw at full load: those that are there together."""
+    return max(on_site_kw(clusters, hours, lambda cluster: cluster.node_power.full_kw))
+
+
+def _begins_h(cluster: ClusterPlan) -> float:
+    """Return when the first machines of a cluster are there at the earliest."""
+    order = cluster.order
+    return (cluster.online_h or 0.0) if order is None else max(order.placed_h + order.lead_h + order.slip_h.low, 0.0)
 
 
 def load_fraction(used: Floats, nodes: Floats) -> Floats:

@@ -22,6 +22,7 @@ from planner.finance.unit_costs import ratio
 from planner.fleet.elementwise import distinct
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
+from planner.fleet.power import full_load_kw
 from planner.fleet.window import evaluate_window
 from planner.language.scenario import Scenario
 from planner.records import dataclass
@@ -300,8 +301,8 @@ def power_mend(result: Replication, ladder: Ladder) -> Mend:
     if ladder.requests[0].max(initial=0.0) < _ONE_AT_LEAST:
         return Mend(none, tuple(words), "kw")
     # Cooling is built for what a site may draw, so a site that may draw more has more of it.
-    full_kw = sum(cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters if not cluster.is_hosted)
-    free = replace(without_cap(plan), site=replace(plan.site, cap_kw=None, rated_kw=full_kw))
+    rated_kw = full_load_kw(plan.clusters, plan.hours)
+    free = replace(without_cap(plan), site=replace(plan.site, cap_kw=None, rated_kw=rated_kw))
     drawn = np.concatenate([window.facility_kw for window in again(free, result.run.inputs)])
     taken = np.maximum(ladder.hourly[0] - ladder.hourly[1], 0.0).sum(axis=0)
     beyond = np.where(taken > _ONE_AT_LEAST, drawn - cap, 0.0)

@@ -33,7 +33,12 @@ class Oracle(Machines):
         elsewhere = {
             c for c in self.names if of(self.clusters[c], "contract.kind", "") in ("reserved", "on-demand", "spot")
         }
-        full_kw = sum(self.clusters[c]["nodes"] * self.powers[c].full_kw for c in self.names if c not in elsewhere)
+        drawn = np.zeros(self.hours)
+        for c in (self.cluster(name) for name in self.names if name not in elsewhere):
+            order, last = c["order"], min(c["retire_h"], self.hours)
+            first = order["placed_h"] + order["lead_h"] + order["slip_h"]["low"] if order else c["online_h"]
+            drawn[max(0, math.ceil(first)) : math.ceil(last)] += c["nodes"] * c["node_power"].full_kw
+        full_kw = float(drawn.max())
         limit = of(self.doc, "site.power_cap_kw", math.inf)
         cap, base = np.full(self.hours, limit), limit if limit < math.inf else full_kw * pue
         for cut in of(self.doc, "site.curtailments", []):
