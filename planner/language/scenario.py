@@ -146,7 +146,7 @@ class Expansion(Strict):
     ) = None
     """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
-    """Change of unit prices per year for later purchases. Default 0: no trend is assumed."""
+    """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
 
     def enlarging(self, cluster: str) -> list[Rule]:
         """Return the rules that enlarge a cluster."""

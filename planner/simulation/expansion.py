@@ -101,8 +101,7 @@ class Review:
         nodes = int(min(rule.nodes, rule.most_nodes - there))
         if nodes <= 0:
             return False
-        years = (now_h + rule.lead_h) / HOURS_PER_YEAR
-        price_factor = (1.0 + expansion.price_change_per_year) ** years
+        price_factor = (1.0 + expansion.price_change_per_year) ** (now_h / HOURS_PER_YEAR)  # agreed with the order
         prices = cluster.order_prices_usd(now_h, nodes, price_factor)
         cost = nodes * sum(prices)
         if self.spent_usd + cost > expansion.budget_usd or not self._has_power(rule.cluster, nodes):

@@ -89,10 +89,11 @@ def test_the_budget_is_not_exceeded() -> None:
     assert len(reviewed(plan, [0.9] * 12).bought) == 2
 
 
-def test_later_purchases_cost_what_prices_have_become() -> None:
-    plan = plan_with(rule(lead_h=8766.0 - 59 * 24), price_change_per_year=-0.2)  # a year from the start
+def test_later_purchases_cost_what_prices_have_become_by_the_day_of_the_order() -> None:
+    """Ordered after January and February, 59 days; that they come ten months later changes no price agreed then."""
+    plan = plan_with(rule(lead_h=7300.0), price_change_per_year=-0.2)
     (_, _, _, price_usd) = reviewed(plan, [0.9, 0.9]).bought[0]
-    assert price_usd == pytest.approx(0.8 * plan.clusters[0].prices_usd[0])
+    assert price_usd == pytest.approx(0.8 ** (59 * 24 / 8766.0) * plan.clusters[0].prices_usd[0])
 
 
 def test_the_power_envelope_is_not_exceeded() -> None:
