@@ -31,7 +31,7 @@ class SitePlan:
     most_it_kw: float
     """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
     rated_kw: float
-    """IT power for which the cooling is built: the nodes that are there together at full load, or what the cap allows."""
+    """IT power for which the cooling is built: nodes that are there together at full load, or what the cap allows."""
     throttle_order: tuple[int, ...]
     """Clusters to spare at the cap where as much is served without them, the first before the next."""
     block_h: Floats

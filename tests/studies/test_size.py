@@ -21,7 +21,7 @@ from planner.results.ownership import ownership, present_cost_usd
 from planner.results.run import simulate
 from planner.studies import dask_engine
 from planner.studies.sizing import confirm
-from planner.studies.sizing.choices import Counts, choices_of
+from planner.studies.sizing.choices import MIXED, Counts, choices_of
 from planner.studies.sizing.confirm import Confirmation, Effort, _settled
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, Outcome, Trial, Workers
 from planner.studies.sizing.explain import explain
@@ -545,6 +545,29 @@ def test_where_fewer_nodes_by_the_hour_are_cheaper_they_are_found() -> None:
     content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 5, "most_accelerators": 8}}
     content["promise"] = {"in_time": 0.95, "of": "fleet"}
     check_against_exhaustive(content, 4)
+
+
+def test_a_plan_of_one_part_may_rent_any_by_the_hour() -> None:
+    """B200 bought and H200 by the hour are no mix: held against it, B200 alone would go without what all may rent."""
+    content = toy(("2026-01-01",), 3)
+    content["clusters"]["b200"] = {"accelerator": "B200", "nodes": 0}
+    hourly = {"nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 4}}
+    content["clusters"] |= {"hours": {"accelerator": "H200", **hourly}, "more": {"accelerator": "MI300X", **hourly}}
+    content["choose"]["clusters"] |= {name: {"most_nodes": 2} for name in ("b200", "hours", "more")}
+    choices = choices_of(load_scenario(content))
+
+    def family(**bought: int) -> str:
+        return choices.family(tuple(bought.get(purchase.cluster, 0) for purchase in choices.purchases))
+
+    def may_take(part: str) -> set[str]:
+        return {purchase.cluster for purchase, may in zip(choices.purchases, choices.of_part(part), strict=True) if may}
+
+    assert family(b200=2, hours=1, more=1) == "all-B200"
+    assert family(hours=2) == "all-H200"
+    assert family(b200=1, h200=1) == family(hours=1, more=1) == MIXED
+    assert may_take("B200") == {"b200", "hours", "more"}
+    assert may_take("H200") == {"h200", "hours", "more"}
+    assert may_take("MI300X") == {"more"}
 
 
 @pytest.mark.parametrize("sold_out", ["h200", "mi325x"])

@@ -164,7 +164,7 @@ class Choices:
             totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
             if (bought < 0).any() or (totals < least).any() or (totals > most).any():
                 return False
-        if self.mixed and len({self.purchases[place].accelerator for place in np.flatnonzero(bought)}) < 2:
+        if self.mixed and self.family(counts) != MIXED:
             return False
         if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
             return False
@@ -216,9 +216,26 @@ class Choices:
         return out != into
 
     def family(self, counts: Counts) -> str:
-        """Return of which kind a choice is: all of one part, or mixed."""
-        parts = {purchase.accelerator for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes}
+        """Return of which kind a choice is: all of one part, or mixed.
+
+        What is paid by the hour beside machines of one's own makes no mix of them: it is of a kind only where nothing
+        else is.
+        """
+        taken = [purchase for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes]
+        lasting = [purchase for purchase in taken if not self._is_paid_by_the_hour(purchase)]
+        parts = {purchase.accelerator for purchase in lasting or taken}
         return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
+
+    def of_part(self, part: str) -> list[bool]:
+        """Say which purchases a plan of one part alone may take: its own, and beside them any paid by the hour."""
+        is_own = [purchase.accelerator == part for purchase in self.purchases]
+        by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
+        if all(hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True) if of_it):
+            return is_own
+        return [of_it or hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True)]
+
+    def _is_paid_by_the_hour(self, purchase: Purchase) -> bool:
+        return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
     def words(self, counts: Counts) -> str:
         """Return a choice as one would say it."""

@@ -190,8 +190,7 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
     """
     choices = main.trial.choices
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
-        allowed = [purchase.accelerator == part for purchase in choices.purchases]
-        rival = Search(main.surveyed, main.archive, main.clock, allowed, tries=FEWER_TRIES, like=main)
+        rival = Search(main.surveyed, main.archive, main.clock, choices.of_part(part), tries=FEWER_TRIES, like=main)
         rivals[f"all-{part}"] = rival
         if main.best is not None and choices.family(main.best) == f"all-{part}":
             rival.best = main.best
