@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.fleet.allocation import PLENTY, Steps, Wants, allocate, node_steps, power_steps
-from planner.fleet.elementwise import at_least, in_hours
+from planner.fleet.elementwise import at_least, in_hours, quotient
 from planner.fleet.hourly import WindowInput
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.fleet.power import allowed_it_kw, it_kw
 from planner.fleet.routing import Room, Way, crowded, fill, serving, spare
-from planner.fleet.scan import defer
+from planner.fleet.scan import defer, needed
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.intp]
@@ -71,6 +72,7 @@ class Router:
                 self._relieve(group)
         for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
             self._defer(plan.by_priority[:place])
+        self.room = replace(self.room, usable=window.nodes)
 
     def _served(self, index: int) -> dict[int, Floats]:
         """Return what a workload is served by cluster, in their order in the file."""
@@ -148,6 +150,8 @@ class Router:
         index, arrivals = which[-1], self.window.demand_requests[which[-1]]
         beside = next(group for group in self._sharing(which) if index in group)
         way, waiting = self.ways[index], self.waiting[index]
+        if 0 < way.rented < len(way.tiers):
+            self._rent_for(which)
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
         served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
@@ -168,6 +172,19 @@ class Router:
         wants.requests[-1] = served[queued]
         given[:, -1] *= served[queued] / np.maximum(most, np.maximum(served[queued], _NOTHING))
         self._settle(wants.only(moved), in_hours(given, moved))
+
+    def _rent_for(self, which: Sequence[int]) -> None:
+        """Open machines that are paid by the hour to the last of some workloads as far as it cannot wait for others."""
+        index, usable = which[-1], self.window.nodes.copy()
+        way, arrivals = self.ways[index], self.window.demand_requests[index]
+        rented = [c for tier in way.tiers[len(way.tiers) - way.rented :] for c in tier]
+        room = spare(self.room, way)
+        usable[rented] = self.room.used[rented]
+        self.room = replace(self.room, usable=usable)
+        paid = spare(self.room, way)
+        more = at_least(0.0, room - paid)
+        lent = needed(arrivals, self._room_within_power(paid, which)[0], more, self.waiting[index])
+        usable[rented] += quotient(lent, more) * (self.window.nodes[rented] - usable[rented])
 
     def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return what is free for the last of some workloads where power may run out, and in which hours that is."""
@@ -190,14 +207,14 @@ class Router:
         if len(which) == 1:
             return hours[:0]
         on, hours = serving(self.ways, which), self._evenly_lit(hours)
-        hours = hours[sum(in_hours(self.window.nodes[c], hours) > 0.0 for c in on) > 1]
+        hours = hours[sum(in_hours(self.room.usable[c], hours) > 0.0 for c in on) > 1]
         closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
             if self.ways[other].outgrown is None and not self.plan.workloads[other].deadline_h:
                 closed[list(self.ways[other].order)] |= self._is_undone(other, hours)
         full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
         for c in on.tolist():
-            nodes = in_hours(self.window.nodes[c], hours)
+            nodes = in_hours(self.room.usable[c], hours)
             not_closed = (nodes > 0.0) & ~closed[c]
             full &= ~not_closed | (in_hours(self.room.used[c], hours) >= nodes * (1.0 - _BACK_OFF))
             for place, other in enumerate(which[:-1]):
@@ -229,8 +246,8 @@ class Router:
         return wants, self._allocate(wants, self._nodes(wants), allowed_kw)
 
     def _nodes(self, wants: Wants) -> Floats:
-        """Return the nodes of the clusters that serve some workloads, in their hours, shape (clusters, some hours)."""
-        return np.stack([in_hours(self.window.nodes[c], wants.hours) for c in serving(self.ways, wants.workloads)])
+        """Return usable nodes of the clusters that serve some workloads, shape (clusters, some hours)."""
+        return np.stack([in_hours(self.room.usable[c], wants.hours) for c in serving(self.ways, wants.workloads)])
 
     def _wants(self, hours: Chosen, which: Sequence[int]) -> Wants:
         """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""

@@ -112,3 +112,23 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
         shed = np.zeros_like(served)
     still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
     return served, shed, np.diff(still, prepend=0.0)
+
+
+def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Floats:
+    """Return the least of some further room that deferrable work needs, each of it as late as may be; shape (hours,).
+
+    Of what can be served at all, N[t] = min(max(N[t+1] − c[t+1], A[t−d]), A[t]) is the least that has to be gone by
+    the end of hour t for the rest to be in time with all room c there is. So the queue takes the further room where its
+    own would leave it short of that: G[t] = min(max(G[t−1] + room[t], N[t]), A[t]).
+    """
+    all_room, deadline = room + more, waiting.size
+    came = np.concatenate((waiting, arrivals))
+    came[: arrivals.size] -= defer(arrivals, all_room, waiting)[1]
+    cumulative = np.cumsum(came)
+    arrived, expired = cumulative[deadline:], cumulative[:-deadline]
+    from_the_end = np.concatenate(([0.0], -all_room[:0:-1]))
+    least = clamp_scan(from_the_end, expired[::-1], arrived[::-1], 0.0)[::-1]
+    gone = clamp_scan(room, least, arrived, 0.0)
+    taken = np.diff(gone, prepend=0.0) - room
+    taken[taken < _ROUNDING * cumulative[-1]] = 0.0
+    return np.minimum(taken, more)

@@ -1,4 +1,4 @@
-"""Burst rental hour by hour."""
+"""Machines rented by the hour, and burst rental."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from planner.fleet.allocation import _rents
+from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.money import RentPlan
 from planner.fleet.rented import rent_by_hour
-from tests.fleet.plans import cluster_plan, make_plan
+from planner.fleet.window import evaluate_window
+from tests.fleet.plans import cluster_plan, make_plan, workload_plan
+
+_BY_THE_HOUR = RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True)
+_NODE_REQUESTS = 3600.0  # of a node in an hour
 
 
 def test_what_no_accelerator_serves_is_not_rented_for() -> None:
@@ -36,3 +45,66 @@ def test_only_rent_that_is_paid_by_the_hour_makes_work_dearer_on_a_cluster() -> 
     plan = make_plan([cluster_plan("owned"), rented("reserved", 2.0, when_used=False), *hourly])
     assert _rents(plan).tolist() == [0.0, 0.0, 2.0, 1.0]
     assert _rents(make_plan([cluster_plan("owned")])).tolist() == [0.0]
+
+
+def batch_beside_chat(batch: list[int], chat: list[int], deadline_h: int, rented: int) -> WindowResult:
+    """Ten nodes that are owned, on which chat comes first, and some by the hour that batch may go to as well."""
+    work = [
+        workload_plan("chat", (0,)),
+        workload_plan("batch", (0, 1), priority=2, deadline_h=deadline_h, rented_tiers=1),
+    ]
+    plan = make_plan([cluster_plan("owned"), cluster_plan("hourly", nodes=rented, rent=_BY_THE_HOUR)], work)
+    window = WindowInput(
+        first_hour=0,
+        demand_requests=np.array([chat, batch]) * _NODE_REQUESTS,
+        nodes=np.array([[10.0], [float(rented)]]) * np.ones(len(batch)),
+        speed={},
+        incidents={},
+        waiting_requests=(np.zeros(0), np.zeros(deadline_h)),
+    )
+    return evaluate_window(plan, window)
+
+
+def test_work_that_can_wait_rents_nothing_while_an_idle_hour_will_do() -> None:
+    """Chat has all nodes by day and half by night: what batch comes by day waits for the night, and rents no hour."""
+    result = batch_beside_chat([2] * 24, [10] * 12 + [5] * 12, deadline_h=24, rented=8)
+    assert result.busy_nodes[1].sum() == 0.0
+    assert result.shed_requests.sum() == 0.0
+    hurried = batch_beside_chat([2] * 24, [10] * 12 + [5] * 12, deadline_h=2, rented=8)
+    assert hurried.busy_nodes[1, :12].tolist() == pytest.approx([0, 0, *[2] * 10])  # as late as it may be
+
+
+@settings(max_examples=60)
+@given(
+    hours=st.lists(st.tuples(st.integers(0, 14), st.integers(0, 10)), min_size=6, max_size=20),
+    deadline_h=st.integers(1, 6),
+    rented=st.integers(0, 6),
+)
+def test_work_that_can_wait_rents_no_more_than_a_linear_program(
+    hours: list[tuple[int, int]], deadline_h: int, rented: int
+) -> None:
+    """It leaves as little undone as any plan of all hours, and of those rents least."""
+    batch, chat = map(list, zip(*hours, strict=True))
+    result = batch_beside_chat(batch, chat, deadline_h, rented)
+    count = len(hours)
+    ways = [(came, at, kind) for came in range(count) for at in range(came, min(came + deadline_h + 1, count))
+            for kind in (0, 1)]  # fmt: skip
+    ends = [came for came in range(count) if came + deadline_h < count]  # the rest may still be served
+    cost = np.array([0.001 * kind for _, _, kind in ways] + [1.0] * len(ends))
+    came_rows = np.zeros((count, cost.size))
+    rooms = np.zeros((2 * count, cost.size))
+    for place, (came, at, kind) in enumerate(ways):
+        came_rows[came, place] = 1.0
+        rooms[kind * count + at, place] = 1.0
+    for place, came in enumerate(ends):
+        came_rows[came, len(ways) + place] = 1.0
+    late = came_rows[ends]
+    limits = [10.0 - taken for taken in chat] + [float(rented)] * count
+    solved = linprog(
+        cost, A_ub=np.vstack((rooms, came_rows)), b_ub=[*limits, *batch], A_eq=late if ends else None,
+        b_eq=[batch[came] for came in ends] if ends else None,
+    )  # fmt: skip
+    assert solved.x is not None
+    assert result.shed_requests[1].sum() / _NODE_REQUESTS == pytest.approx(solved.x[len(ways) :].sum(), abs=1e-6)
+    used = sum(part for part, (_, _, kind) in zip(solved.x, ways, strict=False) if kind)
+    assert result.busy_nodes[1].sum() == pytest.approx(used, abs=1e-6)

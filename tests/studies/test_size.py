@@ -496,6 +496,21 @@ def test_rent_is_predicted_as_the_objective_counts_it_and_burst_rental_with_it(o
         assert search.bound <= plan.cost or not keeps(search, plan)
 
 
+def test_of_work_that_can_wait_rent_is_predicted_for_what_idle_hours_leave() -> None:
+    """As it is run: by four nodes of one's own such work rents half of what it would if it could not wait."""
+    content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 20}")
+    content["choose"] = {"clusters": {name: {"most_nodes": 6} for name in content["clusters"]}}
+    rents = {}
+    for priority in ("standard", "deferrable"):
+        content["workloads"]["batch"] = {**content["workloads"]["chat"], "requests_per_s": 15, "priority": priority}
+        _, search = problem(content)
+        plan = whole(search, (4, 2))
+        predicted = search.surveyed.predicted(plan.counts)
+        assert predicted == pytest.approx(plan.cost, rel=0.06)
+        rents[priority] = predicted - search.surveyed.standing(plan.counts)
+    assert rents["deferrable"] < 0.5 * rents["standard"]
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", ["on-demand", "spot"])
 @pytest.mark.parametrize("usd", [0.5, 3, 8, 12, 20])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
 from planner.fleet.plan import load_grid
 from planner.fleet.promise import Promise
 from planner.fleet.router import allowed_loads
@@ -59,6 +59,7 @@ class Surveyed:
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
         self._allowed = allowed_loads(choices.plan)
+        self._waits = np.array([workload.deadline_h > 0 for workload in choices.plan.workloads])
 
     @property
     def choices(self) -> Choices | Policies:
@@ -173,14 +174,21 @@ class Surveyed:
         return np.asarray(nodes[:, None, None] * present * variants[0].hours)
 
     def _rent_usd(self, of: Survey, there: Floats) -> float:
-        """Return the rent in one replication with some node-hours of each cluster, shape (clusters, months, bins)."""
+        """Return the rent in one replication with some node-hours of each cluster, shape (clusters, months, bins).
+
+        What can wait goes to any hour of its month that the rest leaves idle, and rents for what is then left over.
+        """
         rented = there * self._by_the_hour[:, None, None]
         paid = there - rented
-        needed, room = _taken(of, paid), np.einsum("c,cmb->mb", self._allowed, paid)
-        left = np.where(needed > room, 1.0 - room / np.maximum(needed, 1e-12), 0.0)  # all of it where none serves it
-        most, taken = rented.sum(axis=0), _taken(of, rented)
-        worked = np.minimum(left * np.where(np.isfinite(taken), taken, 0.0), most)
-        share = np.divide(worked, most, out=np.zeros_like(worked), where=most > 0)
+        urgent, room = _taken(of, paid, ~self._waits), np.einsum("c,cmb->mb", self._allowed, paid)
+        idle = np.maximum(paid.sum(axis=0) - np.minimum(urgent, room), 0.0).sum(axis=1, keepdims=True)
+        later = _taken(of, paid, self._waits).sum(axis=1, keepdims=True)
+        most, worked = rented.sum(axis=0), np.zeros_like(room)
+        for needed, has, which in ((urgent, room, ~self._waits), (later, idle, self._waits)):
+            left = np.where(needed > has, 1.0 - has / np.maximum(needed, 1e-12), 0.0)  # all of it where none serves it
+            taken = _taken(of, rented, which)
+            worked += left * np.where(np.isfinite(taken), taken, 0.0)
+        share = np.divide(np.minimum(worked, most), most, out=np.zeros_like(worked), where=most > 0)
         return float((rented * share * of.busy_usd[:, :, None]).sum()) + self._burst_usd(of, there)
 
     def _burst_usd(self, of: Survey, there: Floats) -> float:
@@ -193,7 +201,7 @@ class Surveyed:
         if burst is None:
             return 0.0
         tables = plan.refused_tables.mean(axis=(0, 1))
-        load = _taken(of, there) / np.maximum(there.sum(axis=0), 1e-12)
+        load = _taken(of, there, np.ones_like(self._waits)) / np.maximum(there.sum(axis=0), 1e-12)
         left = np.where(np.isfinite(load), np.interp(load, load_grid(tables.size - 1), tables), 1.0)
         months, _, loads = of.lit_demand.shape
         per_request = np.broadcast_to(burst.accelerator_h_per_request, (loads, months))
@@ -217,15 +225,16 @@ class Surveyed:
         return cost
 
 
-def _taken(of: Survey, there: Floats) -> Floats:
-    """Return the node-hours that all demand takes of some clusters' nodes together, shape (months, bins).
+def _taken(of: Survey, there: Floats, which: Bools) -> Floats:
+    """Return the node-hours that some workloads' demand takes of some clusters' nodes together, shape (months, bins).
 
     Infinity where a workload finds none that serves it.
     """
     total = np.maximum(there.sum(axis=0), 1e-12)
-    rate = np.einsum("cmb,cwmb->mbw", there / total, of.working)
+    rate = np.einsum("cmb,cwmb->mbw", there / total, of.working[:, which])
+    asked = of.lit_demand[:, :, which]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(of.lit_demand > 0, of.lit_demand / rate, 0.0).sum(axis=2))
+        return np.asarray(np.where(asked > 0, asked / rate, 0.0).sum(axis=2))
 
 
 def least_cost(
