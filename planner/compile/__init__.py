@@ -54,8 +54,9 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
     )
     capacity = capacity_table(scenario, services, mid_years)
-    by_load = load_tables(scenario, services, reuse)
     demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
+    demand = _demand_plan(tuple(demands), horizon)
+    by_load = load_tables(scenario, services, demand, reuse)
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
@@ -66,11 +67,12 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         workloads=workloads,
         by_priority=_by_priority(workloads, capacity),
         clusters=clusters,
-        demand=_demand_plan(tuple(demands), horizon),
+        demand=demand,
         requests_per_node_h=capacity,
         late_tables=by_load.late_tables,
         refused_tables=by_load.refused_tables,
         calm_tables=by_load.calm_tables,
+        burst_tables=by_load.burst_tables,
         most_loads=by_load.most_loads,
         alone_s=by_load.alone_s,
         preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
@@ -82,7 +84,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         promise=promise_plan(scenario),
         warnings=(),
         notes=(),
-        sizes=sizes_of(scenario, services, throughput_factors or {}, reuse),
+        sizes=sizes_of(scenario, services, throughput_factors or {}, demand, reuse),
     )
     plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.compile.capacity import Factors, as_first_bought
 from planner.compile.in_time import POOL_STEPS, pooled_nodes
-from planner.compile.load_tables import load_tables
+from planner.compile.load_tables import LoadTables, load_tables
 from planner.compile.placement import laid_out
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
+from planner.demand.plan import DemandPlan
 from planner.fleet.plan import ClusterSize
 from planner.language.scenario import Scenario
 
@@ -23,7 +25,7 @@ _SAME = 1.005  # what a node may sustain at one size over another that is as goo
 
 
 def sizes_of(
-    scenario: Scenario, services: Services, factors: Factors, reuse: Reuse
+    scenario: Scenario, services: Services, factors: Factors, demand: DemandPlan, reuse: Reuse
 ) -> dict[int, tuple[ClusterSize, ...]]:
     """Return the sizes of each cluster that a rule enlarges or reduces, rising; of others, and where it is alike, none.
 
@@ -42,7 +44,9 @@ def sizes_of(
             if nodes > begins and all(_over(largest, now, pair) <= _SAME for pair in known):
                 break
             now = known if nodes == begins else resized(scenario, known, nodes, factors, reuse)
-            worked_out.append(_size(scenario, name, nodes, now, known, reuse))
+            speed = np.array([_over(now, known, (name, w)) if (name, w) in known else 1.0 for w in scenario.workloads])
+            alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
+            worked_out.append(_size(nodes, speed, load_tables(alone, now, demand, reuse)))
         if worked_out[1:]:
             sizes[c] = tuple(worked_out)
     return sizes
@@ -78,16 +82,14 @@ def _over(one: Services, other: Services, pair: tuple[str, str]) -> float:
     return one[pair].requests_per_s / other[pair].requests_per_s
 
 
-def _size(scenario: Scenario, name: str, nodes: int, now: Services, known: Services, reuse: Reuse) -> ClusterSize:
-    """Return a size's figures from its services and those of the size that the cluster begins with."""
-    alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
-    tables = load_tables(alone, now, reuse)
-    pairs = [(name, workload) for workload in scenario.workloads]
+def _size(nodes: int, speed: Floats, tables: LoadTables) -> ClusterSize:
+    """Return a size's figures from its speed over the size that the cluster begins with, and its tables alone."""
     return ClusterSize(
         nodes=nodes,
-        speed=np.array([_over(now, known, pair) if pair in known else 1.0 for pair in pairs]),
+        speed=speed,
         late_table=tables.late_tables[0],
         refused_table=tables.refused_tables[0],
         calm_tables=tables.calm_tables[:, 0],
         most_loads=tables.most_loads[0],
+        burst_tables={w: by_rate for (_, w), by_rate in tables.burst_tables.items()},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,13 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.compile.capacity import PREFERRED_UTILISATION
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
+from planner.demand.plan import DemandPlan, Rates
+from planner.fleet.burst_tables import LITTLE_LATE, BurstTables
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.language.scenario import Scenario
+from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
+_MOST_OCTAVES = 12  # between slackest and busiest hour: a four-thousandth of the busiest's requests fills no machine
+_NOBODY_LATE, _NOBODY_REFUSED = 5e-5, 1e-6  # shares of requests
 _FURTHEST = 8 * MOST_LOAD  # where work queues and a replica could take more: nothing of it is in time
 
 
@@ -28,31 +33,81 @@ class LoadTables(NamedTuple):
     calm_tables: Floats
     most_loads: Floats
     alone_s: Floats
+    burst_tables: dict[tuple[int, int], BurstTables]
 
 
-def load_tables(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> LoadTables:
+def load_tables(
+    scenario: Scenario, services: Mapping[tuple[str, str], Service], demand: DemandPlan, reuse: Reuse
+) -> LoadTables:
     """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
     shape = (len(scenario.clusters), len(scenario.workloads))
     furthest = max((_most_load(service.lateness) for service in services.values()), default=MOST_LOAD)
     grid = load_grid(math.ceil(furthest / MOST_LOAD) * LOAD_CELLS)
     tables, most, alone_s = np.zeros((2, 2, *shape, grid.size)), np.ones(shape), np.full(shape, np.nan)
+    by_rate = {}
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
             continue
         for c, cluster in enumerate(scenario.clusters):
             if (service := services.get((cluster, name))) is not None:
-                bursts = Bursts(
-                    requests_per_s=workload.requests_per_s, index_of_dispersion=workload.burst_index_of_dispersion
-                )
                 ends = _most_load(service.lateness)
                 upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
-                key = ("tables", service.lateness, bursts)
-                table = reuse.once(key, functools.partial(_tables, service.lateness, bursts, upto))
-                tables[:, :, c, w] = table[:, :, -1:]  # as at the end of its own loads wherever it is not known beyond
-                tables[:, :, c, w, : upto.size] = table
+                pair = _Pair(service.lateness, workload.bursts, upto, reuse)
+                # As at the end of its own loads wherever it is not known beyond.
+                tables[:, :, c, w] = _lengthened(np.stack([pair.bursty(workload.bursts), pair.calm()]), grid.size)
                 most[c, w] = ends
                 alone_s[c, w] = service.lateness.alone_s
-    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s)
+                known = pair.by_rate(
+                    demand.rates(name), 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION
+                )
+                if known is not None:
+                    by_rate[c, w] = known.lengthened(grid.size)
+    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s, by_rate)
+
+
+class _Pair(NamedTuple):
+    """A workload on a cluster: what becomes of it without bursts, its bursts, and the loads to know it at."""
+
+    lateness: Lateness
+    bursts: Bursts
+    loads: Floats
+    reuse: Reuse
+
+    def calm(self) -> Floats:
+        """Return the shares late and refused without bursts, shape (2, loads)."""
+        return self.reuse.once(("calm", self.lateness), lambda: np.array(self.lateness.at(self.loads)))
+
+    def bursty(self, bursts: Bursts) -> Floats:
+        """Return the same with bursts."""
+        key = ("bursts", self.lateness, bursts)
+        return self.reuse.once(key, lambda: np.array(shares_with_bursts(self.lateness, bursts, self.loads)))
+
+    def by_rate(self, rates: Rates, filled: float) -> BurstTables | None:
+        """Return what bursts add at rates that are powers of two, from the slackest hour's to the busiest's.
+
+        None where it is the same at any rate, and where it is next to nothing up to the load to which clusters are
+        filled: at the mean of the slackest week, since its slackest hours leave machines idle.
+        """
+        cells = round(filled * LOAD_CELLS / MOST_LOAD) + 1
+        if self.bursts.follow == "traffic" or not rates.busiest_hour > 0.0:
+            return None
+        if self.added(rates.slackest_week).sum(axis=0)[:cells].max() < LITTLE_LATE:
+            return None
+        last = math.ceil(math.log2(rates.busiest_hour))
+        first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
+        added = np.stack([self.added(2.0**power) for power in range(first, last + 1)], axis=1)
+        makes_late, refuses = np.abs(added[0]) > _NOBODY_LATE, added[1] + self.calm()[1] > _NOBODY_REFUSED
+        calm_cells = [np.where(many.any(axis=1), many.argmax(axis=1) - 1, np.inf) for many in (makes_late, refuses)]
+        return BurstTables(first_requests=2.0**first * SECONDS_PER_HOUR, added=added, calm_cells=np.array(calm_cells))
+
+    def added(self, requests_per_s: float) -> Floats:
+        """Return what bursts add to the shares late and refused at a rate, shape (2, loads)."""
+        return self.bursty(self.bursts.at(requests_per_s)) - self.calm()
+
+
+def _lengthened(tables: Floats, cells: int) -> Floats:
+    """Return tables by load that go on as they end."""
+    return np.concatenate([tables, np.repeat(tables[..., -1:], cells - tables.shape[-1], axis=-1)], axis=-1)
 
 
 def _most_load(lateness: Lateness) -> float:
@@ -63,8 +118,3 @@ def _most_load(lateness: Lateness) -> float:
     if lateness.refuses:
         return lateness.loads[-1]
     return max(MOST_LOAD, min(lateness.loads[-2], _FURTHEST))
-
-
-def _tables(lateness: Lateness, bursts: Bursts, grid: Floats) -> Floats:
-    """Return the shares late and refused at each load, with and without bursts, shape (2, 2, loads)."""
-    return np.array([shares_with_bursts(lateness, bursts, grid), lateness.at(grid)])

@@ -3,16 +3,22 @@
 Requests arrive as a Poisson stream whose rate is redrawn every minute. If counts per minute have index of dispersion I
 (variance ÷ mean; Poisson: 1), the minute's rate has squared coefficient of variation
 
-    c² = (I − 1) / (60 λ),        λ the mean rate in requests/s,
+    c² = (I − 1) / (60 λ),        λ the hour's mean rate in requests/s,
 
-because Var[count] = 60 λ + (60 λ c)². A minute whose rate is G times the mean (G gamma with mean 1) loads a pool at ρ
-to ρG, at which a share ℓ(ρG) of requests is late, or refused, without any burst (``planner.physics.promptness``). The
-hour's share is E[G ℓ(ρG)], weighted by G because requests see their own crowd.
+because Var[count] = 60 λ + (60 λ c)². Where many users make the traffic, variance and mean grow alike with their
+number: I is the same at any rate, and bursts are the smaller beside the mean the more users there are. One client's
+bursts grow with its traffic: c is then at any rate what it is at that of day one.
+
+A minute whose rate is G times the mean (G gamma with mean 1) loads a pool at ρ to ρG, at which a share ℓ(ρG) of
+requests is late, or refused, without any burst (``planner.physics.promptness``). The hour's share is E[G ℓ(ρG)],
+weighted by G because requests see their own crowd.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -77,9 +83,11 @@ class Bursts:
     """How much a stream of requests varies from minute to minute."""
 
     requests_per_s: float
-    """Rate at which the index of dispersion holds; the relative size of bursts is taken from it."""
+    """Mean rate."""
     index_of_dispersion: float = DEFAULT_INDEX_OF_DISPERSION
-    """Variance ÷ mean of requests per minute."""
+    """Variance ÷ mean of requests per minute at that rate."""
+    follow: Literal["users", "traffic"] = "users"
+    """What stays at another rate: variance ÷ mean, as of many users, or the size beside the mean, as of one client."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -89,6 +97,10 @@ class Bursts:
             message = f"must be at least 1 (Poisson), not {self.index_of_dispersion}"
             problems.append(Problem(path="burst_index_of_dispersion", message=message))
         raise_all(problems)
+
+    def at(self, requests_per_s: float) -> Bursts:
+        """Return the bursts of an hour at another rate."""
+        return self if self.follow == "traffic" else replace(self, requests_per_s=requests_per_s)
 
     @property
     def minute_rate_cv(self) -> float:

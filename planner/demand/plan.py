@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from planner.demand.noise import (
 from planner.demand.shape import Shape, shape_factor, weekly_profile
 from planner.errors import Problem, ScenarioError
 from planner.records import dataclass
+from planner.units import HOURS_PER_WEEK
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"
 """From a stream's name to its generator, fresh for each replication."""
@@ -62,6 +63,14 @@ class WorkloadDemand:
             raise ScenarioError([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
 
 
+class Rates(NamedTuple):
+    """How far a workload's requests per second range over the hours in which any are expected."""
+
+    slackest_hour: float
+    slackest_week: float
+    busiest_hour: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemandPlan:
     """Everything about demand that does not change between replications; known by its identity, as arrays are."""
@@ -81,6 +90,16 @@ class DemandPlan:
     def hours(self) -> int:
         """Return the horizon's length."""
         return int(self.expected_requests_per_s.shape[1])
+
+    def rates(self, name: str) -> Rates:
+        """Return how far a workload's requests per second range."""
+        expected = self.expected_requests_per_s[self.names.index(name)]
+        asked = expected[expected > 0.0]
+        if not asked.size:
+            return Rates(0.0, 0.0, 0.0)
+        week = min(int(HOURS_PER_WEEK), asked.size)
+        weekly = asked[: asked.size // week * week].reshape(-1, week).mean(axis=1)
+        return Rates(float(asked.min()), float(weekly.min()), float(asked.max()))
 
 
 def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:

@@ -13,6 +13,7 @@ from planner.arrays import Floats
 from planner.demand.plan import DemandPlan
 from planner.finance.lease import LeaseTerms
 from planner.finance.months import MonthGrid
+from planner.fleet.burst_tables import BurstTables
 from planner.fleet.money import MoneyPlan, PriceBook, PricePath, RentPlan
 from planner.fleet.promise import Promise
 from planner.fleet.reliability_plan import ReliabilityPlan
@@ -283,6 +284,8 @@ class ClusterSize:
     """Shape (2, workloads, cells + 1)."""
     most_loads: Floats
     """Shape (workloads,)."""
+    burst_tables: Mapping[int, BurstTables] = field(default_factory=dict)
+    """By workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +329,8 @@ class Plan:
     calm_tables: Floats | None = None
     """Late and refused tables without bursts, shape (2, clusters, workloads, cells + 1); None where the tables have
     none."""
+    burst_tables: Mapping[tuple[int, int], BurstTables] = field(default_factory=dict)
+    """By cluster and workload, where bursts even out as the rate grows, and tell; the tables above are of day one."""
     alone_s: Floats | None = None
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long
     for an idle replica, shape (clusters, workloads); NaN where nothing says it."""

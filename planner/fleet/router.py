@@ -297,17 +297,33 @@ class Router:
                 self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
 
 
-def allowed_loads(plan: Plan) -> Floats:
-    """Return the load up to which waits allow each cluster to be filled, shape (clusters,).
+def allowed_loads(plan: Plan, requests: Floats) -> Floats:
+    """Return the load up to which waits allow each cluster to be filled, shape (clusters, hours or 1).
 
     The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time; no
-    less than the load up to which clusters are filled in order.
+    less than the load up to which clusters are filled in order. Bursts are those of the hours' requests, shape
+    (workloads, hours).
     """
-    urgent = [w for w, workload in enumerate(plan.workloads) if not workload.deadline_h]
     cells = round(LOAD_CELLS / MOST_LOAD)
-    missed = (plan.late_tables + plan.refused_tables)[:, urgent, : cells + 1].max(axis=1, initial=0.0)
-    kept = np.minimum.accumulate(missed <= 1.0 - plan.promise.in_time_fraction, axis=1).sum(axis=1)
-    return np.asarray(np.clip((kept - 1) / cells, plan.preferred_utilisation, 1.0))
+
+    def kept(missed: Floats) -> Floats:
+        in_time = np.minimum.accumulate(missed[..., : cells + 1] <= 1.0 - plan.promise.in_time_fraction, axis=-1)
+        return np.asarray((in_time.sum(axis=-1) - 1) / cells)
+
+    by_pair = kept(plan.late_tables + plan.refused_tables)
+    by_pair[:, [w for w, workload in enumerate(plan.workloads) if workload.deadline_h]] = 1.0
+    by_pair[tuple(np.array([*plan.burst_tables], dtype=np.intp).reshape(-1, 2).T)] = 1.0
+    allowed = by_pair.min(axis=1, initial=1.0)[:, np.newaxis]
+    for (c, w), by_rate in plan.burst_tables.items():
+        assert plan.calm_tables is not None  # what bursts add, they add to something
+        at_rates = kept(plan.calm_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0))
+        between = by_rate.between(requests[w])
+        row, further = between.row, between.further
+        if allowed.shape[1] == 1:
+            allowed = np.repeat(allowed, row.size, axis=1)
+        at_hours = at_rates[row] * (1.0 - further) + np.append(at_rates, 0.0)[row + 1] * further
+        allowed[c] = np.minimum(allowed[c], at_hours)
+    return np.asarray(np.clip(allowed, plan.preferred_utilisation, 1.0))
 
 
 def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
@@ -318,7 +334,8 @@ def ways_of(plan: Plan, window: WindowInput) -> list[Way]:
         edges = np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)
         counts = np.diff(edges)
     rents = any(workload.rented_tiers for workload in plan.workloads)
-    waits, any_wait = (allowed_loads(plan), np.ones(len(plan.clusters))) if rents else (None, None)
+    waits = allowed_loads(plan, window.demand_requests) if rents else None
+    any_wait = np.ones((len(plan.clusters), 1)) if rents else None
     ways = []
     for w, workload in enumerate(plan.workloads):
         rates = [_NOWHERE] * len(plan.clusters)

@@ -50,7 +50,8 @@ class Way:
     rented: int = 0
     """How many tiers at the end are rented by the hour: they are offered what the others' waits do not allow."""
     allowed: Floats | None = None
-    """Share of their nodes up to which the others' waits allow it, shape (clusters,); None where none is rented."""
+    """Share of their nodes up to which the others' waits allow it, shape (clusters, hours or 1); None where none is
+    rented."""
     outgrown: NDArray[np.bool_] | None = None
     """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
     divisors: Mapping[int, Floats] = field(init=False)
@@ -159,7 +160,8 @@ def _spread(
     over = way.order if allowed is None else [c for tier in way.tiers[: len(way.tiers) - way.rented] for c in tier]
     usable = [part_of(room.usable[c], hours) for c in over]
     if allowed is not None:
-        usable = [nodes * allowed[c] for c, nodes in zip(over, usable, strict=True)]
+        share = allowed if allowed.shape[1] == 1 else allowed[:, hours]
+        usable = [nodes * share[c] for c, nodes in zip(over, usable, strict=True)]
     free = [_free_requests(nodes, room, way, c, hours) for c, nodes in zip(over, usable, strict=True)]
     total = sum(free, start=np.zeros_like(left))
     share = np.minimum(left, total) / divisor(total)

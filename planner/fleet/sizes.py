@@ -39,14 +39,17 @@ def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
         "refused_tables": _lengthened(plan.refused_tables, most),
         "calm_tables": None if plan.calm_tables is None else _lengthened(plan.calm_tables, most),
         "most_loads": plan.most_loads.copy(),
+        "burst_tables": {pair: by_rate for pair, by_rate in plan.burst_tables.items() if pair[0] not in chosen},
     }
     for c, size in chosen.items():
         rows["requests_per_node_h"][c] *= size.speed[:, None]
         rows["late_tables"][c] = _lengthened(size.late_table, most)
         rows["refused_tables"][c] = _lengthened(size.refused_table, most)
         rows["most_loads"][c] = size.most_loads
+        rows["burst_tables"] |= {(c, w): by_rate for w, by_rate in size.burst_tables.items()}
         if plan.calm_tables is not None:
             rows["calm_tables"][:, c] = _lengthened(size.calm_tables, most)
+    rows["burst_tables"] = {pair: by_rate.lengthened(most) for pair, by_rate in rows["burst_tables"].items()}
     sized = replace(plan, **rows)
     if (placement := plan.placement) is None:
         return sized
@@ -63,6 +66,9 @@ def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> 
         "refused_tables": plan.refused_tables[at],
         "most_loads": plan.most_loads[at],
         "calm_tables": None if plan.calm_tables is None else plan.calm_tables[:, at],
+        "burst_tables": {
+            (pool, w): by_rate for pool, c in enumerate(at) for (on, w), by_rate in plan.burst_tables.items() if on == c
+        },
     }
 
 

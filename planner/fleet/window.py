@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Floats, Ints
+from planner.fleet.burst_tables import LITTLE_LATE, Between
 from planner.fleet.elementwise import Hours, added, at_most, in_hours, part_of, quotient
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.outage import with_carried
@@ -22,7 +23,7 @@ from planner.fleet.sizes import at_sizes
 
 _CAP_TOLERANCE = 1e-9
 _LITTLE = 1e-9  # of what came: less is rounding
-_LITTLE_LATE = 1e-4  # of requests: bursts that add less up to the preferred use are not followed to other clusters
+_CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
 _MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
 
 
@@ -203,7 +204,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
     plan, ways = router.plan, router.ways
     late = np.zeros(router.shed.shape)
     refusal_free = plan.refusal_free_load
-    together = _loads_together(router, capacity)
+    together, rates = _loads_together(router, capacity), _rates(router)
     for c in range(len(plan.clusters)):
         hours = _at_work(router.room.used[c])
         nodes = part_of(capacity[c], hours)
@@ -215,32 +216,72 @@ def _late(router: Router, capacity: Floats) -> Floats:
                 busy = busy + ways[w].nodes(served[w], c, hours)
             load = load_fraction(busy, nodes)
             for w in level:
-                shared = part_of(together[w], hours) if is_paid and w in together else None
-                late[w][hours] += served[w] * _missed_share(plan, 0, (c, w), load, shared)
-                above = np.flatnonzero(load > refusal_free[c, w])
+                at = _Loads(
+                    load=load,
+                    together=part_of(together[w], hours) if is_paid and w in together else None,
+                    between=rates[w].part(hours) if (c, w) in plan.burst_tables else None,
+                )
+                late[w][hours] += served[w] * _missed_share(plan, (0, c, w), at)
+                if at.between is None:
+                    above = np.flatnonzero(load > refusal_free[c, w])
+                else:
+                    above = plan.burst_tables[c, w].beyond_calm(1, load * _CELLS_PER_LOAD, at.between)
                 if above.size:
                     which = above if isinstance(hours, slice) else hours[above]
-                    at = None if shared is None else in_hours(shared, above)
-                    refused = in_hours(served[w], above) * _missed_share(plan, 1, (c, w), in_hours(load, above), at)
+                    refused = in_hours(served[w], above) * _missed_share(plan, (1, c, w), at.part(above))
                     router.served[c, w][which] -= refused
                     router.shed[w][which] += refused
                     router.room.used[c][which] -= ways[w].nodes(refused, c, which)
     return late
 
 
-def _missed_share(plan: Plan, kind: int, pair: tuple[int, int], load: Floats, together: Floats | None) -> Floats:
-    """Return the share late (kind 0) or refused (1) on a cluster at loads, shape (hours,).
+class _Loads(NamedTuple):
+    """What decides the shares late and refused on a cluster, shape (hours,) each."""
+
+    load: Floats
+    together: Floats | None
+    """Of all clusters that serve the work, where they stand by for one another's bursts."""
+    between: Between | None
+    """Rates between which the hour's lies, where bursts even out as it grows."""
+
+    def part(self, hours: Ints) -> _Loads:
+        """Return the same of some hours."""
+        return _Loads(
+            load=in_hours(self.load, hours),
+            together=None if self.together is None else in_hours(self.together, hours),
+            between=None if self.between is None else self.between.part(hours),
+        )
+
+
+def _rates(router: Router) -> dict[int, Between]:
+    """Return by workload between which rates of its tables each hour lies: those of all clusters begin at the same."""
+    tables = {w: by_rate for (_, w), by_rate in router.plan.burst_tables.items()}
+    return {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
+
+
+def _missed_share(plan: Plan, which: tuple[int, int, int], at: _Loads) -> Floats:
+    """Return the share late (kind 0) or refused (1) by kind, cluster and workload, shape (hours,).
 
     A router sees a burst, and sends what a cluster has no room for to others that serve the work: so it is late as at
     the cluster's own load without bursts, and by as much more as bursts add where all of them are as full as together.
     """
-    table = (plan.late_tables, plan.refused_tables)[kind][pair]
-    if together is None or plan.calm_tables is None:
-        return _read(table, load)
-    even = plan.calm_tables[kind][pair]
-    share = _read(even, load)
-    share += _read(table - even, np.minimum(together, load))
-    return np.clip(share, 0.0, 1.0, out=share)
+    kind, c, w = which
+    table = (plan.late_tables, plan.refused_tables)[kind][c, w]
+    if plan.calm_tables is None or (at.together is None and at.between is None):
+        return _read(table, at.load)
+    even = plan.calm_tables[which]
+    share = _read(even, at.load)
+    shared = at.load if at.together is None else np.minimum(at.together, at.load)
+    if at.between is None:
+        share += _read(table - even, shared)
+        return np.clip(share, 0.0, 1.0, out=share)
+    # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
+    by_rate, shared = plan.burst_tables[c, w], shared * _CELLS_PER_LOAD
+    hours = by_rate.beyond_calm(kind, shared, at.between)
+    added = by_rate.read(kind, in_hours(shared, hours), at.between.part(hours))
+    added += in_hours(share, hours)
+    share[hours] = np.clip(added, 0.0, 1.0, out=added)
+    return share
 
 
 def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
@@ -252,12 +293,16 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
     together: dict[int, Floats] = {}
     if plan.calm_tables is None:
         return together
-    added_by_bursts = plan.late_tables + plan.refused_tables - plan.calm_tables.sum(axis=0)
     preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
-    most = added_by_bursts[:, :, : round(preferred * LOAD_CELLS / MOST_LOAD) + 1].max(axis=2)
+    upto = slice(round(preferred * _CELLS_PER_LOAD) + 1)
+    late, refused, even = plan.late_tables, plan.refused_tables, plan.calm_tables[..., upto]
+    added_by_bursts = late[..., upto] + refused[..., upto] - even.sum(axis=0)
+    for pair, by_rate in plan.burst_tables.items():
+        added_by_bursts[pair] = by_rate.added[:, 0, upto].sum(axis=0)  # at the lowest rate, where they are largest
+    most = added_by_bursts.max(axis=2)
     for w in plan.by_priority:
         paid = [c for c in ways[w].order if not plan.clusters[c].is_paid_by_the_hour]
-        if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < _LITTLE_LATE:
+        if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < LITTLE_LATE:
             continue
         room = work = np.zeros(1)
         for c in paid:
@@ -281,7 +326,7 @@ def _at_work(used: Floats) -> Hours:
 
 def _read(table: Floats, load: Floats) -> Floats:
     """Return a table's share at loads, linear between its cells' edges."""
-    place = load * (LOAD_CELLS / MOST_LOAD)
+    place = load * _CELLS_PER_LOAD
     below = np.floor(place)
     place -= below
     cell = below.astype(np.intp)

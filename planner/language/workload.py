@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from planner.demand.bursts import Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.language.fields import BelowOne, EntryName, Plausible, Positive
 from planner.units import MONTHS_PER_YEAR
 from planner.validation import Strict
+
+_LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
 
 
 class Compound(Strict):
@@ -290,6 +293,10 @@ class Workload(Strict):
         float, Field(ge=1, le=10_000), Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption")
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
+    bursts_follow: Literal["users", "traffic"] = "users"
+    """What bursts are as the rate rises and falls: users makes them those of many, whose variance over mean is the same
+    at any rate, so that they even out as traffic grows; traffic makes them one client's, as large beside the hour's
+    mean as at requests_per_s. Default users: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Launches and news on dates. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
@@ -320,6 +327,15 @@ class Workload(Strict):
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self
+
+    @property
+    def bursts(self) -> Bursts:
+        """How much its requests vary from minute to minute, at the mean rate of day one."""
+        return Bursts(
+            requests_per_s=max(self.requests_per_s, _LEAST_REQUESTS_PER_S),
+            index_of_dispersion=self.burst_index_of_dispersion,
+            follow=self.bursts_follow,
+        )
 
     def busiest_requests_per_s(self, horizon_months: int) -> float:
         """Return a rate that no hour of the forecast passes; infinity where growth is read from a table."""

@@ -165,9 +165,10 @@ def _as_it_is(plan: Plan) -> Plan:
 
 def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
     """Return a plan without bursts in which loads beyond a cell are as late as at it, and nothing is refused."""
-    late = calm(plan).late_tables.copy()
+    even = calm(plan)
+    late = even.late_tables.copy()
     late[..., last_cell:] = late[..., last_cell, None]
-    return replace(plan, late_tables=late, refused_tables=np.zeros_like(late), calm_tables=None)
+    return replace(even, late_tables=late, refused_tables=np.zeros_like(late))
 
 
 def _idle(plan: Plan) -> Plan:

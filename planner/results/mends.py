@@ -60,7 +60,9 @@ class Ladder:
 def calm(plan: Plan) -> Plan:
     """Return a plan without bursts."""
     tables = plan.calm_tables
-    return plan if tables is None else replace(plan, late_tables=tables[0], refused_tables=tables[1], calm_tables=None)
+    if tables is None:
+        return plan
+    return replace(plan, late_tables=tables[0], refused_tables=tables[1], calm_tables=None, burst_tables={})
 
 
 def without_cap(plan: Plan) -> Plan:
@@ -247,22 +249,23 @@ class _Site:
 
     def against_bursts(self, lost: Floats) -> Floats:
         """Return the nodes at whose load bursts take half as much: N·(ρ / ρ½ − 1); NaN where no load does."""
-        plan, month = self.plan, np.arange(lost.size)
         share = np.nan_to_num(ratio(lost, self.result.monthly.demand_requests[:, self.w]))
-        loads, calmed = load_grid(CAPACITY_CELL), calm(plan)
-        more = np.full(lost.size, np.nan)
-        for c in distinct(self.main).tolist():
-            bursty, even = (
-                (of.late_tables[c, self.w] + of.refused_tables[c, self.w])[: CAPACITY_CELL + 1] for of in (plan, calmed)
-            )
-            taken = np.maximum.accumulate(bursty - even)
-            at, halved = np.interp(share, taken, loads), np.interp(0.5 * share, taken, loads)
-            falls = (halved > 0.0) & (taken[0] <= 0.5 * share)
-            nodes = np.divide(
-                self.present[month, c] * (at - halved), halved, out=np.full(lost.size, np.nan), where=falls
-            )
-            more[self.main == c] = nodes[self.main == c]
+        loads, more = load_grid(CAPACITY_CELL), np.full(lost.size, np.nan)
+        for m, c in enumerate(self.main.tolist()):
+            taken = np.maximum.accumulate(self.added_by_bursts(m, c)[: CAPACITY_CELL + 1])
+            at, halved = np.interp([share[m], 0.5 * share[m]], taken, loads).tolist()
+            if halved > 0.0 and taken[0] <= 0.5 * share[m]:
+                more[m] = self.present[m, c] * (at - halved) / halved
         return more
+
+    def added_by_bursts(self, month: int, c: int) -> Floats:
+        """Return the share that bursts of a month's mean rate add to what is missed by load, shape (cells + 1,)."""
+        if (by_rate := self.plan.burst_tables.get((c, self.w))) is not None:
+            hours = np.diff(self.plan.month_edges_h)[month]
+            at_rate = by_rate.at_rate(float(self.result.monthly.demand_requests[month, self.w] / hours))
+            return np.asarray(at_rate.sum(axis=0))
+        bursty, even = (of.late_tables[c, self.w] + of.refused_tables[c, self.w] for of in (self.plan, calm(self.plan)))
+        return np.asarray(bursty - even)
 
     def against_queues(self, late: Floats) -> Floats:
         """Return the nodes that halve what queues; ``late`` is that, and what is late on an idle replica."""

@@ -16,10 +16,7 @@ import numpy as np
 
 from planner.physics.coefficients import roofline_calibration
 from planner.physics.memory import memory_fit
-from tests.compile.oracle_machines import YEAR_H, Doc, Machines, facts, goes_back, of, three
-
-ELSEWHERE = object()
-"""Stands for a field that tests of its own hold whole."""
+from tests.compile.oracle_machines import ELSEWHERE, YEAR_H, Doc, Machines, facts, goes_back, of, three
 
 
 class Oracle(Machines):

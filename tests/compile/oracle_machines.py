@@ -37,6 +37,8 @@ from planner.physics.replica_times import Asked
 from tests.shipped import shipped_calibration
 
 YEAR_H = 8766.0
+ELSEWHERE = object()
+"""Stands for a field that tests of its own hold whole."""
 Doc = dict[str, Any]
 Services = Mapping[tuple[str, str], Service]
 
@@ -273,27 +275,44 @@ class Machines:
         loads = np.linspace(0, reach, 128 * reach + 1)
         shape = (len(self.names), len(self.loads), loads.size)
         burst, calm, most = np.zeros((2, *shape)), np.zeros((2, *shape)), np.ones(shape[:2])
-        alone = np.full(shape[:2], np.nan)
+        alone, by_rate = np.full(shape[:2], np.nan), {}
         for (cluster, load), service in self.services.items():
             stated, place = self.workloads[load], (self.names.index(cluster), self.loads.index(load))
             if of(stated, "priority") == "deferrable":
                 continue
-            variance = (of(stated, "burst_index_of_dispersion", 12.0) - 1) / (60 * stated["requests_per_s"])
-            rate = gamma.ppf((np.arange(500) + 0.5) / 500, 1 / variance, scale=variance)
             most[place] = service.lateness.loads[-1] if service.lateness.refuses else 2.0
             upto = np.minimum(loads, 2 * math.ceil(max(most[place], 2.0) / 2))
-            burst[(slice(2), *place)] = [
-                (share * rate).mean(axis=1) for share in service.lateness.at(upto[:, None] * rate)
-            ]
+            burst[(slice(2), *place)] = self.under_bursts(service, stated, stated["requests_per_s"], upto)
             calm[(slice(2), *place)] = service.lateness.at(upto)
             alone[place] = service.lateness.alone_s
+            hourly = self.demand()["expected_requests_per_s"][place[1]]
+            hourly = hourly[hourly > 0]
+            slack = min(hourly[at : at + 168].mean() for at in range(0, hourly.size - 167, 168))
+            added = sum(self.under_bursts(service, stated, slack, upto) - calm[(slice(2), *place)])
+            filled = 128 if of(self.doc, "routing") == "proportional" else 109  # of capacity, or 85% of it
+            if of(stated, "bursts_follow", "users") == "users" and added[: filled + 1].max() >= 1e-4:
+                powers = range(math.floor(math.log2(hourly.min())), math.ceil(math.log2(hourly.max())) + 1)
+                tables = np.stack([self.under_bursts(service, stated, 2.0**power, upto) for power in powers], axis=1)
+                by_rate[place] = {
+                    "first_requests": 3600 * 2.0 ** powers[0],
+                    "added": tables - calm[(slice(2), *place)][:, None],
+                    "calm_cells": ELSEWHERE,  # test_load_tables
+                    "_steps": ELSEWHERE,  # test_burst_tables
+                }
         return {
             "late_tables": burst[0],
             "refused_tables": burst[1],
             "calm_tables": calm,
+            "burst_tables": by_rate,
             "most_loads": most,
             "alone_s": alone,
         }
+
+    def under_bursts(self, service: Service, stated: Doc, rate: float, loads: Any) -> Any:
+        """Shares late and refused under 500 kinds of minute, whose counts vary as stated at a rate."""
+        variance = (of(stated, "burst_index_of_dispersion", 12.0) - 1) / (60 * rate)
+        minutes = gamma.ppf((np.arange(500) + 0.5) / 500, 1 / variance, scale=variance)
+        return np.array([(share * minutes).mean(axis=1) for share in service.lateness.at(loads[:, None] * minutes)])
 
     # Clusters
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 from planner.compile.load_tables import _most_load
-from planner.demand.bursts import Lateness
+from planner.compile.placement import services_of
+from planner.compile.reuse import Reuse
+from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, load_grid
+from planner.fleet.router import allowed_loads
 from planner.results.run import simulate
 from planner.studies.sizing.survey import most_in_time
 from tests.simulation.worlds import QUIET, merged, plan_of, scenario_of
@@ -68,6 +73,98 @@ def test_bursts_make_more_late_than_calm_traffic() -> None:
     assert bursty.calm_tables is not None
     assert calm.late_tables == pytest.approx(bursty.calm_tables[0])
     assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.calm_tables[0, 0, 0, LOAD_CELLS // 4]
+
+
+GROWN_REQUESTS_PER_S = 9.0
+
+
+def grown(times: float, follow: str = "users", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
+    """Chat on a node of H200 whose traffic is that of the first month times a factor from February on."""
+    steps = {"kind": "steps", "steps": [{"date": datetime.date(2026, 2, 1), "multiplier": times}]}
+    works = {
+        "chat": {
+            "model": "llama-3.1-70b",
+            "tokens": {"input": {"mean": 2500}, "output": {"mean": 300}},
+            "requests_per_s": rate / times,
+            "growth": steps,
+            "bursts_follow": follow,
+            "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+            "noise": {"sigma": 0},
+        },
+        "nightly": None,
+    }
+    clusters = {"mi325x": None, "h200": {"nodes": 1}}
+    return merged(QUIET, {"start": "2026-01-01", "workloads": works, "clusters": clusters, "horizon_months": 2})
+
+
+def missed_when_grown(change: dict[str, Any]) -> tuple[float, float, Any]:
+    """Return the share of requests missed in the last month, the load then, and the plan."""
+    result = simulate(scenario_of(change))
+    window, hour = result.run.windows[-1], -1
+    missed = window.late_requests[0, hour] + window.shed_requests[0, hour]
+    load = window.demand_requests[0, hour] / result.plan.requests_per_node_h[0, 0, -1]
+    return float(missed / window.demand_requests[0, hour]), float(load), result
+
+
+@pytest.mark.parametrize("times", [0.5, 3.0, 10.0])
+def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> None:
+    """E[G ℓ(ρG)] by draws of minutes whose counts have the stated index at the rate that is then; by no table."""
+    missed, load, result = missed_when_grown(grown(times))
+    lateness = services_of(result.scenario, {}, Reuse(result.scenario))[0]["h200", "chat"].lateness
+    variance = 11.0 / (60.0 * GROWN_REQUESTS_PER_S)
+    minutes = np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
+    by_minute = minutes * sum(lateness.at(load * minutes))
+    error = by_minute.std() / np.sqrt(minutes.size)
+    assert 0.5 < load < 1.0
+    assert missed == pytest.approx(by_minute.mean(), abs=4.0 * error + 0.004)
+    client, _, _ = missed_when_grown(grown(times, "traffic"))
+    assert client > missed + 0.005 if times > 1.0 else client < missed  # as large beside the mean as on day one
+
+
+def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None:
+    shares = [missed_when_grown(grown(times))[0] for times in (0.5, 1.0, 3.0, 10.0)]
+    assert shares == pytest.approx([shares[0]] * 4, abs=1e-4)
+
+
+def test_a_bound_grants_every_hour_what_the_busiest_has_in_time() -> None:
+    """No hour has more in time at a load than one at the highest rate; a plan of its own, at that rate, has as much."""
+    least, own = most_in_time(plan_of(grown(10.0))).item(), most_in_time(plan_of(grown(1.0))).item()
+    assert least >= own - 1e-9
+    assert least > most_in_time(plan_of(grown(10.0, "traffic"))).item() + 0.005
+
+
+def test_waits_allow_the_more_the_more_requests_even_out() -> None:
+    plan = plan_of(merged(grown(10.0), {"promise": {"in_time": 0.985}}))
+    hours = np.array([[0.5, 1.0, 4.0, GROWN_REQUESTS_PER_S, 1e3]]) * 3600.0
+    (allowed,) = allowed_loads(dataclasses.replace(plan, preferred_utilisation=0.0), hours)
+    assert np.all(np.diff(allowed) >= 0.0)
+    assert allowed[0] < 0.75 * allowed[3]
+    (by_rate,) = plan.burst_tables.values()
+    assert plan.calm_tables is not None
+    missed = plan.calm_tables[:, 0, 0].sum(axis=0) + by_rate.at_rate(4.0 * 3600.0).sum(axis=0)
+    kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[-1]  # the last cell before too many are missed
+    assert allowed[2] == pytest.approx(kept / (LOAD_CELLS // 2))
+
+
+def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> None:
+    plan, scenario = plan_of(grown(10.0)), scenario_of(grown(10.0))
+    lateness = services_of(scenario, {}, Reuse(scenario))[0]["h200", "chat"].lateness
+    (by_rate,) = plan.burst_tables.values()
+    assert by_rate.added.shape[1] == 6  # 0.9 to 9 requests/s: a half, 1, 2, 4, 8 and 16
+    loads = load_grid(LOAD_CELLS)
+    for rate in (0.9, 1.0, 1.5, 2.7, 4.0, 6.0, 8.0):
+        exact = np.array(shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)) - np.array(
+            lateness.at(loads)
+        )
+        gap = np.abs(by_rate.at_rate(rate * 3600.0)[:, : loads.size] - exact)
+        assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
+    assert plan.calm_tables is not None
+    for row in range(6):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
+        until, refused = by_rate.calm_cells[:, row].astype(int) + 1, by_rate.added[1, row] + plan.calm_tables[1, 0, 0]
+        assert np.abs(by_rate.added[0, row, : until[0]]).max() <= 5e-5 < np.abs(by_rate.added[0, row, until[0]])
+        assert refused[: until[1]].max() <= 1e-6 < refused[until[1]]
+    assert not plan_of(grown(10.0, "traffic")).burst_tables
+    assert not plan_of(grown(10.0, rate=0.0)).burst_tables
 
 
 def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ def differences(one: Any, two: Any, path: str = "") -> list[str]:
             for field in dataclasses.fields(one)
             for found in differences(getattr(one, field.name), getattr(two, field.name), f"{path}.{field.name}")
         ]
+    if isinstance(one, Mapping):
+        assert list(one) == list(two)
+        return differences(tuple(one.values()), tuple(two.values()), path)
     if isinstance(one, tuple):
         parts = [differences(a, b, f"{path}[{k}]") for k, (a, b) in enumerate(zip(one, two, strict=True))]
         return [found for part in parts for found in part]

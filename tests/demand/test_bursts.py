@@ -65,6 +65,16 @@ def test_counts_of_a_minute_have_the_stated_dispersion() -> None:
     assert Bursts(requests_per_s=36.0).minute_rate_cv == pytest.approx(math.sqrt(11 / 2160))
 
 
+@pytest.mark.parametrize("times", [0.1, 1.0, 10.0])
+def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: float) -> None:
+    """n independent users have n times the variance and the mean of one: 1 / √n of its variation."""
+    users, client = (Bursts(requests_per_s=6.0, index_of_dispersion=9.0, follow=by) for by in ("users", "traffic"))
+    grown = users.at(6.0 * times)
+    assert grown.index_of_dispersion == 9.0
+    assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))
+    assert client.at(6.0 * times).minute_rate_cv == client.minute_rate_cv == users.minute_rate_cv
+
+
 def test_bad_conditions_are_refused_all_at_once() -> None:
     with pytest.raises(ScenarioError, match=r"(?s)requests_per_s.*burst_index_of_dispersion"):
         Bursts(requests_per_s=0.0, index_of_dispersion=0.5)

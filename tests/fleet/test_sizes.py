@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from planner.fleet.burst_tables import BurstTables
 from planner.fleet.plan import LOAD_CELLS, ClusterSize
 from planner.fleet.sizes import at_sizes
 from tests.compile.test_placement import models_on_a_node
@@ -38,6 +41,23 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
     if resized.calm_tables is not None:
         assert resized.calm_tables[:, 1, 0, -1].tolist() == [0.3, 0.3]
     assert at_sizes(plan, (-1, -1)) is plan
+
+
+def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> None:
+    def by_rate(share: float, cells: int) -> BurstTables:
+        return BurstTables(first_requests=3600.0, added=np.full((2, 3, cells + 1), share), calm_cells=np.zeros((2, 3)))
+
+    longer = LOAD_CELLS + 5
+    sized = dataclasses.replace(size(longer, 0.3), burst_tables={0: by_rate(0.2, longer)})
+    plan = make_plan(
+        [cluster_plan("a"), cluster_plan("b")],
+        calm_tables=np.zeros((2, 2, 1, LOAD_CELLS + 1)),
+        burst_tables={(0, 0): by_rate(0.1, LOAD_CELLS), (1, 0): by_rate(0.4, LOAD_CELLS)},
+        sizes={1: (sized,)},
+    )
+    resized = at_sizes(plan, (-1, 0)).burst_tables
+    assert {pair: of.added.shape for pair, of in resized.items()} == {(c, 0): (2, 3, longer + 1) for c in range(2)}
+    assert [resized[c, 0].added[0, 0, -1] for c in range(2)] == [0.1, 0.2]
 
 
 def test_the_pools_of_a_resized_cluster_have_the_figures_of_its_size() -> None:

@@ -1,9 +1,9 @@
 """The requests of one hour: when they come and how long they are, drawn from the scenario or read from a log.
 
 Within the hour the rate is redrawn every minute, as the hourly model's bursts are (``planner.demand.bursts``): gamma
-with the variation that the workload's index of dispersion leaves, scaled so that the minutes of the hour keep its own
-rate; within a minute requests come independently. A sample of the fleet gets its share of every minute, so it sees the
-bursts that the whole fleet sees.
+with the variation that the workload's index of dispersion leaves at the hour's rate, scaled so that the minutes of the
+hour keep that rate; within a minute requests come independently. A sample of the fleet gets its share of every minute,
+so it sees the bursts that the whole fleet sees.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats
-from planner.demand.bursts import BURST_S, Bursts
+from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.language.workload import Length, Workload
@@ -56,6 +56,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HourRate:
+    """How much comes of a workload in the hour."""
+
+    workload: str
+    """Its name, which names its random streams."""
+    requests_per_s: float
+    """Of the whole fleet."""
+    share: float
+    """Of them that falls to the replicas simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
     """What decides how long a workload's requests are in the month zoomed at."""
 
@@ -67,16 +79,15 @@ class Lengths:
     """Which of the two that is, in words."""
 
 
-def draw_arrivals(
-    name: str, workload: Workload, requests_per_s: float, lengths: Lengths, span: Span, streams: Streams
-) -> Arrivals:
+def draw_arrivals(workload: Workload, rate: HourRate, lengths: Lengths, span: Span, streams: Streams) -> Arrivals:
     """Draw a workload's requests at the rate that falls to the replicas simulated.
 
     The streams are the workload's own, and the minutes' factors do not depend on the share simulated.
     """
-    factors = minute_factors(workload, span, streams(f"zoom/{name}/minutes"))
+    name = rate.workload
+    factors = minute_factors(workload, rate.requests_per_s, span, streams(f"zoom/{name}/minutes"))
     generator = streams(f"zoom/{name}/arrivals")
-    counts = generator.poisson(requests_per_s * BURST_S * factors)
+    counts = generator.poisson(rate.requests_per_s * rate.share * BURST_S * factors)
     minute = np.repeat(np.arange(counts.size) - span.before, counts)
     times_s = np.sort((minute + generator.random(minute.size)) * BURST_S)
     generator = streams(f"zoom/{name}/lengths")
@@ -98,12 +109,11 @@ def draw_arrivals(
     )
 
 
-def minute_factors(workload: Workload, span: Span, generator: np.random.Generator) -> Floats:
+def minute_factors(workload: Workload, requests_per_s: float, span: Span, generator: np.random.Generator) -> Floats:
     """Return each minute's rate over the hour's, shape (minutes simulated,); the minutes that count have mean 1."""
-    bursts = Bursts(
-        requests_per_s=max(workload.requests_per_s, 1e-9), index_of_dispersion=workload.burst_index_of_dispersion
-    )
-    variance = bursts.minute_rate_cv**2
+    if requests_per_s <= 0.0:
+        return np.ones(span.all_minutes)
+    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2
     if variance <= 0.0:
         return np.ones(span.all_minutes)
     factors = generator.gamma(1.0 / variance, variance, span.all_minutes)

@@ -31,11 +31,12 @@ from planner.language.scenario import Scenario
 from planner.records import dataclass
 from planner.simulation.driver import run_plan
 from planner.simulation.streams import Streams, streams
-from planner.simulation.zoom.arrivals import Arrivals, Span, draw_arrivals, replay
+from planner.simulation.zoom.arrivals import Arrivals, HourRate, Span, draw_arrivals, replay
 from planner.simulation.zoom.hour import Breakdown, Hour, hour_of, stand_in_hour, window_of
 from planner.simulation.zoom.request import Request
 from planner.simulation.zoom.router import Group, Pool, Promise, Router
 from planner.simulation.zoom.stands import Stand, capacity_share, sample_share
+from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
 
 DEFAULT_REQUESTS = 100_000
@@ -174,11 +175,12 @@ class _Simulation:
         pools = max(round(count / size), 1)
         sizes = [count // pools + (place < count % pools) for place in range(pools)]
         name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
+        requests = self.hour.demand_requests_per_s * SECONDS_PER_HOUR
         return Group(
             name=name,
             pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
             capacity_requests_per_s=stand.capacity_requests_per_s,
-            allowed_use=float(allowed_loads(self.plan)[stand.cluster]),
+            allowed_use=float(allowed_loads(self.plan, requests[:, np.newaxis])[stand.cluster, 0]),
         )
 
     def _find_ways(self) -> None:
@@ -243,8 +245,9 @@ class _Simulation:
         load, lengths = self.plan.workloads[w], self.hour.lengths[w]
         if self.asked.log is not None and load.name == self._log_workload():
             return replay(self.asked.log, lengths, self.span, self.shares[w], self.draw(f"zoom/{load.name}/log"))
-        rate = float(self.hour.demand_requests_per_s[w]) * self.shares[w]
-        return draw_arrivals(load.name, self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
+        requests_per_s = float(self.hour.demand_requests_per_s[w])
+        rate = HourRate(workload=load.name, requests_per_s=requests_per_s, share=self.shares[w])
+        return draw_arrivals(self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
 
     def _log_workload(self) -> str:
         names = [load.name for load in self.plan.workloads]

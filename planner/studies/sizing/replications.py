@@ -19,6 +19,7 @@ from planner.studies.sizing.prices import Prices, prices_of, weights_of, with_wo
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
 from planner.studies.sizing.survey import Survey, averaged, running_factors, survey
+from planner.units import SECONDS_PER_HOUR
 
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
 _DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
@@ -58,8 +59,9 @@ class Surveyed:
         self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
-        self._allowed = allowed_loads(choices.plan)
         self._waits = np.array([workload.deadline_h > 0 for workload in choices.plan.workloads])
+        mean_requests = choices.plan.demand.expected_requests_per_s.mean(axis=1, keepdims=True) * SECONDS_PER_HOUR
+        self._allowed = allowed_loads(choices.plan, mean_requests)[:, 0]
 
     @property
     def choices(self) -> Choices | Policies:

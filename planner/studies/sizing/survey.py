@@ -212,6 +212,10 @@ def _in_time(plan: Plan) -> tuple[Floats, Floats]:
     """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
     loads = load_grid(plan.late_tables.shape[2] - 1)
     missed = plan.late_tables + plan.refused_tables
+    for (c, w), by_rate in plan.burst_tables.items():
+        assert plan.calm_tables is not None  # what bursts add, they add to something
+        least = by_rate.added.sum(axis=0).min(axis=0)  # in the busiest hours: no hour has more in time
+        missed[c, w] = plan.calm_tables[:, c, w].sum(axis=0) + least
     if plan.calm_tables is not None:  # where others stand by for its bursts, they are none of a cluster's
         several = np.array([len(load.cluster_order) > 1 for load in plan.workloads])[:, None]
         missed = np.where(several, np.minimum(missed, plan.calm_tables.sum(axis=0)), missed)

@@ -43,6 +43,7 @@ workloads:
   work:
     {work}
     requests_per_s: {rate}
+    growth: {{kind: steps, steps: [{{date: 2026-01-05, multiplier: {grown}}}]}}
     shape: {{peak_to_mean: 1.0, weekend_fraction: 1.0}}
     noise: {{sigma: 0}}
     burst_index_of_dispersion: {dispersion}
@@ -91,6 +92,8 @@ class Cell:
     overload: str = "refuse"
     pool: str = "cluster"
     minutes: int = 4
+    grown: float = 1.0
+    """Traffic over that of day one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +120,10 @@ class Compared:
 
 
 def scenario_of(cell: Cell, rate: float) -> Scenario:
-    """Return one cluster under one workload."""
+    """Return one cluster under one workload at a rate, to which it has grown when it is looked at."""
     text = TEMPLATE.format(
-        pool=cell.pool, work=WORK[cell.work], rate=rate, dispersion=cell.dispersion, overload=cell.overload,
-        part=PARTS[cell.part], nodes=NODES[cell.work],
+        pool=cell.pool, work=WORK[cell.work], rate=rate / cell.grown, dispersion=cell.dispersion,
+        overload=cell.overload, part=PARTS[cell.part], nodes=NODES[cell.work], grown=cell.grown,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cell.yaml"

@@ -174,15 +174,22 @@ def test_a_sample_twice_as_large_lies_within_the_intervals(tmp_path: Path) -> No
         assert two.low <= one.high
 
 
-def test_minutes_have_the_stated_dispersion_and_the_hours_own_rate(tmp_path: Path) -> None:
-    workload = chat_scenario(tmp_path, 40.0, 0.0).workloads["chat"]
+@pytest.mark.parametrize(
+    ("follow", "rate", "expected"), [("users", 40.0, 12.0), ("users", 400.0, 12.0), ("users", 8.0, 12.0),
+                                     ("traffic", 40.0, 12.0), ("traffic", 400.0, 111.0)]
+)  # fmt: skip
+def test_minutes_have_the_stated_dispersion_and_the_hours_own_rate(
+    tmp_path: Path, follow: str, rate: float, expected: float
+) -> None:
+    """At any rate where bursts are of many users; as large beside the mean as on day one where they are a client's."""
+    workload = chat_scenario(tmp_path, 40.0, 0.0).workloads["chat"].model_copy(update={"bursts_follow": follow})
     span = Span(before=0, minutes=60, after=0)
-    factors = np.concatenate([minute_factors(workload, span, streams(1, r)("minutes")) for r in range(200)])
+    factors = np.concatenate([minute_factors(workload, rate, span, streams(1, r)("minutes")) for r in range(200)])
     assert factors.reshape(200, 60).mean(axis=1) == pytest.approx(1.0)
     # Counts per minute of rate λG: variance over mean = 1 + 60 λ Var[G]; 12 is the default. Scaling each hour to its
     # own rate takes a sixtieth of the variance away.
-    dispersion = 1.0 + BURST_S * 40.0 * factors.var() / (1.0 - 1.0 / 60.0)
-    assert dispersion == pytest.approx(12.0, rel=4.0 * np.sqrt(2.0 / factors.size))
+    dispersion = 1.0 + BURST_S * rate * factors.var() / (1.0 - 1.0 / 60.0)
+    assert dispersion == pytest.approx(expected, rel=4.0 * np.sqrt(2.0 / factors.size) + 0.01)
 
 
 def test_lengths_follow_the_workloads_distribution(tmp_path: Path) -> None:
