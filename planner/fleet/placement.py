@@ -8,7 +8,7 @@ no workload takes more of a cluster than the replicas placed for it carry.
 Replicas are placed at the monthly review, for the highest hour that the forecast has for the month, by priority: one
 for each model, then as many as its work needs, then what is left in proportion. In an hour whose need passes what is
 placed, the hour's own work is placed first. What was not there in the hour before is loaded, and serves that much less.
-Each hour is placed from what the review and the hour know, so the end of a window changes nothing.
+Each hour is placed from what the review, the hour and the one before it know, so the end of a window changes nothing.
 """
 
 from __future__ import annotations

@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from planner.fleet.elementwise import at_least, divisor, in_hours
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.outage import with_carried
+from planner.fleet.own_work import Hours
 from planner.fleet.placement import ROUNDING
 from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
 from planner.fleet.routing import Way
-from planner.fleet.seating import Rates, Seating, rates_in
+from planner.fleet.seating import Rates
 from planner.records import dataclass
 
 Floats = NDArray[np.float64]
-URGENT_USE = 0.75
-"""How busy replicas of work that cannot wait are left where work that can would load other models in the nodes beside
-them; assumption: at 85% chat is late by 0.12 points more than alone, at 75% by 0.08, and batch serves 1% less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,29 +171,21 @@ def _placed(
     speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
     first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
-    rates = _rates(placement, ways, share)
-    reviewed = Seating(placement, rates_in(rates, first), in_hours(standing, first), first)
-    reviewed.place(in_hours(review, first))
-    reviewed.place_the_rest(in_hours(review, first))
+    hourly = Hours(placement, _rates(placement, ways, share), standing, came, review)
+    reviewed = hourly.at_review(first)
     replicas = in_hours(reviewed.replicas, stretch)
-    site = reviewed.without_work(rates, stretch, standing)
+    site = reviewed.without_work(hourly.rates, stretch, standing)
     left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
-    if not short.size:
-        return replicas
-    site = Seating(placement, rates_in(rates, short), in_hours(standing, short), short, loads=True)
-    waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])[:, None]
-    site.place(in_hours(came, short) * ~waits)
-    if waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
-        site.place(in_hours(came, short) * np.where(waits, 1.0, 1.0 / URGENT_USE - 1.0))
-        site = site.with_room(replicas)
-        site.place_the_rest(in_hours(came, site.hours), waiting=True)
-    site = site.with_room(replicas)
-    site.place(at_least(0.0, in_hours(review, site.hours) - in_hours(came, site.hours)))
-    site = site.with_room(replicas)
-    site.place_the_rest(in_hours(came, site.hours))
-    replicas[:, site.hours] = site.replicas
-    return replicas
+    lacking = hourly.place(short, replicas)
+    # What loading may take: whatever it takes where an hour was placed for that, and nothing where nodes lack even so.
+    site.spare[:, short], site.spare[:, lacking] = np.inf, -np.inf
+    # Elsewhere nothing is loaded: what the review has placed stood in the hour before too.
+    may_lose = np.zeros(left.size + 1, dtype=np.bool_)
+    may_lose[first] = may_lose[short + 1] = True
+    may_lose[short] = False
+    may_lose[lacking] = True
+    return hourly.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
 
 
 def _rates(placement: Placement, ways: Sequence[Way], share: Floats) -> Rates:

@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 Rates = Mapping[tuple[int, int], tuple[Floats, Floats]]
 """By workload and pool, the requests an hour of a node, those that are down for part of it counted whole, and what to
 divide requests by to have the nodes; shape (hours,) each."""
+Pools = list[list[tuple[int, int | None]]]
+"""By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
 _FEW = 0.15  # below this share of hours, working on the hours alone is cheaper than on whole arrays
 
 
@@ -30,8 +32,7 @@ class Seating:
         self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
         self.hours = hours
         orders = [workload.cluster_order for workload in self.workloads]
-        self.pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
-        """By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
+        self.pools: Pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
         levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
         self.levels = [tuple(members) for _, members in levels]
         """Workloads by priority."""
@@ -68,17 +69,39 @@ class Seating:
         narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
         return narrowed
 
-    def place(self, requests: Floats) -> None:
-        """Place replicas for work of shape (workloads, hours), one priority after the other.
+    def orders(self) -> list[Pools]:
+        """Return the orders in which pools may be offered to workloads, the one to begin with first.
+
+        Workloads are placed one after the other, each where it is offered first: one may fill nodes, or replicas, that
+        another needs who has none elsewhere. So it is also offered those first that fewest others of those that cannot
+        wait may use.
+        """
+        urgent = [w for w, workload in enumerate(self.workloads) if not workload.deadline_h]
+        clusters = {w: {self.placement.pool_cluster[pool] for pool, _ in self.pools[w]} for w in urgent}
+
+        def others(w: int, pool: int, d: int | None) -> tuple[int, int]:
+            there = [other for other in urgent if other != w and self.placement.pool_cluster[pool] in clusters[other]]
+            return len(there), len(there if d is None else set(there) & set(self._members(d)))
+
+        apart = [
+            [at for *_, at in sorted((*others(w, *at), place, at) for place, at in enumerate(self.pools[w]))]
+            for w in range(len(self.pools))
+        ]
+        return [self.pools] if all(apart[w] == self.pools[w] for w in urgent) else [self.pools, apart]
+
+    def place(self, requests: Floats) -> Floats:
+        """Place replicas for work of shape (workloads, hours), one priority after the other; return what is left of it.
 
         Of a priority each model gets one replica where there is room before any gets a second, those that take least
         first: a model that is not resident serves nobody.
         """
+        left = np.empty_like(requests)
         for level in self.levels:
             for w in sorted(level, key=self._nodes_each):
                 self._seat(w, requests[w])
             for w in level:
-                self.take(w, requests[w], add=True)
+                left[w] = self.take(w, requests[w], add=True)
+        return left
 
     def _nodes_each(self, w: int) -> float:
         """Return the nodes that a workload's smallest replica takes for each workload it serves."""

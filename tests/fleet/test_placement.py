@@ -333,6 +333,44 @@ def test_an_hour_places_for_what_loading_takes_of_it() -> None:
         assert result.replicas[0].tolist() == [replicas]
 
 
+def test_an_hour_that_would_lose_work_to_loading_the_review_is_placed_for_its_own() -> None:
+    """Of four nodes the review gives each model two, and a replica loads for half an hour.
+
+    After an hour of chat alone, two nodes' worth of code finds one in the review's two replicas, and two in four. The
+    hour after is looked at again: all of chat is then to be loaded. An hour that the review carries has the review's,
+    and so has one that would lose less than a hundredth.
+    """
+    plan = two_models(4, [deployment(0, (0,), load_h=0.5), deployment(0, (1,), load_h=0.5)])
+    chat, code = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0], [0.0, 2.0, 0.0, 0.5, 0.0, 1.005]
+    demand = np.array([chat, code]) * 3600.0
+    before = np.array([4.0, 0.0])
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 6), 4.0), replicas_before=before))
+    assert result.replicas.tolist() == [[4, 0, 4, 2, 4, 2], [0, 4, 0, 2, 0, 2]]
+    assert result.served_requests[0, 0, :4].tolist() == pytest.approx(demand[0, :4].tolist())
+    assert result.served_requests[0, 1].tolist() == pytest.approx([*demand[1, :5].tolist(), 3600.0])
+    alone = window_of(plan, demand[:, 1:2], np.full((1, 1), 4.0), replicas_before=before)
+    assert evaluate_window(plan, alone).replicas.tolist() == [[0], [4]]  # and the first hour of a window too
+
+
+def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
+    """Chat is offered the first cluster first, on which alone code is served: it goes to the second where both fit so.
+
+    Nobody makes way beyond that: of five nodes' worth on four, chat has its three.
+    """
+    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=2)]
+    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
+    held = [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0), deployment(1, (0,))]
+    for priorities in ((0, 0), (0, 1)):
+        named = [dataclasses.replace(each, priority=priority) for each, priority in zip(work, priorities, strict=True)]
+        plan = with_placement(make_plan(clusters, named, requests_per_s=[1.0, 0.5]), held)
+        for chat, replicas in ((2.0, [0, 2]), (3.0, [1, 1])):
+            window = window_of(plan, np.array([[chat], [2.0]]) * 3600.0, np.full((2, 1), 2.0))
+            result = evaluate_window(plan, window)
+            assert result.replicas[:2, 0].tolist() == replicas
+            assert result.served_requests[:, 0].sum() == pytest.approx(chat * 3600.0)
+            assert result.served_requests[:, 1].sum() == pytest.approx((4.0 - chat) * 3600.0)
+
+
 def serves_less_with_more(seed: int) -> bool:
     """Whether a random site serves less of a priority, and no more of one before it, with a few nodes more.
 
@@ -351,8 +389,10 @@ def serves_less_with_more(seed: int) -> bool:
     plan, placement, window = placed_plan(recipe)
     held = [dataclasses.replace(each, load_h=each.load_h * 0.1) for each in placement.deployments]
     plan = with_placement(dataclasses.replace(plan, placement=None), held)
-    nodes = np.ceil(window.nodes.max(axis=1, keepdims=True)) + 0.0 * window.nodes
-    few = dataclasses.replace(window, nodes=nodes, speed={}, lit_fraction=None)
+    # In hours without demand at the end what waits is served or expires: it is neither served nor lost before.
+    demand = np.pad(window.demand_requests, ((0, 0), (0, max(recipe.deadlines))))
+    nodes = np.ceil(window.nodes.max(axis=1, keepdims=True)) + 0.0 * demand[:1]
+    few = dataclasses.replace(window, demand_requests=demand, nodes=nodes, speed={}, lit_fraction=None)
     added = np.zeros_like(nodes)
     added[random.integers(len(nodes))] = random.integers(1, 6)
     many = dataclasses.replace(few, nodes=nodes + added)
@@ -362,19 +402,18 @@ def serves_less_with_more(seed: int) -> bool:
     return False
 
 
-def test_more_nodes_serve_no_less() -> None:
-    assert not any(serves_less_with_more(seed) for seed in range(12))
+MENDED = (667, 1162, 2477, 2978, 4151, 4356, 8197, 10068)
+
+
+@pytest.mark.parametrize("seed", [*range(12), *MENDED])
+def test_more_nodes_serve_no_less(seed: int) -> None:
+    assert not serves_less_with_more(seed)
 
 
 @pytest.mark.prove
 def test_more_nodes_hardly_ever_serve_less() -> None:
-    """Of 9 in 6,000, 6 load weights on the way back from an hour placed for its own work to the review's placement.
-
-    That is held to suffice as if they stood. 1 has what it does not serve still waiting; in 2 the first of two
-    workloads of a priority has room enough where it is offered it first, and none of the nodes on which it would serve
-    more.
-    """
-    assert np.mean([serves_less_with_more(seed) for seed in range(400)]) < 0.01
+    """Of 12,000, 5."""
+    assert {seed for seed in range(2000) if serves_less_with_more(seed)} == {1160}
 
 
 def test_what_can_wait_uses_what_idles_and_an_hour_that_is_short_of_it_makes_room() -> None:
