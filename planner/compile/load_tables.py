@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Bools
 from planner.compile.capacity import PREFERRED_UTILISATION
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
@@ -21,7 +22,7 @@ from planner.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 _MOST_OCTAVES = 12  # between slackest and busiest hour: a four-thousandth of the busiest's requests fills no machine
-_NOBODY_LATE, _NOBODY_REFUSED = 5e-5, 1e-6  # shares of requests
+_NOBODY_REFUSED = 1e-6  # share of requests
 _FURTHEST = 8 * MOST_LOAD  # where work queues and a replica could take more: nothing of it is in time
 
 
@@ -96,13 +97,22 @@ class _Pair(NamedTuple):
         last = math.ceil(math.log2(rates.busiest_hour))
         first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
         added = np.stack([self.added(2.0**power) for power in range(first, last + 1)], axis=1)
-        makes_late, refuses = np.abs(added[0]) > _NOBODY_LATE, added[1] + self.calm()[1] > _NOBODY_REFUSED
-        calm_cells = [np.where(many.any(axis=1), many.argmax(axis=1) - 1, np.inf) for many in (makes_late, refuses)]
-        return BurstTables(first_requests=2.0**first * SECONDS_PER_HOUR, added=added, calm_cells=np.array(calm_cells))
+        makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + self.calm()[1] > _NOBODY_REFUSED
+        return BurstTables(
+            first_requests=2.0**first * SECONDS_PER_HOUR,
+            added=added,
+            calm_cells=np.stack([_cells_before(makes_late), _cells_before(refuses)]),
+            even_cells=float(_cells_before(self.calm()[1] > _NOBODY_REFUSED)),
+        )
 
     def added(self, requests_per_s: float) -> Floats:
         """Return what bursts add to the shares late and refused at a rate, shape (2, loads)."""
         return self.bursty(self.bursts.at(requests_per_s)) - self.calm()
+
+
+def _cells_before(many: Bools) -> Floats:
+    """Return the last cell before the first of a table that has many, infinity where none has; tables lie last."""
+    return np.where(many.any(axis=-1), many.argmax(axis=-1) - 1.0, np.inf)
 
 
 def _lengthened(tables: Floats, cells: int) -> Floats:

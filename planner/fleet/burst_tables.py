@@ -12,7 +12,8 @@ from planner.fleet.elementwise import Hours, part_of
 from planner.records import dataclass
 
 LITTLE_LATE = 1e-4
-"""Share of requests: bursts that add less up to the preferred use are not followed, to other clusters or by rate."""
+"""Share of requests: bursts that add less up to the preferred use are not followed to other clusters or by rate, and
+where they are followed by rate not in hours in which they add less."""
 _MANTISSA_BITS, _NO_EXPONENT = 52, 1023  # of a number of 64 bits: IEEE 754
 
 
@@ -50,6 +51,8 @@ class BurstTables:
     """Shares late and refused less those without bursts, shape (2, rates, cells + 1)."""
     calm_cells: Floats
     """Cells from the first up to which bursts make nobody late, and up to which nobody is refused, shape (2, rates)."""
+    even_cells: float
+    """Cells from the first up to which nobody is refused without bursts."""
     _steps: Floats = field(init=False, repr=False, compare=False)
     """From each cell to the next; none beyond the end, where a table stays as it is."""
 
@@ -73,12 +76,17 @@ class BurstTables:
         after = min(row + 1, self.added.shape[1] - 1)
         return np.asarray((1.0 - further) * self.added[:, row] + further * self.added[:, after])
 
-    def beyond_calm(self, kind: int, place: Floats, between: Between) -> Ints:
-        """Return the hours at whose loads bursts make requests late (kind 0), or some are refused (1).
+    def adding(self, kind: int, place: Floats, between: Between) -> Ints:
+        """Return the hours at whose loads bursts make requests late (kind 0), or refused (1).
 
         Loads are places along the cells of a table, shape (hours,).
         """
         return np.flatnonzero(place > self.calm_cells[kind].take(between.row, mode="clip"))
+
+    def refusing(self, place: Floats, bursts_at: Floats, between: Between) -> Ints:
+        """Return the hours in which some are refused at a load, or by bursts that are borne at another."""
+        by_bursts = bursts_at > self.calm_cells[1].take(between.row, mode="clip")
+        return np.flatnonzero(np.logical_or(by_bursts, place > self.even_cells, out=by_bursts))
 
     def read(self, kind: int, place: Floats, between: Between) -> Floats:
         """Return what bursts add to the late (kind 0) or refused (1) at places along a table's cells, shape (hours,).

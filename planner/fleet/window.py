@@ -216,16 +216,17 @@ def _late(router: Router, capacity: Floats) -> Floats:
                 busy = busy + ways[w].nodes(served[w], c, hours)
             load = load_fraction(busy, nodes)
             for w in level:
+                stands_by, by_rate = is_paid and w in together, plan.burst_tables.get((c, w))
                 at = _Loads(
                     load=load,
-                    together=part_of(together[w], hours) if is_paid and w in together else None,
-                    between=rates[w].part(hours) if (c, w) in plan.burst_tables else None,
+                    shared=np.minimum(part_of(together[w], hours), load) if stands_by else None,
+                    between=None if by_rate is None else rates[w].part(hours),
                 )
                 late[w][hours] += served[w] * _missed_share(plan, (0, c, w), at)
-                if at.between is None:
+                if by_rate is None or at.between is None:
                     above = np.flatnonzero(load > refusal_free[c, w])
                 else:
-                    above = plan.burst_tables[c, w].beyond_calm(1, load * _CELLS_PER_LOAD, at.between)
+                    above = by_rate.refusing(load * _CELLS_PER_LOAD, at.bursts_at * _CELLS_PER_LOAD, at.between)
                 if above.size:
                     which = above if isinstance(hours, slice) else hours[above]
                     refused = in_hours(served[w], above) * _missed_share(plan, (1, c, w), at.part(above))
@@ -239,16 +240,21 @@ class _Loads(NamedTuple):
     """What decides the shares late and refused on a cluster, shape (hours,) each."""
 
     load: Floats
-    together: Floats | None
-    """Of all clusters that serve the work, where they stand by for one another's bursts."""
+    shared: Floats | None
+    """That of all clusters which serve the work, where they stand by for one another's bursts and it is less."""
     between: Between | None
     """Rates between which the hour's lies, where bursts even out as it grows."""
+
+    @property
+    def bursts_at(self) -> Floats:
+        """Load at which bursts are borne."""
+        return self.load if self.shared is None else self.shared
 
     def part(self, hours: Ints) -> _Loads:
         """Return the same of some hours."""
         return _Loads(
             load=in_hours(self.load, hours),
-            together=None if self.together is None else in_hours(self.together, hours),
+            shared=None if self.shared is None else in_hours(self.shared, hours),
             between=None if self.between is None else self.between.part(hours),
         )
 
@@ -267,18 +273,17 @@ def _missed_share(plan: Plan, which: tuple[int, int, int], at: _Loads) -> Floats
     """
     kind, c, w = which
     table = (plan.late_tables, plan.refused_tables)[kind][c, w]
-    if plan.calm_tables is None or (at.together is None and at.between is None):
+    if plan.calm_tables is None or (at.shared is None and at.between is None):
         return _read(table, at.load)
     even = plan.calm_tables[which]
     share = _read(even, at.load)
-    shared = at.load if at.together is None else np.minimum(at.together, at.load)
     if at.between is None:
-        share += _read(table - even, shared)
+        share += _read(table - even, at.bursts_at)
         return np.clip(share, 0.0, 1.0, out=share)
     # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
-    by_rate, shared = plan.burst_tables[c, w], shared * _CELLS_PER_LOAD
-    hours = by_rate.beyond_calm(kind, shared, at.between)
-    added = by_rate.read(kind, in_hours(shared, hours), at.between.part(hours))
+    by_rate, place = plan.burst_tables[c, w], at.bursts_at * _CELLS_PER_LOAD
+    hours = by_rate.adding(kind, place, at.between)
+    added = by_rate.read(kind, in_hours(place, hours), at.between.part(hours))
     added += in_hours(share, hours)
     share[hours] = np.clip(added, 0.0, 1.0, out=added)
     return share

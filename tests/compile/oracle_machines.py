@@ -297,6 +297,7 @@ class Machines:
                     "first_requests": 3600 * 2.0 ** powers[0],
                     "added": tables - calm[(slice(2), *place)][:, None],
                     "calm_cells": ELSEWHERE,  # test_load_tables
+                    "even_cells": ELSEWHERE,
                     "_steps": ELSEWHERE,  # test_burst_tables
                 }
         return {

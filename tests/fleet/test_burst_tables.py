@@ -12,6 +12,7 @@ TABLES = BurstTables(
     first_requests=100.0,
     added=np.stack([np.stack([8.0 * CELLS, 4.0 * CELLS, 2.0 * CELLS]), np.stack([CELLS, CELLS, 0.0 * CELLS])]),
     calm_cells=np.array([[0.0, 1.0, 2.0], [1.0, 1.0, np.inf]]),
+    even_cells=3.5,
 )
 
 
@@ -35,8 +36,11 @@ def test_beyond_the_ends_it_is_as_at_them() -> None:
 
 def test_hours_count_from_the_load_at_which_bursts_of_their_rate_begin_to_tell() -> None:
     between = TABLES.between(np.array([100.0, 150.0, 200.0, 400.0, 400.0]))
-    assert TABLES.beyond_calm(0, np.array([0.5, 0.0, 1.0, 2.0, 2.5]), between).tolist() == [0, 4]
-    assert TABLES.beyond_calm(1, np.full(5, 3.0), between).tolist() == [0, 1, 2]
+    assert TABLES.adding(0, np.array([0.5, 0.0, 1.0, 2.0, 2.5]), between).tolist() == [0, 4]
+    assert TABLES.adding(1, np.full(5, 3.0), between).tolist() == [0, 1, 2]
+    # Some are refused by bursts where these are borne, or at the cluster's own load without any.
+    bursts_at = np.array([3.0, 0.0, 0.0, 3.0, 0.0])
+    assert TABLES.refusing(np.array([3.5, 3.0, 3.6, 3.5, 4.0]), bursts_at, between).tolist() == [0, 2, 4]
 
 
 def test_some_hours_read_as_they_do_among_all() -> None:

@@ -45,7 +45,8 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
 
 def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> None:
     def by_rate(share: float, cells: int) -> BurstTables:
-        return BurstTables(first_requests=3600.0, added=np.full((2, 3, cells + 1), share), calm_cells=np.zeros((2, 3)))
+        added = np.full((2, 3, cells + 1), share)
+        return BurstTables(first_requests=3600.0, added=added, calm_cells=np.zeros((2, 3)), even_cells=0.0)
 
     longer = LOAD_CELLS + 5
     sized = dataclasses.replace(size(longer, 0.3), burst_tables={0: by_rate(0.2, longer)})
