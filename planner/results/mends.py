@@ -23,6 +23,7 @@ from planner.fleet.elementwise import distinct
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.fleet.power import full_load_kw
+from planner.fleet.sizes import sizes_by_hour
 from planner.fleet.window import evaluate_window
 from planner.language.scenario import Scenario
 from planner.records import dataclass
@@ -96,10 +97,10 @@ def with_more(result: Replication, mend: Mend, place: tuple[int, int], amount: f
     has some; of a cluster that has none in the month, in that month.
     """
     month, w = place
-    scenario, inputs = result.scenario, result.run.inputs
+    scenario, inputs, present = result.scenario, result.run.inputs, _present(result)
     if mend.of == "nodes":
         assert mend.cluster is not None
-        inputs, scenario = _with_nodes(result, month, int(mend.cluster[month]), amount)
+        inputs, present, scenario = _with_nodes(result, month, int(mend.cluster[month]), amount)
     elif mend.of == "ttft_s":
         loads, name = scenario.workloads, result.plan.workloads[w].name
         slo = loads[name].slo.model_copy(update={"ttft_s": amount})
@@ -109,17 +110,34 @@ def with_more(result: Replication, mend: Mend, place: tuple[int, int], amount: f
         site = scenario.site.model_copy(update={"power_cap_kw": scenario.site.power_cap_kw + amount})
         scenario = scenario.model_copy(update={"site": site})
     try:
-        return again(build_plan(scenario), inputs)
+        plan = build_plan(scenario)
     except ScenarioError:
         return None
+    return again(plan, _resized(plan, inputs, present))
+
+
+def _present(result: Replication) -> list[Floats]:
+    """Return the nodes of a run's clusters, in service or not, by window, shape (clusters, hours) each."""
+    return [machines.present for machines in result.run.node_hours]
+
+
+def _resized(plan: Plan, inputs: Sequence[WindowInput], present: Sequence[Floats]) -> list[WindowInput]:
+    """Return windows in which clusters have the sizes that another plan knows: those of the fewest nodes in each."""
+    fewest = [nodes.min(axis=1, keepdims=True) for nodes in present]
+    which = [tuple(sizes_by_hour(plan, nodes)[:, 0].tolist()) if plan.sizes else () for nodes in fewest]
+    return [replace(given, sizes=sizes) for given, sizes in zip(inputs, which, strict=True)]
 
 
 def _with_nodes(
     result: Replication, month: int, cluster: int, amount: float
-) -> tuple[tuple[WindowInput, ...], Scenario]:
-    """Return a run's windows with more nodes of a cluster, and its scenario, with them where it has some already."""
+) -> tuple[tuple[WindowInput, ...], list[Floats], Scenario]:
+    """Return a run's windows with more nodes of a cluster, all nodes in them, and its scenario.
+
+    They are in the scenario too where the cluster has some already.
+    """
     plan, scenario, inputs = result.plan, result.scenario, []
-    present = [machines.present[cluster] > 0.0 for machines in result.run.node_hours]
+    standing = [nodes.copy() for nodes in _present(result)]
+    present = [nodes[cluster] > 0.0 for nodes in standing]
     within = [_within(plan, month, given) for given in result.run.inputs]
     if any(there[hours].any() for there, hours in zip(present, within, strict=True)):
         name = plan.clusters[cluster].name
@@ -131,12 +149,13 @@ def _with_nodes(
             np.isin(np.arange(there.size), np.arange(there.size)[hours])
             for there, hours in zip(present, within, strict=True)
         ]
-    for there, given in zip(present, result.run.inputs, strict=True):
+    for there, given, machines in zip(present, result.run.inputs, standing, strict=True):
+        machines[cluster] += amount * there
         nodes = given.nodes.copy()
         lit = 1.0 if given.lit_fraction is None or plan.clusters[cluster].is_hosted else given.lit_fraction
         nodes[cluster] += amount * there * lit
         inputs.append(replace(given, nodes=nodes))
-    return tuple(inputs), scenario
+    return tuple(inputs), standing, scenario
 
 
 def _within(plan: Plan, month: int, given: WindowInput) -> slice:
@@ -336,4 +355,5 @@ def spread(result: Replication) -> list[WindowResult] | None:
     """Return what a run's windows yield where work is spread evenly over the clusters; None where it is so already."""
     if result.plan.preferred_utilisation == 0.0 or len(result.plan.clusters) == 1:
         return None
-    return again(build_plan(result.scenario.model_copy(update={"routing": "proportional"})), result.run.inputs)
+    plan = build_plan(result.scenario.model_copy(update={"routing": "proportional"}))
+    return again(plan, _resized(plan, result.run.inputs, _present(result)))

@@ -155,3 +155,16 @@ def test_where_too_little_is_worked_out_more_is_tried() -> None:
 )
 def test_what_is_said_to_be_enough_is_never_rounded_down(number: float, up: float) -> None:
     assert rounded_up(number, 3) == pytest.approx(up, rel=1e-12)
+
+
+def test_a_mend_is_tried_at_the_sizes_that_the_mended_plan_knows() -> None:
+    """One node that rules enlarge sustains less alone than among many; with enough from the start no size differs."""
+    rule = {"when": "utilisation_above", "threshold_fraction": 0.9, "months": 1, "cluster": "h200", "nodes": 1}
+    grows = {"clusters": {"h200": {"nodes": 1}}, "horizon_months": 4, "expansion": {"rules": [rule]},
+             "workloads": {"chat": {"requests_per_s": 400.0}}}  # fmt: skip
+    result = simulate(scenario_of(world(grows)))
+    assert 0 in result.plan.sizes
+    told = advice(result, "no_capacity")
+    assert told["mend_amount"] > 8
+    more = {"clusters": {"h200": {"nodes": 1 + math.ceil(told["mend_amount"])}}}
+    assert 0 not in simulate(scenario_of(world(merged(grows, more)))).plan.sizes
