@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.fleet.hourly import WindowInput, WindowResult
+from planner.fleet.own_work import Hours
 from planner.fleet.placement import residence, with_placement
 from planner.fleet.plan import Deployment, Placement, Plan
 from planner.fleet.power import facility_kw
@@ -341,13 +342,14 @@ def test_an_hour_that_would_lose_work_to_loading_the_review_is_placed_for_its_ow
     and so has one that would lose less than a hundredth.
     """
     plan = two_models(4, [deployment(0, (0,), load_h=0.5), deployment(0, (1,), load_h=0.5)])
-    chat, code = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0], [0.0, 2.0, 0.0, 0.5, 0.0, 1.005]
+    chat, code = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0, 4.0, 0.0], [0.0, 2.0, 0.0, 0.5, 0.0, 1.005, 0.0, 1.02]
     demand = np.array([chat, code]) * 3600.0
     before = np.array([4.0, 0.0])
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 6), 4.0), replicas_before=before))
-    assert result.replicas.tolist() == [[4, 0, 4, 2, 4, 2], [0, 4, 0, 2, 0, 2]]
+    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 8), 4.0), replicas_before=before))
+    assert result.replicas[:, :6].tolist() == [[4, 0, 4, 2, 4, 2], [0, 4, 0, 2, 0, 2]]
     assert result.served_requests[0, 0, :4].tolist() == pytest.approx(demand[0, :4].tolist())
-    assert result.served_requests[0, 1].tolist() == pytest.approx([*demand[1, :5].tolist(), 3600.0])
+    assert result.served_requests[0, 1, :6].tolist() == pytest.approx([*demand[1, :5].tolist(), 3600.0])
+    assert result.served_requests[0, 1, 7] == pytest.approx(demand[1, 7])
     alone = window_of(plan, demand[:, 1:2], np.full((1, 1), 4.0), replicas_before=before)
     assert evaluate_window(plan, alone).replicas.tolist() == [[0], [4]]  # and the first hour of a window too
 
@@ -369,6 +371,19 @@ def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
             assert result.replicas[:2, 0].tolist() == replicas
             assert result.served_requests[:, 0].sum() == pytest.approx(chat * 3600.0)
             assert result.served_requests[:, 1].sum() == pytest.approx((4.0 - chat) * 3600.0)
+
+
+def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
+    """Of chat and code, and of what comes after both: less is left of one, of one at the other's cost, of the third."""
+    work = [workload_plan("chat"), workload_plan("code"), workload_plan("other", priority=1)]
+    placement = with_placement(make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]).placement
+    assert placement is not None
+    nothing = np.zeros((3, 1))
+    hours = Hours(placement, {}, nothing[:1], nothing, nothing)
+    before = np.array([[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]).T
+    after = np.array([[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]).T
+    assert hours._is_less(after, before).tolist() == [True, False, True, True, False]
+    assert not hours._is_less(before, before).any()
 
 
 def serves_less_with_more(seed: int) -> bool:
