@@ -16,6 +16,7 @@ from planner.compile.service import Service
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.demand.plan import DemandPlan, Rates
 from planner.fleet.burst_tables import LITTLE_LATE, BurstTables
+from planner.fleet.elementwise import lengthened
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.language.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
@@ -55,7 +56,7 @@ def load_tables(
                 upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
                 pair = _Pair(service.lateness, workload.bursts, upto, reuse)
                 # As at the end of its own loads wherever it is not known beyond.
-                tables[:, :, c, w] = _lengthened(np.stack([pair.bursty(workload.bursts), pair.calm()]), grid.size)
+                tables[:, :, c, w] = lengthened(np.stack([pair.bursty(workload.bursts), pair.calm()]), grid.size)
                 most[c, w] = ends
                 alone_s[c, w] = service.lateness.alone_s
                 known = pair.by_rate(
@@ -113,11 +114,6 @@ class _Pair(NamedTuple):
 def _cells_before(many: Bools) -> Floats:
     """Return the last cell before the first of a table that has many, infinity where none has; tables lie last."""
     return np.where(many.any(axis=-1), many.argmax(axis=-1) - 1.0, np.inf)
-
-
-def _lengthened(tables: Floats, cells: int) -> Floats:
-    """Return tables by load that go on as they end."""
-    return np.concatenate([tables, np.repeat(tables[..., -1:], cells - tables.shape[-1], axis=-1)], axis=-1)
 
 
 def _most_load(lateness: Lateness) -> float:

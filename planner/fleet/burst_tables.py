@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.fleet.elementwise import Hours, part_of
+from planner.fleet.elementwise import Hours, lengthened, part_of
 from planner.records import dataclass
 
 LITTLE_LATE = 1e-4
@@ -112,5 +112,4 @@ class BurstTables:
 
     def lengthened(self, cells: int) -> BurstTables:
         """Return the same whose tables go on as they end up to some cells."""
-        more = cells - self.added.shape[2]
-        return replace(self, added=np.pad(self.added, [(0, 0), (0, 0), (0, more)], mode="edge")) if more else self
+        return self if cells == self.added.shape[2] else replace(self, added=lengthened(self.added, cells))

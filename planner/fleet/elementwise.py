@@ -65,6 +65,11 @@ def added(rows: Floats, owner: Sequence[int]) -> Floats:
     return total
 
 
+def lengthened(tables: Floats, cells: int) -> Floats:
+    """Return a copy of tables by load that go on as they end up to some cells, shape (..., cells)."""
+    return np.pad(tables, [(0, 0)] * (tables.ndim - 1) + [(0, cells - tables.shape[-1])], mode="edge")
+
+
 def distinct(numbers: Ints) -> Ints:
     """Return the numbers that there are, rising.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Floats, Ints
+from planner.fleet.elementwise import lengthened
 from planner.fleet.plan import Plan
 
 
@@ -35,20 +36,20 @@ def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
     most = max(plan.late_tables.shape[-1], *(size.late_table.shape[-1] for size in chosen.values()))
     rows: dict[str, Any] = {
         "requests_per_node_h": plan.requests_per_node_h.copy(),
-        "late_tables": _lengthened(plan.late_tables, most),
-        "refused_tables": _lengthened(plan.refused_tables, most),
-        "calm_tables": None if plan.calm_tables is None else _lengthened(plan.calm_tables, most),
+        "late_tables": lengthened(plan.late_tables, most),
+        "refused_tables": lengthened(plan.refused_tables, most),
+        "calm_tables": None if plan.calm_tables is None else lengthened(plan.calm_tables, most),
         "most_loads": plan.most_loads.copy(),
         "burst_tables": {pair: by_rate for pair, by_rate in plan.burst_tables.items() if pair[0] not in chosen},
     }
     for c, size in chosen.items():
         rows["requests_per_node_h"][c] *= size.speed[:, None]
-        rows["late_tables"][c] = _lengthened(size.late_table, most)
-        rows["refused_tables"][c] = _lengthened(size.refused_table, most)
+        rows["late_tables"][c] = lengthened(size.late_table, most)
+        rows["refused_tables"][c] = lengthened(size.refused_table, most)
         rows["most_loads"][c] = size.most_loads
         rows["burst_tables"] |= {(c, w): by_rate for w, by_rate in size.burst_tables.items()}
         if plan.calm_tables is not None:
-            rows["calm_tables"][:, c] = _lengthened(size.calm_tables, most)
+            rows["calm_tables"][:, c] = lengthened(size.calm_tables, most)
     rows["burst_tables"] = {pair: by_rate.lengthened(most) for pair, by_rate in rows["burst_tables"].items()}
     sized = replace(plan, **rows)
     if (placement := plan.placement) is None:
@@ -70,9 +71,3 @@ def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> 
             (pool, w): by_rate for pool, c in enumerate(at) for (on, w), by_rate in plan.burst_tables.items() if on == c
         },
     }
-
-
-def _lengthened(table: Floats, cells: int) -> Floats:
-    """Return a copy of tables by load that goes on as it ends up to some cells, shape (..., cells)."""
-    widths = [(0, 0)] * (table.ndim - 1) + [(0, cells - table.shape[-1])]
-    return np.pad(table, widths, mode="edge")
