@@ -182,7 +182,7 @@ class _Programs:
         # than all nodes can serve is as good as that.
         scale = np.maximum(group_nodes.sum(axis=0), _NONE)
         demand = group_requests / in_hours(np.maximum(best, _NONE).T, program)
-        unit_kw = float(self.steps.kw.max())
+        unit_kw = float(self.steps.kw.max()) or 1.0  # what is all at a provider's draws none here
         limits = [width[:, None] * group_nodes for width in self.steps.width.T]
         limits.append(np.minimum(demand, 2.0 * scale, out=demand))
         if allowed_kw is not None:

@@ -20,9 +20,11 @@ Floats = NDArray[np.float64]
 Chosen = NDArray[np.intp]
 _LEVELS = 2  # of utilisation at which crowded clusters are levelled
 _SLACK = 1e-8  # of what is asked for: what a linear program may be off by
+_PROMISED = 1e-6  # of what was promised to work that can wait: the same when it is planned again
 _BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned again
 _GAIN = 1e-6  # of what is free: the least gain for which others are moved aside
 _NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
+_WORTH = 1e-3  # of what can wait: what is served more by renting for it at once
 _NOTHING = 1e-300  # stands for no requests where they are divided by
 
 
@@ -70,9 +72,39 @@ class Router:
             if len(group) > 1:  # one workload alone has been offered every cluster it may use
                 self.place(self._evenly_lit(np.flatnonzero(short[group].any(axis=0))), group)
                 self._relieve(group)
-        for place in range(len(urgent) + 1, len(plan.by_priority) + 1):
-            self._defer(plan.by_priority[:place])
+        self._defer_all(len(urgent))
         self.room = replace(self.room, usable=window.nodes)
+
+    def _defer_all(self, urgent: int) -> None:
+        """Serve all work that can wait, which comes after so many workloads that cannot.
+
+        It rents machines by the hour for what cannot wait for others. That may leave fewer idle hours to those served
+        last, or no machines to which others could make way: where so much would be shed by it, all rent at once.
+        """
+        order, served, shed, waiting = self.plan.by_priority, self.served, self.shed, self.waiting
+        later = list(order[urgent:])
+        rents = any(0 < self.ways[index].rented < len(self.ways[index].tiers) for index in later)
+        used = self.room.used.copy() if rents else self.room.used
+        if rents:
+            self.served, self.shed = {pair: requests.copy() for pair, requests in served.items()}, shed.copy()
+            self.waiting = [*waiting]
+        for place in range(urgent, len(order)):
+            self._defer(order[: place + 1], at_once=not rents)
+        if not rents or not (lost := self._shed_tokens(later)):
+            return
+        waited = self.room.used, self.served, self.shed, self.waiting
+        self.room, self.served = replace(self.room, used=used), served
+        self.shed, self.waiting = shed, waiting
+        for place in range(urgent, len(order)):
+            self._defer(order[: place + 1], at_once=True)
+        came = sum(self.window.demand_requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in later)
+        if lost - self._shed_tokens(later) < _WORTH * came:
+            used, self.served, self.shed, self.waiting = waited
+            self.room = replace(self.room, used=used)
+
+    def _shed_tokens(self, which: Sequence[int]) -> float:
+        """Return the tokens of some workloads that are shed, at their mean length of the first month."""
+        return float(sum(self.shed[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in which))
 
     def _served(self, index: int) -> dict[int, Floats]:
         """Return what a workload is served by cluster, in their order in the file."""
@@ -140,7 +172,7 @@ class Router:
             self._settle(wants.only(kept), in_hours(given, kept))
             hours = np.delete(hours, tried[kept])
 
-    def _defer(self, which: Sequence[int]) -> None:
+    def _defer(self, which: Sequence[int], *, at_once: bool) -> None:
         """Serve the last of some workloads, which can wait, from what all before it leave.
 
         Moving others aside may leave more than is free as they stand. That is worked out for the hours in which what is
@@ -150,7 +182,8 @@ class Router:
         index, arrivals = which[-1], self.window.demand_requests[which[-1]]
         beside = next(group for group in self._sharing(which) if index in group)
         way, waiting = self.ways[index], self.waiting[index]
-        if 0 < way.rented < len(way.tiers):
+        self.room = replace(self.room, usable=self.window.nodes)
+        if not at_once and 0 < way.rented < len(way.tiers):
             self._rent_for(which)
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
@@ -195,6 +228,9 @@ class Router:
         known = allowed < it_kw(plan, window.nodes, window.nodes).sum(axis=0)
         wants, given = self._make_room(np.flatnonzero(known), which, allowed[known])
         room[known] = sum(self._requests(wants, given, -1)) * (1.0 - _BACK_OFF)
+        uneven = known.copy()
+        uneven[self._evenly_lit(np.flatnonzero(known))] = False
+        room[uneven] = np.minimum(room[uneven], free[uneven])  # there others are not moved aside
         return room, known
 
     def _improvable(self, hours: Chosen, which: Sequence[int]) -> Chosen:
@@ -286,14 +322,16 @@ class Router:
         for place, index in enumerate(wants.workloads):
             served = self._requests(wants, given, place)
             total, asked = sum(served), wants.requests[place]
-            deferred = self.plan.workloads[index].deadline_h > 0
+            is_later = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
-            is_met = (total >= asked * (1.0 - _SLACK)) | deferred
+            is_met = total >= asked * (1.0 - (_PROMISED if is_later else _SLACK))
             exactly = np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
             for c, requests in zip(sorted(self.ways[index].order), served, strict=True):
                 self.served[c, index][hours] = requests * exactly
-            if not deferred:
-                left = np.where(is_met, 0.0, asked - total)
+            left = np.where(is_met, 0.0, asked - total)
+            if is_later:  # it was promised power that others turn out to take, and its hour is over
+                self.shed[index][hours] += left
+            else:
                 self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,9 +16,11 @@ from scipy.optimize import linprog
 from planner.fleet.allocation import _rents
 from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.money import RentPlan
+from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_by_hour
 from planner.fleet.window import evaluate_window
 from tests.fleet.plans import cluster_plan, make_plan, workload_plan
+from tests.fleet.test_window import Recipe, built, scale
 
 _BY_THE_HOUR = RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True)
 _NODE_REQUESTS = 3600.0  # of a node in an hour
@@ -108,3 +112,50 @@ def test_work_that_can_wait_rents_no_more_than_a_linear_program(
     assert result.shed_requests[1].sum() / _NODE_REQUESTS == pytest.approx(solved.x[len(ways) :].sum(), abs=1e-6)
     used = sum(part for part, (_, _, kind) in zip(solved.x, ways, strict=False) if kind)
     assert result.busy_nodes[1].sum() == pytest.approx(used, abs=1e-6)
+
+
+def with_hours(seed: int) -> tuple[Plan, Plan, WindowInput]:
+    """A random site whose last cluster is paid by the hour, the same with its work offered like any, and a window."""
+    random = np.random.default_rng(seed)
+    recipe = Recipe(
+        seed=seed,
+        hours=int(random.integers(6, 40)),
+        clusters=int(random.integers(2, 4)),
+        deadlines=tuple(int(hours) for hours in random.choice([0, 0, 1, 3, 12], random.integers(1, 5))),
+        level=float(random.choice([0.3, 0.8, 1.5])),
+        tightest=float(random.choice([math.inf, math.inf, 0.4, 0.7])),
+        preferred_utilisation=float(random.choice([0.0, 0.5, 0.8, 1.0])),
+    )
+    plan, window = built(recipe)
+    last, lit, nodes = len(plan.clusters) - 1, window.lit_fraction, window.nodes.copy()
+    plan = dataclasses.replace(
+        plan, clusters=(*plan.clusters[:-1], dataclasses.replace(plan.clusters[-1], rent=_BY_THE_HOUR))
+    )
+    if lit is not None:  # a provider has power when the site has none
+        nodes[last] = np.where(lit > 0, nodes[last] / np.where(lit > 0, lit, 1.0), plan.clusters[last].nodes)
+    loads = []
+    for load in plan.workloads:
+        paid = tuple(tier for tier in load.cluster_tiers if last not in tier)
+        hourly = ((last,),) * (len(load.cluster_tiers) - len(paid))
+        loads.append(dataclasses.replace(load, cluster_tiers=paid + hourly, rented_tiers=len(hourly)))
+    window = dataclasses.replace(window, nodes=nodes, lit_fraction=None if seed % 2 else lit)
+    like_any = tuple(dataclasses.replace(load, rented_tiers=0) for load in loads)
+    return (
+        dataclasses.replace(plan, workloads=tuple(loads)),
+        dataclasses.replace(plan, workloads=like_any),
+        window,
+    )
+
+
+@pytest.mark.parametrize("seed", [5, 30, 45, 61, 68, 69, 439, 812, 1264, 1458])
+def test_with_machines_by_the_hour_nothing_is_lost_and_no_more_is_shed(seed: int) -> None:
+    """Under a cap beside machines that draw none; in hours partly dark; where others must make way to them."""
+    plan, like_any, window = with_hours(seed)
+    result = evaluate_window(plan, window)
+    waiting = np.array([row.sum() for row in result.waiting_requests])
+    left = result.served_requests.sum(axis=(0, 2)) + result.shed_requests.sum(axis=1) + waiting
+    came = window.demand_requests.sum(axis=1)
+    np.testing.assert_allclose(left, came, rtol=1e-9, atol=1e-6)
+    assert (result.busy_nodes <= window.nodes + 1e-6).all()
+    shed = [each.shed_requests.sum(axis=1).sum() for each in (result, evaluate_window(like_any, window))]
+    assert shed[0] <= shed[1] + 1e-3 * came.sum() + 1e-9 * scale(plan, window)
