@@ -63,9 +63,8 @@ class BurstTables:
         """Return between which rates hours of some requests lie, shape (hours,); beyond the ends, at them."""
         times = requests * (1.0 / self.first_requests)
         np.clip(times, 1.0, 2.0 ** (self.added.shape[1] - 1), out=times)
-        row = (
-            times.view(np.int64) >> _MANTISSA_BITS
-        )  # ⌊log₂⌋, as the number has it: a logarithm takes ten times as long
+        # ⌊log₂⌋, as the number has it: a logarithm takes ten times as long.
+        row = times.view(np.int64) >> _MANTISSA_BITS
         row -= _NO_EXPONENT
         return Between(row, times)
 

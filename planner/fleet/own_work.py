@@ -25,7 +25,7 @@ WORTH = 0.01
 reference an hour that so gains 0.6% of long context has more requests late beside it than it gains."""
 
 
-class Hours:
+class OwnWork:
     """What the hours of a window have, and what they are asked for."""
 
     def __init__(self, placement: Placement, rates: Rates, standing: Floats, came: Floats, review: Floats) -> None:

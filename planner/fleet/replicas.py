@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.fleet.elementwise import at_least, divisor, in_hours
 from planner.fleet.hourly import Drag, WindowInput, WindowResult
 from planner.fleet.outage import with_carried
-from planner.fleet.own_work import Hours
+from planner.fleet.own_work import OwnWork
 from planner.fleet.placement import ROUNDING
 from planner.fleet.plan import Placement, Plan
 from planner.fleet.router import ways_of
@@ -171,13 +171,13 @@ def _placed(
     speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
     first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
-    hourly = Hours(placement, _rates(placement, ways, share), standing, came, review)
-    reviewed = hourly.at_review(first)
+    own_work = OwnWork(placement, _rates(placement, ways, share), standing, came, review)
+    reviewed = own_work.at_review(first)
     replicas = in_hours(reviewed.replicas, stretch)
-    site = reviewed.without_work(hourly.rates, stretch, standing)
+    site = reviewed.without_work(own_work.rates, stretch, standing)
     left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
-    lacking = hourly.place(short, replicas)
+    lacking = own_work.place(short, replicas)
     # What loading may take: whatever it takes where an hour was placed for that, and nothing where nodes lack even so.
     site.spare[:, short], site.spare[:, lacking] = np.inf, -np.inf
     # Elsewhere nothing is loaded: what the review has placed stood in the hour before too.
@@ -185,7 +185,7 @@ def _placed(
     may_lose[first] = may_lose[short + 1] = True
     may_lose[short] = False
     may_lose[lacking] = True
-    return hourly.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
+    return own_work.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
 
 
 def _rates(placement: Placement, ways: Sequence[Way], share: Floats) -> Rates:

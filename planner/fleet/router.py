@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -75,36 +76,36 @@ class Router:
         self._defer_all(len(urgent))
         self.room = replace(self.room, usable=window.nodes)
 
+    def copied(self) -> Router:
+        """Return the same, which goes on by itself from what is routed so far."""
+        other = copy.copy(self)
+        other.served, other.shed = {on: was.copy() for on, was in self.served.items()}, self.shed.copy()
+        other.room, other.waiting = replace(self.room, used=self.room.used.copy()), [*self.waiting]
+        return other
+
     def _defer_all(self, urgent: int) -> None:
         """Serve all work that can wait, which comes after so many workloads that cannot.
 
         It rents machines by the hour for what cannot wait for others. That may leave fewer idle hours to those served
         last, or no machines to which others could make way: where so much would be shed by it, all rent at once.
         """
-        order, served, shed, waiting = self.plan.by_priority, self.served, self.shed, self.waiting
-        later = list(order[urgent:])
-        rents = any(0 < self.ways[index].rented < len(self.ways[index].tiers) for index in later)
-        used = self.room.used.copy() if rents else self.room.used
-        if rents:
-            self.served, self.shed = {pair: requests.copy() for pair, requests in served.items()}, shed.copy()
-            self.waiting = [*waiting]
+        order = self.plan.by_priority
+        rents = any(self.ways[index].rented_tiers and self.ways[index].paid_tiers for index in order[urgent:])
+        at_once = self.copied() if rents else None
         for place in range(urgent, len(order)):
-            self._defer(order[: place + 1], at_once=not rents)
-        if not rents or not (lost := self._shed_tokens(later)):
+            self._defer(order[: place + 1], at_once=False)
+        if at_once is None or not (lost := self._tokens(self.shed, order[urgent:])):
             return
-        waited = self.room.used, self.served, self.shed, self.waiting
-        self.room, self.served = replace(self.room, used=used), served
-        self.shed, self.waiting = shed, waiting
         for place in range(urgent, len(order)):
-            self._defer(order[: place + 1], at_once=True)
-        came = sum(self.window.demand_requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in later)
-        if lost - self._shed_tokens(later) < _WORTH * came:
-            used, self.served, self.shed, self.waiting = waited
-            self.room = replace(self.room, used=used)
+            at_once._defer(order[: place + 1], at_once=True)
+        spared = lost - self._tokens(at_once.shed, order[urgent:])
+        if spared >= _WORTH * self._tokens(self.window.demand_requests, order[urgent:]):
+            self.room, self.served = at_once.room, at_once.served
+            self.shed, self.waiting = at_once.shed, at_once.waiting
 
-    def _shed_tokens(self, which: Sequence[int]) -> float:
-        """Return the tokens of some workloads that are shed, at their mean length of the first month."""
-        return float(sum(self.shed[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in which))
+    def _tokens(self, requests: Floats, which: Sequence[int]) -> float:
+        """Return the tokens of requests of some workloads, at their mean length of the first month."""
+        return float(sum(requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in which))
 
     def _served(self, index: int) -> dict[int, Floats]:
         """Return what a workload is served by cluster, in their order in the file."""
@@ -183,7 +184,7 @@ class Router:
         beside = next(group for group in self._sharing(which) if index in group)
         way, waiting = self.ways[index], self.waiting[index]
         self.room = replace(self.room, usable=self.window.nodes)
-        if not at_once and 0 < way.rented < len(way.tiers):
+        if way.rented_tiers and way.paid_tiers and not at_once:
             self._rent_for(which)
         free = spare(self.room, way)
         room, known = self._room_within_power(free, which)
@@ -210,7 +211,7 @@ class Router:
         """Open machines that are paid by the hour to the last of some workloads as far as it cannot wait for others."""
         index, usable = which[-1], self.window.nodes.copy()
         way, arrivals = self.ways[index], self.window.demand_requests[index]
-        rented = [c for tier in way.tiers[len(way.tiers) - way.rented :] for c in tier]
+        rented = [c for tier in way.rented_tiers for c in tier]
         room = spare(self.room, way)
         usable[rented] = self.room.used[rented]
         self.room = replace(self.room, usable=usable)

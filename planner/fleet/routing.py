@@ -65,6 +65,16 @@ class Way:
         """Return the clusters in the order in which they are offered the work."""
         return [cluster for tier in self.tiers for cluster in tier]
 
+    @property
+    def paid_tiers(self) -> Sequence[Sequence[int]]:
+        """Return the tiers that are paid whether they work or not."""
+        return self.tiers[: len(self.tiers) - self.rented]
+
+    @property
+    def rented_tiers(self) -> Sequence[Sequence[int]]:
+        """Return the tiers that are rented by the hour."""
+        return self.tiers[len(self.tiers) - self.rented :]
+
     def tokens(self, hours: Hours) -> Floats:
         """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
         return self.tokens_per_request if self.tokens_per_request.size == 1 else self.tokens_per_request[hours]
@@ -115,12 +125,11 @@ def fill(wanted: Floats, room: Room, way: Way, served: Mapping[int, Floats]) -> 
     ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, by cluster, so far zeros of shape
     (hours,), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
     """
-    paid = len(way.tiers) - way.rented
-    hours, left = _offer(wanted, slice(None), way.tiers[:paid], room, way, served)
+    hours, left = _offer(wanted, slice(None), way.paid_tiers, room, way, served)
     if way.allowed is not None and left.size:
         if room.preferred_utilisation < 1.0:
             left = _spread(left, hours, room, way, served, way.allowed)
-        hours, left = _offer(left, hours, way.tiers[paid:], room, way, served)
+        hours, left = _offer(left, hours, way.rented_tiers, room, way, served)
     if not left.size or room.preferred_utilisation == 1.0:
         return hours, left
     return hours, _spread(left, hours, room, way, served)
@@ -157,7 +166,7 @@ def _spread(
 
     With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
     """
-    over = way.order if allowed is None else [c for tier in way.tiers[: len(way.tiers) - way.rented] for c in tier]
+    over = way.order if allowed is None else [c for tier in way.paid_tiers for c in tier]
     usable = [part_of(room.usable[c], hours) for c in over]
     if allowed is not None:
         share = allowed if allowed.shape[1] == 1 else allowed[:, hours]

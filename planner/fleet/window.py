@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -80,10 +79,8 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     router.route()
     late, shed = [], []
     for change in changes:
-        trial = copy.copy(router)
+        trial = router.copied()
         trial.plan = change(plan)
-        trial.served, trial.shed = {on: was.copy() for on, was in router.served.items()}, router.shed.copy()
-        trial.room = replace(router.room, used=router.room.used.copy())
         _overload(trial)
         late.append(_late(trial, window.nodes))
         shed.append(trial.shed + sum(extra for extra in (absent, beyond) if extra is not None))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.fleet.hourly import WindowInput, WindowResult
-from planner.fleet.own_work import Hours
+from planner.fleet.own_work import OwnWork
 from planner.fleet.placement import residence, with_placement
 from planner.fleet.plan import Deployment, Placement, Plan
 from planner.fleet.power import facility_kw
@@ -379,7 +379,7 @@ def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
     placement = with_placement(make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]).placement
     assert placement is not None
     nothing = np.zeros((3, 1))
-    hours = Hours(placement, {}, nothing[:1], nothing, nothing)
+    hours = OwnWork(placement, {}, nothing[:1], nothing, nothing)
     before = np.array([[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]).T
     after = np.array([[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]).T
     assert hours._is_less(after, before).tolist() == [True, False, True, True, False]

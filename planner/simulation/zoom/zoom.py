@@ -148,7 +148,11 @@ class _Simulation:
         self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
         self.shares = [capacity_share(w, hour.stands, self.replicas, self.share) for w in range(len(plan.workloads))]
         """Of each workload's traffic that is simulated."""
-        self.groups = [self._group(stand, count) for stand, count in zip(hour.stands, self.replicas, strict=True)]
+        allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[:, 0]
+        self.groups = [
+            self._group(stand, count, float(allowed[stand.cluster]))
+            for stand, count in zip(hour.stands, self.replicas, strict=True)
+        ]
         self._find_ways()
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
@@ -169,18 +173,17 @@ class _Simulation:
                 after = max(after, math.floor(longest * mean_minutes))
         return Span(before=0 if self.asked.log is not None else before, minutes=self.asked.minutes, after=after)
 
-    def _group(self, stand: Stand, count: int) -> Group:
+    def _group(self, stand: Stand, count: int, allowed_use: float) -> Group:
         """Return a stand's replicas in pools as the scenario's routers have them."""
         size = {"cluster": count, "node": stand.replicas_per_node, "replica": 1}[self.scenario.router_pool]
         pools = max(round(count / size), 1)
         sizes = [count // pools + (place < count % pools) for place in range(pools)]
         name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
-        requests = self.hour.demand_requests_per_s * SECONDS_PER_HOUR
         return Group(
             name=name,
             pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
             capacity_requests_per_s=stand.capacity_requests_per_s,
-            allowed_use=float(allowed_loads(self.plan, requests[:, np.newaxis])[stand.cluster, 0]),
+            allowed_use=allowed_use,
         )
 
     def _find_ways(self) -> None:
