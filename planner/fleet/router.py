@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 Chosen = NDArray[np.intp]
 _LEVELS = 2  # of utilisation at which crowded clusters are levelled
 _SLACK = 1e-8  # of what is asked for: what a linear program may be off by
-_PROMISED = 1e-6  # of what was promised to work that can wait: the same when it is planned again
 _BACK_OFF = 1e-9  # so that what was found possible stays so when it is planned again
 _GAIN = 1e-6  # of what is free: the least gain for which others are moved aside
 _NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
@@ -323,16 +322,14 @@ class Router:
         for place, index in enumerate(wants.workloads):
             served = self._requests(wants, given, place)
             total, asked = sum(served), wants.requests[place]
-            is_later = self.plan.workloads[index].deadline_h > 0
+            deferred = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
-            is_met = total >= asked * (1.0 - (_PROMISED if is_later else _SLACK))
+            is_met = (total >= asked * (1.0 - _SLACK)) | deferred
             exactly = np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
             for c, requests in zip(sorted(self.ways[index].order), served, strict=True):
                 self.served[c, index][hours] = requests * exactly
-            left = np.where(is_met, 0.0, asked - total)
-            if is_later:  # it was promised power that others turn out to take, and its hour is over
-                self.shed[index][hours] += left
-            else:
+            if not deferred:
+                left = np.where(is_met, 0.0, asked - total)
                 self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
 
 
