@@ -44,15 +44,6 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     return added.T.ravel()[: step.size]
 
 
-def time_weighted(times_h: Floats, deltas: Floats, first_hour: int, hours: int) -> Floats:
-    """Return the mean over each hour of a step function, for the hours from ``first_hour``; shape (hours,).
-
-    The function starts at 0 and jumps by ``deltas`` at ``times_h``, in any order.
-    """
-    order = np.argsort(times_h, kind="stable")
-    return steps_by_hour(times_h[order], np.cumsum(deltas[order]), first_hour, hours, before=0.0)
-
-
 def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0) -> Floats:
     """Return the mean over each hour of a piecewise constant function; shape (hours,).
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import simpy
@@ -17,15 +16,16 @@ import simpy
 from planner.arrays import Floats
 from planner.demand.plan import DemandPlan, hourly_requests_per_s
 from planner.fleet import quantities
-from planner.fleet.hourly import Slowdown, WindowInput, WindowResult
+from planner.fleet.hourly import WindowInput, WindowResult
 from planner.fleet.plan import Plan
 from planner.fleet.rented import rent_for_shed
-from planner.fleet.scan import hours_within, steps_by_hour, time_weighted
+from planner.fleet.scan import steps_by_hour
 from planner.fleet.sizes import sizes_by_hour
 from planner.fleet.window import evaluate_window
 from planner.records import dataclass
 from planner.simulation.domains import stated
 from planner.simulation.expansion import MonthFigures, Review
+from planner.simulation.histories import Histories
 from planner.simulation.log import ChangeLog
 from planner.simulation.memory import keep_memory
 from planner.simulation.open_shop import OpenShop
@@ -75,7 +75,6 @@ class Simulation:
         """Whether somebody looks at finished months."""
         self.env = simpy.Environment()
         self.log = ChangeLog()
-        self.twins = _twins(plan)
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
         started = {**stated(plan.reliability), **numbered(processes)}
         self.shop: RepairShop | OpenShop = (
@@ -83,6 +82,7 @@ class Simulation:
             if started
             else RepairShop(plan.reliability, plan.clusters)
         )
+        self.histories = Histories(plan, self.log, self.shop)
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
         self.desk = SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived)
@@ -115,8 +115,9 @@ class Simulation:
             first, last = last, self._end(last, window_edges_h, review)
             self.env.run(until=last)
             self.shop.work_until(last)
+            self.histories.take_up(last)
             for begin, end, sizes in self._parts(first, last):
-                speed, incidents = self._speeds(begin, end)
+                speed, incidents = self.histories.speeds(begin, end)
                 lit = self._lit_fraction(begin, end)
                 machines = self._node_hours(begin, end, lit)
                 inputs.append(
@@ -160,7 +161,8 @@ class Simulation:
         """Return the stretches of a window in which every cluster has one size, with the sizes."""
         if not self.plan.sizes:
             return [(first, last, ())]
-        which = sizes_by_hour(self.plan, self._node_hours(first, last, None).present)
+        present = np.stack([course.by_hour(first, last) for course in self.histories.present])
+        which = sizes_by_hour(self.plan, present)
         cuts = 1 + np.flatnonzero(np.any(which[:, 1:] != which[:, :-1], axis=0))
         edges = [0, *cuts.tolist(), last - first]
         return [
@@ -176,30 +178,21 @@ class Simulation:
         if not finished:
             return
         begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[finished.start])
-        rented = rent_for_shed(self.plan, windows[begun:]).requests
-        for number in finished:
-            parts = list(zip(windows[begun:], node_hours[begun:], strict=True))
-            self.months.append(_figures(self.plan, number, parts, rented[number]))
+        for figures in _figures(self.plan, finished, windows[begun:], node_hours[begun:]):
+            self.months.append(figures)
             if review is not None:
-                review.close_month(self.months[-1])
+                review.close_month(figures)
 
     def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
-        """Turn the log into nodes by hour, each averaged over its hour."""
-        shape = (len(self.plan.clusters), last - first)
-        present, failed = np.empty(shape), np.empty(shape)
-        for index, (times, deltas) in enumerate(self.shop.down()):
-            per_node = self.plan.clusters[index].accelerators_per_node
-            changes = sorted(
-                change for change in self.log.changes if change.cluster == index
-            )  # known ahead of their time
-            moments = np.array([change.time_h for change in changes])
-            nodes = np.cumsum([change.accelerators / per_node for change in changes])
-            present[index] = steps_by_hour(moments, nodes, first, last - first, before=0.0)
-            failed[index] = time_weighted(times, deltas / per_node, first, last - first)
+        """Return nodes by hour in a part of the window, each averaged over its hour."""
+        known = self.histories
+        present, failed = (
+            np.stack([course.by_hour(first, last) for course in courses]) for courses in (known.present, known.failed)
+        )
         np.maximum(failed, 0.0, out=failed)
         np.minimum(failed, present, out=failed)
         healthy = present - failed
-        dark = np.zeros(shape)
+        dark = np.zeros(present.shape)
         if lit is not None:
             np.multiply(healthy, 1.0 - lit, out=dark, where=self.plan.on_site[:, None] > 0.0)
             healthy -= dark
@@ -213,95 +206,48 @@ class Simulation:
         times = np.array([time_h for event in events for time_h in event])  # outages follow one another
         return steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
 
-    def _speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, Slowdown]]:
-        """Return speed against day one, and what open incidents take of it, where there is any of either."""
-        histories: dict[Pair, list[Step]] = {pair: [] for pair in self.twins.values()}
-        for event in sorted(self.log.software, key=lambda event: event.time_h):
-            if event.time_h < last:
-                for pair, factor in zip(event.pairs, event.log_factors, strict=True):
-                    if factor != 0.0 and pair in histories:
-                        histories[pair].append((event.time_h, factor, event.incident))
-        speed = {pair: _series(steps, _levels(steps), first, last) for pair, steps in histories.items() if steps}
-        slowed = {pair: _slowdown(steps, first, last) for pair, steps in histories.items() if steps}
-        return (
-            {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
-            {pair: slow for pair, twin in self.twins.items() if (slow := slowed.get(twin)) is not None},
-        )
 
+def _figures(
+    plan: Plan, months: range, windows: Sequence[WindowResult], node_hours: Sequence[NodeHours]
+) -> Iterator[MonthFigures]:
+    """Return what the review looks at of some months, from the windows they lie in, as the timeline will show it."""
+    which = slice(months.start, months.stop)
+    edges = [plan.month_edges_h[months.start : months.stop + 1] - window.first_hour for window in windows]
+    spans = [
+        (number, place, slice(*span))
+        for place, (window, hours) in enumerate(zip(windows, edges, strict=True))
+        for number, span in enumerate(itertools.pairwise(np.clip(hours, 0, window.nodes.shape[1]).tolist()))
+        if span[0] < span[1]
+    ]
+    """The parts of months that windows have: month, window, and its hours within that."""
 
-Pair = tuple[int, int]
-Step = tuple[float, float, int]
-"""A change of speed: when, by how much in its logarithm, and the incident behind it, -1 for none."""
+    def totals(series: Sequence[Floats], axis: int | tuple[int, ...] = 1) -> Floats:
+        """Return monthly sums of an hourly series of each window, shape (months, rows)."""
+        sums = np.zeros((len(months), series[0].shape[-2]))
+        for number, place, hours in spans:
+            sums[number] += series[place][..., hours].sum(axis=axis)
+        return sums
 
-
-def _twins(plan: Plan) -> dict[Pair, Pair]:
-    """Return for each cluster and workload the first that shares its history of speed.
-
-    Clusters of one stack and workloads of one model do, but for precision, for the roofline and the date of the first
-    image, which decide what releases gain, and for bring-ups, which each part has of its own.
-    """
-    first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
-    twins: dict[Pair, Pair] = {}
-    for w, workload in enumerate(plan.workloads):
-        for c in workload.cluster_order:
-            cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
-            apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
-            ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
-            course = (*ends, plan.software.clock_h[c])
-            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
-            twins[c, w] = first.setdefault(key, (c, w))
-    return twins
-
-
-def _levels(steps: list[Step]) -> list[float]:
-    """Return the speed after each of some changes, exactly 1 again when everything that slowed it is fixed."""
-    return [math.exp(round(level, 12)) for level in itertools.accumulate(factor for _, factor, _ in steps)]
-
-
-def _series(steps: list[Step], levels: list[float], first: int, last: int) -> Floats:
-    """Return the speed that a history of changes amounts to, by hour."""
-    return steps_by_hour(np.array([step[0] for step in steps]), np.array(levels), first, last - first)
-
-
-def _slowdown(steps: list[Step], first: int, last: int) -> Slowdown | None:
-    """Return the hours that open incidents slow; None where there are none."""
-    incidents = [step for step in steps if step[2] >= 0]
-    levels = _levels(incidents)
-    times = [*(step[0] for step in incidents), float(last)]
-    slow = [span for span, level in zip(itertools.pairwise(times), levels, strict=True) if level != 1.0]
-    hours = hours_within(slow, first, last - first)
-    if not hours.size:
-        return None
-    return Slowdown(hours=hours, lost_fraction=1.0 - _series(incidents, levels, first, last)[hours])
-
-
-def _figures(plan: Plan, number: int, parts: Sequence[tuple[WindowResult, NodeHours]], rented: Floats) -> MonthFigures:
-    """Return what the review looks at of a month, from the windows it lies in, as the timeline will show it.
-
-    ``rented`` is what was served on rented accelerators, shape (workloads,).
-    """
-    first, last = plan.month_edges_h[number : number + 2]
-
-    def total(name: str, axis: int | tuple[int, ...]) -> Floats:
-        sums = []
-        for window, machines in parts:
-            hours = slice(max(first - window.first_hour, 0), max(last - window.first_hour, 0))
-            source = window if hasattr(window, name) else machines
-            sums.append(getattr(source, name)[..., hours].sum(axis=axis))
-        return np.asarray(np.sum(sums, axis=0), dtype=np.float64)
-
-    in_service = quantities.in_service(total("present", 1), total("failed", 1))
-    demand, refused, late = (total(f"{name}_requests", 1) for name in ("demand", "shed", "late"))
-    served = total("served_requests", (0, 2))
-    shed = quantities.shed_requests(refused, rented)
-    tokens = plan.tokens_per_request[number]
+    present, failed = (totals([getattr(machines, name) for machines in node_hours]) for name in ("present", "failed"))
+    demand = totals([window.demand_requests for window in windows])
+    refused = totals([window.shed_requests for window in windows])
+    late = totals([window.late_requests for window in windows])
+    served = totals([window.served_requests for window in windows], (0, 2))
+    busy = totals([window.busy_nodes for window in windows])
+    shed = quantities.shed_requests(refused, rent_for_shed(plan, windows).requests[which])
     missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
-    # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
-    return MonthFigures(
-        utilisation=tuple(np.nan_to_num(quantities.utilisation(total("busy_nodes", 1), in_service)).tolist()),
-        shed_fraction=float(np.nan_to_num(quantities.shed_share(shed @ tokens, demand @ tokens))),
-        missed_fraction=float(np.nan_to_num(1.0 - quantities.in_time(missed.sum(), settled.sum()))),
+    lost, asked = (
+        np.array([row @ tokens for row, tokens in zip(requests, plan.tokens_per_request[which], strict=True)])
+        for requests in (shed, demand)
     )
+    figures = (
+        quantities.utilisation(busy, quantities.in_service(present, failed)),
+        quantities.shed_share(lost, asked),
+        1.0 - quantities.in_time(missed.sum(axis=1), settled.sum(axis=1)),
+    )
+    # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
+    for utilisation, shed_fraction, missed_fraction in zip(*(np.nan_to_num(f).tolist() for f in figures), strict=True):
+        yield MonthFigures(utilisation=tuple(utilisation), shed_fraction=shed_fraction, missed_fraction=missed_fraction)
 
 
 @functools.lru_cache(maxsize=1)

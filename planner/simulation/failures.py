@@ -32,7 +32,10 @@ class Failures:
 
     def where(self, chosen: Bools | Ints | slice) -> Failures:
         """Return the failures that a mask, an order or a slice chooses."""
-        return Failures(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+        return Failures(
+            time_h=self.time_h[chosen], node=self.node[chosen], group=self.group[chosen],
+            cause=self.cause[chosen], severity=self.severity[chosen], repair_h=self.repair_h[chosen],
+        )  # fmt: skip
 
     @staticmethod
     def joined(parts: Sequence[Failures]) -> Failures:

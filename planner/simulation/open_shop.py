@@ -22,7 +22,7 @@ from planner.fleet.reliability_plan import ReliabilityPlan
 from planner.records import dataclass
 from planner.simulation.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.simulation.log import Outage
-from planner.simulation.repair_shop import Jumps, jumps
+from planner.simulation.repair_shop import Outages
 from planner.simulation.staffing import Staffing
 
 Steps = Generator[simpy.Event, Any, None]
@@ -276,11 +276,20 @@ class OpenShop:
                         pool.waiting.remove(claim.turn)
                 self._release(claim, [key for key in keys if key in self.groups and claim in self.groups[key].claims])
 
-    def down(self) -> list[Jumps]:
-        """Return the jumps of each cluster's accelerators out of service."""
-        cluster = np.array([claim.cluster for claim, _, _ in self.rows], dtype=np.int64)
-        start_h, end_h = (np.array([row[side] for row in self.rows], dtype=np.float64) for side in (1, 2))
-        return jumps(self.clusters, cluster, np.ones(cluster.size, dtype=np.int64), start_h, end_h)
+    @property
+    def outage_count(self) -> int:
+        """Return how many outages of groups there have been so far."""
+        return len(self.rows)
+
+    def outage_arrays(self, some: Sequence[int] = (), since: int = 0) -> Outages:
+        """Return some outages of groups, and all from one on."""
+        rows = [*(self.rows[row] for row in some), *self.rows[since:]]
+        return Outages(
+            cluster=np.array([claim.cluster for claim, _, _ in rows], dtype=np.int64),
+            groups=np.ones(len(rows), dtype=np.int64),
+            start_h=np.array([start_h for _, start_h, _ in rows], dtype=np.float64),
+            end_h=np.array([end_h for _, _, end_h in rows], dtype=np.float64),
+        )
 
     def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """Return when a part broke, in which cluster and in which of its nodes."""

@@ -30,34 +30,11 @@ _NEVER = float("inf")  # until its part has come
 class Outages:
     """Everything that was down, from a failure until its repair; arrays of shape (outages,)."""
 
-    failure: NDArray[np.int64]
-    """Number of the failure behind it; a failure that takes groups at different times has several."""
     cluster: NDArray[np.int64]
     groups: NDArray[np.int64]
     """How many groups of accelerators are down together."""
     start_h: Floats
     end_h: Floats
-
-
-Jumps = tuple[Floats, Floats]
-"""Times and changes, shape (2 × outages,) each."""
-
-
-def jumps(
-    clusters: Sequence[ClusterPlan],
-    cluster: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    start_h: Floats,
-    end_h: Floats,
-) -> list[Jumps]:
-    """Return the jumps of each cluster's accelerators out of service, from outages of shape (outages,)."""
-    moved = []
-    for index, plan in enumerate(clusters):
-        here = cluster == index
-        size = groups[here] * float(plan.group_accelerators)
-        times = np.concatenate((start_h[here], end_h[here]))
-        moved.append((np.minimum(times, plan.retire_h), np.concatenate((size, -size))))
-    return moved
 
 
 @dataclass(slots=True)
@@ -98,7 +75,7 @@ class RepairShop:
         self.group_up: list[float] = []
         """When each group of a node's accelerators that has been down by itself is up again, a stride a node."""
         self.failure: list[int] = []
-        """Number of the failure behind each outage."""
+        """Number of the failure behind each outage; one that takes groups at different times has several."""
         self.end_h: list[float] = []
         self.wait_h: dict[int, float] = {}
         """Hours that an outage waited for a crew or a part, where it did."""
@@ -107,8 +84,8 @@ class RepairShop:
         self.failed: list[Failures] = []
         self.owner: list[NDArray[np.int64]] = []
         """Cluster of each failure."""
-        self._expected: list[tuple[int, Failures]] = []
-        """What is still to fail, by cluster, in time order."""
+        self._expected: list[tuple[int, Failures, int]] = []
+        """What is still to fail: cluster, failures in time order, and the first of them that has not been."""
         self._for_parts: list[tuple[float, int, _Waiting]] = []
         """A heap by when each could begin but for a crew, and by order: the one whose part comes next is first."""
         self._for_crews: list[tuple[float, int, _Waiting]] = []
@@ -136,7 +113,7 @@ class RepairShop:
 
     def expect(self, cluster: int, failures: Failures) -> None:
         """Take in failures drawn for nodes of a cluster."""
-        self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
+        self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable")), 0))
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
@@ -176,12 +153,16 @@ class RepairShop:
 
     def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
         """Return what fails before ``end_h`` in time order: number, time, cluster, node, group, severity, repair."""
-        counts = [int(np.searchsorted(failures.time_h, end_h)) for _, failures in self._expected]
-        parts = [(c, f.where(slice(n))) for (c, f), n in zip(self._expected, counts, strict=True) if n]
+        parts, left = [], []
+        for c, failures, begun in self._expected:
+            end = int(failures.time_h.searchsorted(end_h))
+            if end > begun:
+                parts.append((c, failures.where(slice(begun, end))))
+            if end < failures.time_h.size:
+                left.append((c, failures, end))
+        self._expected = left
         if not parts:
             return iter(())
-        left = [(c, f.where(slice(n, None)) if n else f) for (c, f), n in zip(self._expected, counts, strict=True)]
-        self._expected = [(c, failures) for c, failures in left if failures.time_h.size]
         owner = np.concatenate([np.full(failures.time_h.size, c) for c, failures in parts])
         joined = Failures.joined([failures for _, failures in parts])
         order = np.argsort(joined.time_h, kind="stable")
@@ -294,13 +275,12 @@ class RepairShop:
         self.staff.on_site[cluster] -= last - first
         for _ in range(len(self.crews) - max(1, self.staff.crews())):
             heapq.heappop(self.crews)  # the one with least to do
-        self._expected = [
-            (c, f if c != cluster else f.where((f.node < first) | (f.node >= last))) for c, f in self._expected
-        ]
+        ahead = [(c, failures.where(slice(begun, None))) for c, failures, begun in self._expected]
+        self._expected = [(c, f if c != cluster else f.where((f.node < first) | (f.node >= last)), 0) for c, f in ahead]
         if not self.failed:
             return
         known = self.outage_arrays()
-        node = Failures.joined(self.failed).node[known.failure]
+        node = Failures.joined(self.failed).node[self.failure]
         gone = np.flatnonzero((known.cluster == cluster) & (known.end_h > now_h) & (node >= first) & (node < last))
         for row in gone.tolist():
             self.end_h[row] = max(now_h, float(known.start_h[row]))
@@ -316,25 +296,28 @@ class RepairShop:
         self._promise_anew(cluster)
         self._next_h = 0.0
 
-    def outage_arrays(self) -> Outages:
-        """Return all outages so far."""
+    @property
+    def outage_count(self) -> int:
+        """Return how many outages there have been so far."""
+        return len(self.end_h)
+
+    def outage_arrays(self, some: Sequence[int] = (), since: int = 0) -> Outages:
+        """Return some outages, and all from one on."""
         if not self.failed:
             none, never = np.zeros(0, dtype=np.int64), np.zeros(0)
-            return Outages(failure=none, cluster=none, groups=none, start_h=never, end_h=never)
-        failure = np.array(self.failure, dtype=np.int64)
+            return Outages(cluster=none, groups=none, start_h=never, end_h=never)
+        failure = np.array([*(self.failure[row] for row in some), *self.failure[since:]], dtype=np.int64)
+        end_h = np.array([*(self.end_h[row] for row in some), *self.end_h[since:]])
         cluster = np.concatenate(self.owner)[failure]
         group = np.concatenate([part.group for part in self.failed])[failure]
         start_h = np.concatenate([part.time_h for part in self.failed])[failure]
         groups = np.where(group < 0, np.array(self.groups)[cluster], 1)
-        joined = list(self.joined_h)
+        places = {row: place for place, row in enumerate(some)}
+        places |= {row: len(some) + row - since for row in self.joined_h if row >= since}
+        joined = [places[row] for row in self.joined_h if row in places]
         groups[joined] = 1
-        start_h[joined] = list(self.joined_h.values())
-        return Outages(failure=failure, cluster=cluster, groups=groups, start_h=start_h, end_h=np.array(self.end_h))
-
-    def down(self) -> list[Jumps]:
-        """Return the jumps of each cluster's accelerators out of service."""
-        known = self.outage_arrays()
-        return jumps(self.clusters, known.cluster, known.groups, known.start_h, known.end_h)
+        start_h[joined] = [time_h for row, time_h in self.joined_h.items() if row in places]
+        return Outages(cluster=cluster, groups=groups, start_h=start_h, end_h=end_h)
 
     def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """Return when a part broke, in which cluster and in which of its nodes; what was down already broke none."""
@@ -353,7 +336,8 @@ class RepairShop:
         retire_h = np.array([cluster.retire_h for cluster in self.clusters])[known.cluster]
         # Some would have joined after the cluster was gone, or after their node was back.
         rows = np.flatnonzero(known.start_h < np.minimum(known.end_h, retire_h))
-        number, index, start_h, end_h = (x[rows] for x in (known.failure, known.cluster, known.start_h, known.end_h))
+        number = np.array(self.failure, dtype=np.int64)[rows]
+        index, start_h, end_h = (x[rows] for x in (known.cluster, known.start_h, known.end_h))
         wait_h = np.where(end_h < _NEVER, 0.0, np.maximum(self.worked_h - start_h, 0.0))
         waited = {at: self.wait_h[row] for at, row in enumerate(rows.tolist()) if row in self.wait_h}
         wait_h[list(waited)] = list(waited.values())

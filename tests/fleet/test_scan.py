@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from planner.fleet.scan import clamp_scan, hours_within, steps_by_hour, time_weighted
+from planner.fleet.scan import clamp_scan, hours_within, steps_by_hour
 
 Floats = NDArray[np.float64]
 moderate = st.floats(-100.0, 100.0, width=32)
@@ -71,27 +71,19 @@ def brute(times: list[float], deltas: list[float], first: int, hours: int, start
 jumps = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(-5.0, 5.0)), max_size=12)
 
 
-@given(jumps, st.integers(0, 30), st.integers(1, 20))
-def test_time_weighted_integrates_the_steps(pairs: list[tuple[float, float]], first: int, hours: int) -> None:
-    times, deltas = [t for t, _ in pairs], [d for _, d in pairs]
-    found = time_weighted(np.array(times, dtype=float), np.array(deltas, dtype=float), first, hours)
-    np.testing.assert_allclose(found, brute(times, deltas, first, hours), atol=1e-9)
-
-
 @given(jumps, st.integers(1, 40))
-def test_time_weighted_in_two_windows_is_one(pairs: list[tuple[float, float]], cut: int) -> None:
-    times, deltas = np.array([t for t, _ in pairs], dtype=float), np.array([d for _, d in pairs], dtype=float)
-    whole = time_weighted(times, deltas, 0, 60)
-    parts = [time_weighted(times, deltas, 0, cut), time_weighted(times, deltas, cut, 60 - cut)]
-    np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-9)
+def test_steps_by_hour_in_two_windows_is_one(pairs: list[tuple[float, float]], cut: int) -> None:
+    times, levels = np.array(sorted(t for t, _ in pairs)), np.array([d for _, d in pairs])
+    parts = [steps_by_hour(times, levels, 0, cut), steps_by_hour(times, levels, cut, 60 - cut)]
+    np.testing.assert_allclose(np.concatenate(parts), steps_by_hour(times, levels, 0, 60), atol=1e-9)
 
 
-def test_a_jump_that_never_comes_counts_nothing() -> None:
-    assert time_weighted(np.array([np.inf]), np.array([8.0]), 0, 5).tolist() == [0.0] * 5
+def test_a_step_that_never_comes_counts_nothing() -> None:
+    assert steps_by_hour(np.array([np.inf]), np.array([8.0]), 0, 5, before=0.0).tolist() == [0.0] * 5
 
 
 def test_twenty_minutes_out_are_a_third_of_an_hour() -> None:
-    lost = time_weighted(np.array([2.5, 2.5 + 1 / 3]), np.array([8.0, -8.0]), 0, 5)
+    lost = steps_by_hour(np.array([2.5, 2.5 + 1 / 3]), np.array([8.0, 0.0]), 0, 5, before=0.0)
     assert lost == pytest.approx([0, 0, 8 / 3, 0, 0])
 
 

@@ -53,6 +53,13 @@ def speeds_of(plan: Plan, seed: int = 1) -> list[SpeedChange]:
     return run.log.speeds()
 
 
+def known_speeds(simulation: Simulation) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return speeds of the whole run, and what incidents take of them."""
+    hours = simulation.plan.hours
+    simulation.histories.take_up(hours)
+    return simulation.histories.speeds(0, hours)
+
+
 def test_nothing_happens_to_a_quiet_stack() -> None:
     assert speeds_of(plan_with()) == []
 
@@ -78,7 +85,7 @@ def test_releases_come_on_their_cadence_and_close_the_gap_to_a_ceiling() -> None
     assert levels_of(releases) == pytest.approx(math.log(1.5) * (1 - np.exp(-times / (HOURS_PER_YEAR / 2))))
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
-    speed, incidents = simulation._speeds(0, plan.hours)
+    speed, incidents = known_speeds(simulation)
     assert 1.49 < speed[0, 0][-1] < 1.5
     assert incidents == {}
 
@@ -310,7 +317,7 @@ def test_clusters_on_one_stack_widen_by_their_own_factors() -> None:
     )
     simulation = Simulation(plan, streams(4))
     simulation.env.run(until=plan.hours)
-    speed, incidents = simulation._speeds(0, plan.hours)
+    speed, incidents = known_speeds(simulation)
     assert speed[0, 0].min() < 0.51
     assert 0.6 < speed[1, 0].min() < 0.81
     np.testing.assert_allclose(np.log(speed[1, 0]) / math.log(0.8), np.log(speed[0, 0]) / math.log(0.5), atol=0.2)
@@ -326,7 +333,7 @@ def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
     plan = plan_with(3, workloads=loads, engineers=1)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
-    speed, _ = simulation._speeds(0, plan.hours)
+    speed, _ = known_speeds(simulation)
     assert (0, 0) not in speed
     gaps = [(math.exp(-3 * s) - math.exp(-3)) / (1 - math.exp(-3)) for s in (0.25, 0.5, 0.75)]
     hours = [99, 100, 100 + 125, 100 + 126, 100 + 252, 100 + 378, 100 + 503, 100 + 504]
@@ -369,7 +376,7 @@ def test_each_part_of_a_stack_is_brought_up_when_its_own_machines_come() -> None
     plan = plan_with(3, clusters=clusters, workloads=loads, engineers=1)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
-    speed, _ = simulation._speeds(0, plan.hours)
+    speed, _ = known_speeds(simulation)
     assert speed[0, 0][[99, 100, 604]] == pytest.approx([1.0, 0.5, 1.0])
     assert speed[1, 0][[299, 300, 804]] == pytest.approx([1.0, 0.5, 1.0])
     assert speed[0, 0][603] < 1.0 > speed[1, 0][803]
@@ -394,7 +401,7 @@ def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
     plan = plan_with(1, workloads=loads, stack={"incidents": incident_plans(regression=100.0)}, engineers=0)
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
-    speed, _ = simulation._speeds(0, plan.hours)
+    speed, _ = known_speeds(simulation)
     np.testing.assert_allclose(speed[0, 0][:126], 0.5 * speed[0, 1][:126])
 
 
