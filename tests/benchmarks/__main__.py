@@ -122,7 +122,7 @@ def shares(plan: Plan, replications: int = 20) -> dict[str, float]:
 def peak_mb() -> float:
     """Return the peak resident memory of ``planner run`` on the reference scenario."""
     with tempfile.TemporaryDirectory() as folder:
-        command = "import sys; from planner.cli.app import main; sys.exit(main())"
+        command = "from planner.cli.app import command; command()"
         arguments = [sys.executable, "-c", command, "run", str(REFERENCE), "--out", f"{folder}/out", "--quiet"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         subprocess.run(arguments, check=True, cwd=ROOT)

@@ -24,7 +24,7 @@ from planner.results.run import simulate
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"
 """The reference scenario of November 2026, frozen: speed is measured on it whatever the shipped one becomes."""
-_COMMAND = "import sys; from planner.cli.app import main; sys.exit(main())"
+_COMMAND = "from planner.cli.app import command; command()"
 
 
 def command_s(*arguments: str, repetitions: int = 3) -> tuple[float, float]:

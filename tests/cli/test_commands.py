@@ -175,6 +175,46 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+ENDS = """
+import atexit, sys, threading, time
+from planner.cli.app import command
+atexit.register(print, "what was registered is done")
+wait = threading._shutdown
+threading._shutdown = lambda: (print("ended by Python"), wait())
+if sys.argv.pop(1) == "thread":
+    threading.Thread(target=lambda: (time.sleep(0.5), print("the thread is done"))).start()
+command()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("alone", "--version"), 0, ["planner", "what was"]),
+        (("alone", "validate", "none.yaml"), 2, ["what was"]),
+        (("thread", "--version"), 0, ["planner", "ended by Python", "the thread is done", "what was"]),
+    ],
+)
+def test_a_command_ends_at_once_and_leaves_nothing_undone(
+    tmp_path: Path, words: tuple[str, ...], code: int, said: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS, *words], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == code
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(said)
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])
+def test_a_command_ends_with_a_word_where_nobody_hears_it(tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m planner.cli.app --version {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode in (0, 1)
+    assert "Traceback" not in done.stderr
+
+
 STUDY = "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {power_cap_kw: 90}}}}\n"
 
 
