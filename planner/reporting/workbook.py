@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -104,7 +103,9 @@ class Sheets:
     @classmethod
     def of(cls, book: Any) -> Sheets:
         """Add the cell formats to a new workbook."""
-        return cls(book, {name: book.add_format(style) for name, style in FORMATS.items()}, _plain_worksheet())
+        from planner.reporting.worksheet import PlainWorksheet  # noqa: PLC0415 - as above, when a book is open
+
+        return cls(book, {name: book.add_format(style) for name, style in FORMATS.items()}, PlainWorksheet)
 
     def __getitem__(self, name: str) -> Any:
         """Return a sheet, added on first sight."""
@@ -141,29 +142,6 @@ def write_tables(title: str, start: date, pages: Mapping[str, Page]) -> bytes:
             sheets[drawn].set_portrait()
             sheets[drawn].set_h_pagebreaks(range(1 + 2 * CHART_ROWS, row, 2 * CHART_ROWS))
     return target.getvalue()
-
-
-def _plain_worksheet() -> type[Any]:
-    """Return a worksheet that takes places, formulas and attributes as they are.
-
-    XlsxWriter looks in each formula for the thirty functions that Excel gained of late, which takes half a workbook's
-    time; ours use none. It looks in each attribute for what XML would read otherwise; most are the address and the
-    format of a cell. And whoever writes a cell is asked whether its place is a row and a column, or text such as A1.
-    Should it do so by other methods one day, these are not called, and all is as before.
-    """
-    from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # noqa: PLC0415 - when a book is open
-
-    class PlainWorksheet(Worksheet):  # type: ignore[misc]
-        def _prepare_formula(self, formula: str, _expand_future_functions: bool = False) -> str:
-            return formula.removeprefix("=")
-
-        def _escape_attributes(self, attribute: object) -> object:
-            is_plain = not isinstance(attribute, str) or attribute.isalnum()
-            return attribute if is_plain else super()._escape_attributes(attribute)
-
-    for name in ("write_string", "write_number", "write_formula", "write_datetime"):
-        setattr(PlainWorksheet, name, inspect.unwrap(getattr(Worksheet, name)))
-    return PlainWorksheet
 
 
 def words(name: str) -> str:

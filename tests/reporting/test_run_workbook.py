@@ -116,7 +116,14 @@ def statement_agrees(sheet: Sheet, result: RunResult, frequency: Frequency, peri
 def test_the_plain_worksheet_writes_what_xlsxwriters_own_does(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(*EVERYTHING)
     ours = written(result)
-    monkeypatch.setattr("planner.reporting.workbook._plain_worksheet", lambda: Worksheet)
+    monkeypatch.setattr("planner.reporting.worksheet.PlainWorksheet", Worksheet)
+    assert written(result) == ours
+
+
+def test_a_worksheet_of_another_release_is_written_by_its_own_means(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run()
+    ours = written(result)
+    monkeypatch.setattr("planner.reporting.worksheet._KNOWN", frozenset({"what another release has"}))
     assert written(result) == ours
 
 
