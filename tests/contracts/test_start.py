@@ -38,6 +38,14 @@ def test_a_run_does_not_wait_for_pandas(tmp_path: Path, tiny: str) -> None:
     assert (tmp_path / "outputs" / "tiny" / "ledger.csv").exists()
 
 
+def test_a_run_does_not_wait_for_masked_arrays(tmp_path: Path, tiny: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    asked = f"{PROBE}\nprint('numpy' in sys.modules, 'numpy.ma' in sys.modules)"
+    command = [sys.executable, "-c", asked, "run", "tiny.yaml", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.endswith("True False\n")
+
+
 def test_what_writes_is_loaded_while_others_draw(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny)
     watch = """

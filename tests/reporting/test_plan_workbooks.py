@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from planner.language.loading import load_scenario
+from planner.reporting.plan_workbooks import percentiles_of
 from planner.results.run import simulate, simulate_plan
 from tests.reporting.office import Sheet, sheets_of
 from tests.studies.conftest import SMALL
@@ -59,6 +60,14 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     np.testing.assert_allclose(np.array([row[5:8] for row in own], dtype=float).T, expected, rtol=1e-12)
     assert {row[1] for row in sheets["By month"][1:]} == {"Cost, USD", "Served tokens", "Revenue, USD"}
     assert all(row[2] > 0 for row in sheets["Statements"][1:])  # revenue
+
+
+def test_percentiles_are_those_of_numpy_to_the_last_digit() -> None:
+    random = np.random.default_rng(3)
+    for replications in (2, 3, 4, 9, 10, 19, 20, 100):
+        drawn = random.lognormal(10.0, 3.0, (replications, 36))
+        expected = np.percentile(drawn, [10, 50, 90], axis=0, method="median_unbiased")
+        np.testing.assert_array_equal(percentiles_of(drawn), expected)
 
 
 def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
