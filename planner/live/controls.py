@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
+from planner.errors import printable
 from planner.language.scenario import Scenario
 from planner.live.desk import Check, Desk, Plan
 from planner.live.knobs import Knob, knobs_of
 from planner.reporting.report.build import FIRST, SECTIONS, SectionMaker, sections_of
-from planner.reporting.report.html import Html, environment, join
+from planner.reporting.report.html import Html, join
 from planner.reporting.report.page import Section, asset, policy
 from planner.reporting.report.words import percent, unit_price
 from planner.results.measure_names import FLEET
@@ -30,7 +33,12 @@ def _file(name: str) -> str:
 
 @functools.cache
 def _macros() -> Any:
-    return environment().from_string(_file("live.html")).module
+    """Return the page's macros; what they are given is text, and escaped, unless it is :class:`Html` already."""
+    templates = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda content: content if isinstance(content, Html) else printable(str(content)),
+    )  # fmt: skip
+    return templates.from_string(_file("live.html")).module
 
 
 def live_policy() -> str:

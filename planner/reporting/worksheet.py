@@ -26,7 +26,8 @@ _letters = functools.cache(xl_col_to_name)
 class PlainWorksheet(Worksheet):  # type: ignore[misc]
     """A worksheet that takes places, formulas and attributes as they are; only its cells have formats."""
 
-    def _write_formula(self, row: int, col: int, formula: str, cell_format: Any = None, value: object = 0) -> int:
+    def write_formula(self, row: int, col: int, formula: str, cell_format: Any = None, value: object = 0) -> int:
+        """Write a formula with the value that it has now."""
         if self._check_dimensions(row, col):
             return -1
         self.table[row][col] = CellFormulaTuple(formula.removeprefix("="), cell_format, value)
@@ -66,7 +67,7 @@ class PlainWorksheet(Worksheet):  # type: ignore[misc]
             self._xml_end_tag("row")
 
 
-for _name in ("write_string", "write_number", "write_formula", "write_datetime"):
+for _name in ("write_string", "write_number", "write_datetime"):
     setattr(PlainWorksheet, _name, inspect.unwrap(getattr(Worksheet, _name)))
 
 

@@ -24,8 +24,6 @@ FOR_OTHERS = {
     "readable": "io calls it",
     "on_config": "MkDocs calls it",
     "model_config": "pydantic reads it",
-    "x_attribute": "a template reads it",
-    "v_attribute": "a template reads it",
     "fit_board_power": "how a constant of physics was found",
     "fit_cap_curve": "how a constant of physics was found",
     "fit_host_slope": "how a constant of physics was found",

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from planner.errors import printable
 from planner.records import dataclass
-from planner.reporting.scales import colour_class, shortened
+from planner.reporting.scales import colour_class
 
 Html = Markup
+BREAK = Html("\n")
+"""The end of a line of the file; in a text it would be shown, not obeyed."""
 DUMP = "dump"
 """Class of folded parts that print leaves folded: every row of a file that lies beside the report."""
-VOID = frozenset({"meta", "br", "hr", "img", "link", "wbr"})
+VOID = frozenset({"meta", "br", "hr", "img", "input", "link", "wbr"})
 
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -38,26 +40,14 @@ def _escaped(content: str) -> Html:
 
 
 @functools.cache
-def environment() -> Environment:
-    """Return the templates; what they are given is text, and escaped, unless it is :class:`Html` already."""
-    templates = Environment(
-        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda content: content if isinstance(content, Html) else printable(str(content)),
-    )  # fmt: skip
-    templates.filters |= {"colour": colour_class, "percent": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%"}
-    templates.filters["shortened"] = shortened
-    return templates
+def template(name: str) -> string.Template:
+    """Return a page of ours with ``$names`` to fill in."""
+    return string.Template((_FOLDER / name).read_text(encoding="utf-8").removesuffix("\n"))
 
 
-@functools.cache
-def _macros(template: str) -> object:
-    return environment().get_template(template).module
-
-
-def macro(template: str, name: str, *arguments: object) -> Html:
-    """Return what a macro of a template makes of its arguments."""
-    return Html(getattr(_macros(template), name)(*arguments).strip())
+def filled(name: str, **parts: object) -> Html:
+    """Return a page of ours with its names filled in."""
+    return Html(template(name).substitute({key: text(part) for key, part in parts.items()}))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:
@@ -91,11 +81,24 @@ def table(
     """Return a table whose first column names the rows; ``numeric`` are aligned right, ``unbroken`` keep to a line."""
     css = dict.fromkeys(unbroken, "unbroken") | dict.fromkeys(numeric, "number")
     classes = [css.get(place) for place in range(len(header))]
-    return macro("tables.html", "table", header, _body(rows, classes), caption, classes)
+    cells = [element("th", cell, scope="col", class_=css) for cell, css in zip(header, classes, strict=True)]
+    return _framed(caption, cells, _body(rows, classes))
+
+
+def _framed(caption: str, header: Iterable[Html], body: Html) -> Html:
+    """Return a table in a frame that scrolls where it is too wide."""
+    parts = [
+        element("caption", caption),
+        element("thead", element("tr", *header)),
+        BREAK,
+        element("tbody", body),
+        BREAK,
+    ]
+    return element("div", element("table", *parts), class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
 def _body(rows: Iterable[Sequence[object]], classes: Sequence[str | None]) -> Html:
-    """Return the rows of a table, without a template's care for each cell: reports have tens of thousands of them."""
+    """Return the rows of a table, without an element's care for each cell: reports have tens of thousands of them."""
     marked = [f' class="{name}"' if name else "" for name in classes]
     first, others = f'<tr><th{marked[0]} scope="row">', [f"<td{mark}>" for mark in marked[1:]]
     lines = []
@@ -120,9 +123,6 @@ def paragraph(*children: object, class_: str | None = None) -> Html:
     return element("p", *children, class_=class_)
 
 
-TABLES = "tables.html"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a bar."""
@@ -142,12 +142,30 @@ def bar(parts: Sequence[Part], lead: float = 0.0) -> Html:
 
     The numbers stand beside it, so it is decoration to a screen reader.
     """
-    return macro(TABLES, "bar", parts, lead)
+    begin = [element("span", class_="lead", style=f"width:{_percent(lead)}")] if lead > 0 else []
+    drawn = [
+        element(
+            "span",
+            class_=f"part {colour_class(part.colour)}",
+            style=f"width:{_percent(part.share)}",
+            title=f"{part.name}: {part.shown}",
+            data_series=part.name,
+        )
+        for part in parts
+        if part.share > 0
+    ]
+    return element("span", *begin, *drawn, class_="bar", aria_hidden="true")
+
+
+def _percent(share: float) -> str:
+    """Return a share of a width as a style has it."""
+    return f"{max(0.0, min(share, 1.0)) * 100:.3f}%"
 
 
 def group(parts: Sequence[Part]) -> Html:
     """Return bars below one another, one for each part: what is compared, not what adds up."""
-    return macro(TABLES, "group", parts)
+    bars = (part for one in parts for part in (bar([one]), BREAK))
+    return element("span", *bars, class_="group", aria_hidden="true")
 
 
 def spread(ends: tuple[float, float, float, float, float], highest: float, colour: int) -> Html:
@@ -155,20 +173,41 @@ def spread(ends: tuple[float, float, float, float, float], highest: float, colou
     low, lower, middle, upper, high = (max(0.0, min(end / highest, 1.0)) for end in ends)
     css = colour_class(colour)
     pieces = [(f"span {css}", low, high - low), (f"swing {css}", lower, upper - lower)]
-    return macro(TABLES, "spread", pieces, middle)
+    return _spread(pieces, middle)
+
+
+def _spread(pieces: Iterable[tuple[str, float, float]], middle: float) -> Html:
+    """Return bars, each with its style class, its beginning and its length, and a line in their middle."""
+    drawn = [
+        element("span", class_=css, style=f"left:{_percent(left)};width:{_percent(width)}")
+        for css, left, width in pieces
+    ]
+    line = element("span", class_="middle", style=f"left:{_percent(middle)}")
+    return element("span", *drawn, line, class_="tornado", aria_hidden="true")
+
+
+def _square(colour: int) -> Html:
+    return element("span", class_=f"square {colour_class(colour)}", aria_hidden="true")
 
 
 def legend(names: Sequence[tuple[str, int]]) -> Html:
     """Return a legend of coloured squares."""
-    return macro(TABLES, "legend", names)
+    return element("ul", *(element("li", _square(colour), name) for name, colour in names), class_="key")
 
 
 def bar_table(
     header: Sequence[str], rows: Sequence[tuple[str, Sequence[str], Sequence[Part] | Html]], caption: str
 ) -> Html:
     """Return a table of (name, numbers, bar or its parts): the bar has the last column."""
-    drawn = [(name, numbers, cell if isinstance(cell, Html) else bar(cell)) for name, numbers, cell in rows]
-    return macro(TABLES, "bar_table", header, drawn, caption)
+    first, *numeric, last = header
+    cells = [element("th", first, scope="col")]
+    cells += [element("th", cell, scope="col", class_="number") for cell in numeric]
+    lines = []
+    for name, numbers, drawn in rows:
+        parts = [element("th", name, scope="row"), *(element("td", number, class_="number") for number in numbers)]
+        parts.append(element("td", drawn if isinstance(drawn, Html) else bar(drawn), class_="barcell"))
+        lines += [element("tr", *parts), BREAK]
+    return _framed(caption, [*cells, element("th", last, scope="col")], join(lines))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +234,25 @@ def tornado(swings: Sequence[Swing], middle: float, caption: str, ends: tuple[st
     left, right = min(*places, middle), max(*places, middle)
     span = (right - left) or 1.0
 
-    rows = []
+    lines: list[object] = []
     for swing in swings:
         pieces = [
             (f"swing {'noise' if swing.is_noise else css}", (min(end, middle) - left) / span, abs(end - middle) / span)
             for end, css in ((swing.low, "c0"), (swing.high, "c1"))
         ]
-        drawn = macro(TABLES, "spread", pieces, (middle - left) / span)
-        rows.append((breakable(swing.name), swing.span, swing.shown, drawn))
-    return macro(TABLES, "tornado", rows, caption, ends)
+        cells = [
+            element("th", breakable(swing.name), scope="row"),
+            element("td", swing.span, class_="unbroken"),
+            element("td", swing.shown[0], class_="number"),
+            element("td", _spread(pieces, (middle - left) / span), class_="barcell"),
+            element("td", swing.shown[1], class_="number"),
+        ]
+        lines += [element("tr", *cells), BREAK]
+    header = [
+        element("th", "input", scope="col"),
+        element("th", "from, to", scope="col"),
+        element("th", _square(0), ends[0], scope="col", class_="number"),
+        element("th", "swing", scope="col"),
+        element("th", _square(1), ends[1], scope="col", class_="number"),
+    ]
+    return _framed(caption, header, join(lines))

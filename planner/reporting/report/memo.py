@@ -16,7 +16,7 @@ from planner.records import dataclass
 from planner.reporting import judgement
 from planner.reporting.report import compare_sections, drivers, run_answer, study_sections
 from planner.reporting.report.contents import Contents, fitting, read_contents
-from planner.reporting.report.html import Html, element, environment, join
+from planner.reporting.report.html import Html, element, filled, join
 from planner.reporting.report.memo_money import PRICE_FALL, books, cash_by_year, price_line
 from planner.reporting.report.page import asset
 from planner.reporting.report.words import NOTHING, dollars, input_words, measured, percent, unit_price
@@ -342,7 +342,6 @@ def write_memo(folder: str | os.PathLike[str]) -> list[Path]:
     contents = read_contents(folder)
     with fitting(str(folder)):
         body, text = memo_body(contents), memo_markdown(contents)
-    style = Html(asset("memo.css"))
-    page = environment().get_template("memo.html").render(title=f"{contents.name}: memo", style=style, body=body)
+    page = filled("memo.html", title=f"{contents.name}: memo", style=Html(asset("memo.css")), body=body)
     change_files(folder, {MARKDOWN: text.encode(), PAGE: f"{page}\n".encode()})
     return [folder / MARKDOWN, folder / PAGE]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.records import dataclass
-from planner.reporting.report.html import Html, element, environment
+from planner.reporting.report.html import BREAK, Html, element, filled, join
 
 _FOLDER = Path(__file__).parent
 TITLES = {
@@ -61,20 +61,34 @@ def policy(*scripts: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], memo: Html = Html("")) -> bytes:  # noqa: B008 - frozen text
     """Return the whole file; ``memo`` is what it prints as, where there is one."""
     style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
-    document = (
-        environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            lead=lead,
-            sections=sections,
-            memo=memo,
-            policy=policy(script),
-            style=Html(style),
-            script=Html(script),
-        )
+    links = [element("li", element("a", section.title, href=f"#{section.key}")) for section in sections]
+    choice = element(
+        "p",
+        element(
+            "label",
+            element("input", type="checkbox", id="whole"),
+            " Print all of this report, not the two-page memo of it",
+        ),
+    )
+    document = filled(
+        "page.html",
+        title=title,
+        lead=lead,
+        links=join(links),
+        sections=join(map(shown, sections), "\n"),
+        choice=choice if memo else "",
+        memo=element("article", element("h1", title), BREAK, memo, class_="memo", aria_hidden="true") if memo else "",
+        policy=policy(script),
+        style=Html(style),
+        script=Html(script),
     )
     return f"{document}\n".encode()
+
+
+def shown(section: Section) -> Html:
+    """Return a section under its question."""
+    heading = element("h2", section.title, id=f"{section.key}-title")
+    return element("section", heading, section.body, id=section.key, aria_labelledby=f"{section.key}-title")
 
 
 def code(content: str) -> Html:

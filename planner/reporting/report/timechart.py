@@ -15,9 +15,9 @@ from datetime import date, timedelta
 
 from planner.records import dataclass
 from planner.reporting.picture import Area, Axis, Line, Mark, Panel
-from planner.reporting.report.html import Html, details, macro, table, text
+from planner.reporting.report.html import BREAK, Html, details, element, filled, join, table, text
 from planner.reporting.report.words import axis_label
-from planner.reporting.scales import TOTAL, Points, Scale, outline, ring, shortened
+from planner.reporting.scales import TOTAL, Points, Scale, colour_class, outline, ring, shortened
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
 LANE_HEIGHT = 16
@@ -95,25 +95,84 @@ class TimeChart:
 def draw(chart: TimeChart) -> Html:
     """Return the figure: heading, legend, zoom, the chart, and its numbers as a table."""
     scale = scale_of(chart)
-    lanes = list(dict.fromkeys(marker.kind for marker in chart.markers))
-    inner = HEIGHT - TOP - BOTTOM
-    ticks = [(TOP + inner * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit)) for tick in scale.ticks()]
-    frame = {
-        "width": WIDTH, "height": HEIGHT + LANE_HEIGHT * len(lanes), "left": LEFT, "right": WIDTH - RIGHT, "top": TOP,
-        "bottom": HEIGHT - BOTTOM, "lane": LANE_HEIGHT, "full": FULL, "days": shortened(chart.days),
-        "y_ticks": [(shortened(y), shortened(y + 4), label) for y, label in ticks],
-        "x_ticks": [
-            (shortened(LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days), label)
-            for day, label in _month_labels(chart.start, chart.days)
-        ],
-    }  # fmt: skip
-    data = {
-        "data-unit": chart.unit, "data-start": chart.start.isoformat(), "data-days": shortened(chart.days),
-        "data-low": repr(scale.low), "data-high": repr(scale.high), "data-log": "1" if chart.logarithmic else None,
-        "data-stacked": "1" if chart.stacked else None, "data-lanes": len(lanes),
-    }  # fmt: skip
-    paths, events = _paths(chart, scale), _events(tuple(chart.markers), tuple(lanes))
-    return macro("timechart.html", "figure", chart, data, frame, paths, lanes, events, _numbers(chart))
+    lanes = tuple(dict.fromkeys(marker.kind for marker in chart.markers))
+    body = filled(
+        "timechart.html",
+        key=chart.key, title=chart.title, summary=chart.summary,
+        legend=join(_toggle(series, "layer" if chart.stacked else "line") for series in chart.series),
+        zooms=join(_zoom(chart.title, *button) for button in _ZOOMS),
+        width=WIDTH, height=HEIGHT + LANE_HEIGHT * len(lanes), left=LEFT, top=TOP,
+        across=WIDTH - RIGHT - LEFT, down=HEIGHT - BOTTOM - TOP, days=shortened(chart.days), full=FULL,
+        axes=_axes(chart, scale, HEIGHT + LANE_HEIGHT * len(lanes)), marks=_marks(chart, scale),
+        lanes=_lanes(chart, lanes), numbers=_numbers(chart),
+    )  # fmt: skip
+    return element(
+        "figure", BREAK, body, class_="chart", id=chart.key,
+        data_unit=chart.unit, data_start=chart.start.isoformat(), data_days=shortened(chart.days),
+        data_low=repr(scale.low), data_high=repr(scale.high), data_log="1" if chart.logarithmic else None,
+        data_stacked="1" if chart.stacked else None, data_lanes=len(lanes),
+    )  # fmt: skip
+
+
+_ZOOMS = (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("all", "all", "Show all"))
+
+
+def _zoom(title: str, sign: str, action: str, words: str) -> Html:
+    return element("button", sign, type="button", class_="zoom", data_zoom=action, aria_label=f"{words}: {title}")
+
+
+def _toggle(series: Series, css: str) -> Html:
+    """Return the button that shows and hides a series, with its colour and dash."""
+    line = element("line", x1="0", y1="6", x2="24", y2="6", class_=css)
+    colour = f"swatch {colour_class(series.colour)}"
+    swatch = element("svg", line, viewBox="0 0 24 12", class_=colour, aria_hidden="true")
+    words = (swatch, series.name)
+    return element("button", *words, type="button", class_="toggle", aria_pressed="true", data_series=series.name)
+
+
+def _axes(chart: TimeChart, scale: Scale, height: int) -> Html:
+    """Return the lines and labels of the values, then the labels of the months."""
+    inner, parts = HEIGHT - TOP - BOTTOM, list[object]()
+    for tick in scale.ticks():
+        y = TOP + inner * (1 - (scale.share(tick) or 0.0))
+        parts += [
+            element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=shortened(y), y2=shortened(y), class_="grid"),
+            element("text", axis_label(tick, chart.unit), x=LEFT - 6, y=shortened(y + 4), class_="ytick"),
+            BREAK,
+        ]
+    for day, label in _month_labels(chart.start, chart.days):
+        x = shortened(LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days)
+        parts.append(element("text", label, x=x, y=height - 8, class_="xtick"))
+    return join(parts)
+
+
+def _marks(chart: TimeChart, scale: Scale) -> Html:
+    """Return the series with what the page's script reads of them; their coordinates need no escape."""
+    groups = []
+    for series, paths in _paths(chart, scale):
+        drawn = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
+        groups.append(
+            f'<g class="{colour_class(series.colour)}" data-series="{text(series.name)}" '
+            f'data-x="{series.x_attribute}" data-v="{series.v_attribute}">{drawn}</g>\n'
+        )
+    return Html("".join(groups))
+
+
+def _lanes(chart: TimeChart, lanes: Sequence[str]) -> Html:
+    """Return the names of the lanes and the events on them; nothing where there are none."""
+    if not lanes:
+        return Html("")
+    below = HEIGHT - BOTTOM
+    names = [
+        element("text", lane, x=LEFT - 6, y=below + 17 + LANE_HEIGHT * place, class_="ytick lane-name")
+        for place, lane in enumerate(lanes)
+    ]
+    events = element(
+        "svg", BREAK, _events(tuple(chart.markers), tuple(lanes)),
+        x=LEFT, y=below + 6, width=WIDTH - RIGHT - LEFT, height=LANE_HEIGHT * len(lanes),
+        viewBox=f"0 0 {shortened(chart.days)} {10 * len(lanes)}", preserveAspectRatio="none", class_="lanes",
+    )  # fmt: skip
+    return join([*names, events, BREAK])
 
 
 @functools.lru_cache(maxsize=16)  # all charts of a report have the same

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.reporting.report.html import Html, details, element, join, table, text
+from planner.reporting.report.page import page
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -56,11 +57,20 @@ def test_text_stays_text(nasty: str) -> None:
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-def test_text_stays_text_in_templates(nasty: str) -> None:
+def test_text_stays_text_in_tables(nasty: str) -> None:
     found = read(table((nasty, "size"), [(nasty, nasty)], nasty))
     assert found.tags == ["div", "table", "caption", "thead", "tr", "th", "th", "tbody", "tr", "th", "td"]
     assert all(part.isprintable() for part in found.texts if part.strip())
     assert {name for name, _ in found.attributes} == {"class", "tabindex", "role", "aria-label", "scope"}
+
+
+@pytest.mark.parametrize("nasty", [*NASTY, "$title ${policy} $$"])
+def test_text_stays_text_in_pages(nasty: str) -> None:
+    plain, found = (read(page(words, words, []).decode()) for words in ("words", nasty))
+    assert found.tags == plain.tags
+    assert [name for name, _ in found.attributes] == [name for name, _ in plain.attributes]
+    if nasty.isprintable():
+        assert found.texts.count(nasty) == 3  # title, heading and lead
 
 
 @given(st.text())
